@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture.local_testbed import local_testbed, open_vswitch_or_skip
 from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the tests that each testbed passes
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require
 
 from acapella_capture.testbeds.files import FilesTestbed
 from acapella_capture.testbeds.local import sandbox
 from acapella_core.errors import UserError
 
+SHEET = "site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n"
 PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1)
 HERE = Path(__file__)
 
@@ -28,8 +31,7 @@ def files_testbed(directory: Path) -> FilesTestbed:
     """Return a testbed with two sites and three ports."""
     for name in ("a", "b", "c"):
         (directory / f"{name}.pcap").write_bytes(PCAP + name.encode())
-    (directory / "s.tsv").write_text("site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n")
-    return FilesTestbed(directory / "s.tsv")
+    return FilesTestbed(write_file(directory / "s.tsv", SHEET))
 
 
 @pytest.fixture(scope="module", params=["bridge", "ovs"] if sandbox.inside() else ["files"])
@@ -62,19 +64,19 @@ def test_local_keeps_the_contract(caller):
     once = {"test_local_traffic.py": caller.prefix or os.geteuid(), "test_local_ovs.py": not caller.prefix}
     modules = ["test_local_testbed.py", *(module for module, now in once.items() if now)]
     files = [str(HERE), *(str(HERE.parent / "local" / name) for name in modules)]
-    arguments = ["-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
-    program = (
-        "import sys; from acapella_capture.testbeds.local import sandbox;"
-        f"sys.exit(sandbox.call([sys.executable, '-m', 'pytest', *{arguments!r}]))"
-    )
-    argv = [*caller.prefix, caller.python, "-c", program]
-    done = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, timeout=900, check=False, cwd="/")
+    arguments = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
+    done = run(*caller.prefix, caller.python, "-c", CALL, *arguments, env=caller.env(), timeout=900, cwd="/")
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 15
     assert "failed" not in done.stdout
     print(*(line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), sep="\n")
 
 
+CALL = """
+import sys
+from acapella_capture.testbeds.local import sandbox
+sys.exit(sandbox.call([sys.executable, *sys.argv[1:]]))
+"""
 STOPPED_IN_ORDER = """
 import signal, sys, time
 from acapella_capture.testbeds.local import sandbox
@@ -94,8 +96,7 @@ else:
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
 def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
     """Not by the timeout, which kills the processes inside."""
-    program = open_directory / "background.py"
-    program.write_text(STOPPED_IN_ORDER)
+    program = write_file(open_directory / "background.py", STOPPED_IN_ORDER)
     argv = [*caller.prefix, caller.python, str(program)]
     with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout.readline() == "running\n"

@@ -1,16 +1,21 @@
 """Grids on a FABRIC on loopback: real transfers over SSH, through the networks that a slice describes."""
 
-import json
 import time
 
-import pyarrow.parquet as pq
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from acapella_testing.generated.transfer_cells import HASHED, at_sites, validate_written
+from acapella_testing.processes import executable
 
 from acapella_capture.transfer.fabric_nodes import FabricNodes
 
 HASH = at_sites(HASHED, h1="SEAT", r1="SEAT", r2="SALT", r3="STAR", r4="MASS", h2="MASS")
+
+
+BROKEN = """#!/bin/sh
+if [ "$1" = -c ]; then echo '{"error": "broken"}'; exit 1; fi
+PATH=${PATH#*:} exec iperf3 "$@"
+"""
 
 
 def networks_of(fabric: FabricTransfers) -> tuple[dict, dict]:
@@ -20,13 +25,6 @@ def networks_of(fabric: FabricTransfers) -> tuple[dict, dict]:
     nodes = {str(name): (node.site, len(node.components)) for name, node in topology.nodes.items()}
     kinds = {str(name): str(service.type) for name, service in topology.network_services.items()}
     return nodes, {name.removeprefix("link-"): kind for name, kind in kinds.items() if kind in ("L2Bridge", "L2STS")}
-
-
-def received(fabric: FabricTransfers, cell: dict, *paths: str) -> int:
-    """Return the bytes that iperf3 received over some paths."""
-    directory = fabric.campaign / "transfers" / cell["cell_id"]
-    reports = [json.loads((directory / flow["iperf3"]).read_text()) for flow in cell["flows"] if flow["path"] in paths]
-    return sum(report["end"]["sum_received"]["bytes"] for report in reports)
 
 
 def test_grid_over_the_linear_slice(fabric):
@@ -40,8 +38,7 @@ def test_grid_over_the_linear_slice(fabric):
     assert (cell["error"], cell["flows"][0]["exit_code"]) == (None, 0)
     assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
     assert cell["environment"]["sites"]["r2"] == "STAR"
-    directory = fabric.campaign / "transfers" / cell["cell_id"]
-    report = json.loads((directory / "iperf3-0.json").read_text())
+    directory, report = fabric.directory(cell), fabric.report(cell, 0)
     assert report["end"]["sum_sent"]["bytes"] >= 300 * 1024
     assert report["start"]["connected"][0]["remote_host"] == "10.80.3.2"
     assert 0 < cell["measured"]["rate_bps"] <= 21_000_000  # a link is never faster than requested
@@ -63,8 +60,8 @@ def test_flows_take_the_paths_of_the_multipath_slice_in_turn(fabric):
     (cell,) = fabric.cells()
     assert [flow["path"] for flow in cell["flows"]] == ["red", "green", "blue"]
     assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
-    assert cell["links"]["l1"]["sent_bytes"] >= received(fabric, cell, "red", "green")
-    assert cell["links"]["l2"]["sent_bytes"] >= received(fabric, cell, "blue")
+    assert cell["links"]["l1"]["sent_bytes"] >= fabric.received(cell, "red", "green")
+    assert cell["links"]["l2"]["sent_bytes"] >= fabric.received(cell, "blue")
     rates = {each["path"]: each["rate_bps"] for each in cell["measured"]["paths"]}
     assert rates["blue"] <= 10_500_000 and 11_000_000 < rates["red"] <= 21_000_000
 
@@ -80,33 +77,27 @@ def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_s
         return jobs
 
     monkeypatch.setattr(FabricNodes, "start_all", start_slowly)
-    status, out, err = fabric.transfer(
-        topology=fabric.topology(HASH, "hash"), grid={"streams": [4], "size_bytes": ["100K"]}
-    )
+    grid = {"streams": [4], "size_bytes": ["100K"]}
+    status, out, err = fabric.transfer(topology=fabric.topology(HASH, "hash"), grid=grid)
     assert status == 0, err + out
     _, networks = networks_of(fabric)
     assert (networks["a"], networks["d"], networks["up"]) == ("L2Bridge", "L2Bridge", "L2STS")
     (cell,) = fabric.cells()
     for name in ("up", "down"):  # each link carried at least the data of its flows
-        assert cell["links"][name]["sent_bytes"] >= received(fabric, cell, name)
+        assert cell["links"][name]["sent_bytes"] >= fabric.received(cell, name)
     assert {flow["path"] for flow in cell["flows"]} <= {"up", "down"}
     assert [flow["exit_code"] for flow in cell["flows"]] == [0] * 4
     assert cell["start_skew"]["reason"] is None
-    table = pq.read_table(fabric.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
-    begins = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}
-    for flow in cell["flows"]:
-        assert 0 <= begins[flow["client_port"]] - flow["started_ns"] <= flow["start_error_ns"]
-    first = [begins[flow["client_port"]] for flow in cell["flows"]]
+    first = fabric.begins(cell)
+    for flow, begins_ns in zip(cell["flows"], first, strict=True):
+        assert 0 <= begins_ns - flow["started_ns"] <= flow["start_error_ns"]
     assert cell["start_skew"]["skew_ns"] >= 3 * 500_000_000
     assert abs(max(first) - min(first) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
 def test_failed_transfer_is_repeated_and_the_grid_continues_after_a_lost_connection(fabric):
     """The first run fails, is repeated and then kept; connections that end during the second run are opened again."""
-    program = fabric.loopback.nodes.program("iperf3")
-    program.write_text('#!/bin/sh\nif [ "$1" = -c ]; then echo \'{"error": "broken"}\'; exit 1; fi\n'
-                       'PATH=${PATH#*:} exec iperf3 "$@"\n')  # fmt: skip
-    program.chmod(0o755)
+    program = executable(fabric.loopback.nodes.program("iperf3"), BROKEN)
     status, _, err = fabric.transfer()
     assert status == 2 and "flow 0: iperf3: broken" in err
     (cell,) = fabric.cells()
@@ -118,32 +109,18 @@ def test_failed_transfer_is_repeated_and_the_grid_continues_after_a_lost_connect
     assert cell["error"] is None
     (first,) = fabric.campaign.glob("transfers/*/cell.json")
     written = first.stat().st_mtime_ns
-    lose = fabric.loopback.nodes.lose_connections
-    commands = fabric.loopback.nodes.commands = Counting(lose, every=40)
+    fabric.loopback.nodes.drop_every, commands = 40, len(fabric.loopback.nodes.commands)
     status, out, err = fabric.transfer(grid={"algorithm": ["reno", "cubic"]})
     assert status == 0, err + out
-    assert "2 of 2: cubic" in out and len(commands) > 2 * 40
+    assert "2 of 2: cubic" in out and len(fabric.loopback.nodes.commands) > commands + 2 * 40
     assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
     assert first.stat().st_mtime_ns == written
     assert fabric.slices == []
 
 
-class Counting(list):
-    """A list of commands that closes all connections after each ``every`` commands."""
-
-    def __init__(self, lose, every: int):
-        super().__init__()
-        self._lose, self._every = lose, every
-
-    def append(self, command: str) -> None:
-        super().append(command)
-        if len(self) % self._every == 0:
-            self._lose()
-
-
 def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
-    status, _, err = fabric.transfer(grid={"algorithm": ["reno", "nosuch"]})
-    assert status == 2 and "no congestion control nosuch" in err and "reno" in err
+    error = fabric.failure(grid={"algorithm": ["reno", "nosuch"]})
+    assert "no congestion control nosuch" in error and "reno" in error
     assert fabric.cells() == [] and fabric.slices == []
 
 
@@ -159,8 +136,6 @@ def test_packets_are_delayed_on_the_routers(fabric):
         assert cell["environment"]["delay"]["by"] == "acapella-link"
         assert cell["environment"]["delay"]["reserved"] is False
         assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
-        least_ns = (delay_ms - 1) * 1_000_000
-        assert all(
-            sample["min_rtt_ns"] >= least_ns for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000
-        )
+        times_ns = [sample["min_rtt_ns"] for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000]
+        assert min(times_ns, default=delay_ms * 1_000_000) >= (delay_ms - 1) * 1_000_000
     assert fabric.slices == []

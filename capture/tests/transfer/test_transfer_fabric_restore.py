@@ -1,16 +1,20 @@
 """A grid leaves nothing on the nodes of a kept slice, and undoes the changes left by a killed grid."""
 
+import contextlib
+import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import threading
 import time
 
 import pytest
 from acapella_testing.fabric.network import inside
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
-from acapella_testing.waiting import wait_until
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.processes import run, running
+from acapella_testing.runs.in_process import call_before
+from acapella_testing.waiting import interrupt_when, wait_until
 from fabrictestbed_extensions.fablib import node as fablib_node
 
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
@@ -28,7 +32,7 @@ for file in ip_forward tcp_rmem tcp_wmem tcp_no_metrics_save tcp_congestion_cont
 
 
 def output(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    return run(*argv, check=True).stdout
 
 
 def on_node(fabric: FabricTransfers, node: str, *argv: str) -> str:
@@ -45,29 +49,21 @@ def leftovers(fabric: FabricTransfers) -> list[str]:
     for node in NODES:
         text = on_node(fabric, node, "sh", "-c", "tc qdisc show; ip rule; ip -o link")
         found += [f"{node}: {each}" for each in re.findall(r"tbf|htb|netem|delay-(?:rev|fwd)|lookup (?:9|1\d)\d", text)]
-    return found + [f"{job}: runs" for job in running(fabric)]
-
-
-def running(fabric: FabricTransfers) -> list[str]:
-    jobs = [path.parent for path in fabric.loopback.nodes.directory.glob("*/*/jobs/*/pid")]
-    return [str(job) for job in jobs if not (job / "status").exists()]
+    return found + [f"{pid}: runs" for pid in fabric.loopback.nodes.running()]
 
 
 def kill_during_a_transfer(fabric: FabricTransfers) -> None:
     """Run the command in a separate process, and kill it while the transfer runs."""
-    process = os.fork()
-    if process == 0:
-        try:
-            fabric.transfer("--keep", grid={"delay_ms": [20], "size_bytes": ["500M"]})
-        finally:
-            os._exit(0)
+    settings = {"grid": {"delay_ms": [20], "size_bytes": ["500M"]}}
+    process = multiprocessing.get_context("fork").Process(target=fabric.transfer, args=("--keep",), kwargs=settings)
+    process.start()
     home = fabric.loopback.nodes.home("h1")
     try:
         wait_until(lambda: list(home.rglob("wire.pcap")) and list(home.rglob("iperf3-0.json")), "no transfer")
     finally:
-        os.kill(process, signal.SIGKILL)
-        _, status = os.waitpid(process, 0)
-    assert os.WTERMSIG(status) == signal.SIGKILL, "it had ended before"
+        process.kill()
+        process.join()
+    assert process.exitcode == -signal.SIGKILL, "it had ended before"
 
 
 def test_next_start_undoes_the_changes_of_a_killed_grid(fabric):
@@ -75,17 +71,17 @@ def test_next_start_undoes_the_changes_of_a_killed_grid(fabric):
     kill_during_a_transfer(fabric)
     changed = states(fabric)
     assert all(changed[node] != fresh for node in NODES)
-    assert {line.rpartition(":")[0] for line in leftovers(fabric)} >= {"r1"} and running(fabric)
+    assert {line.rpartition(":")[0] for line in leftovers(fabric)} >= {"r1"} and fabric.loopback.nodes.running()
     status, out, err = fabric.transfer("--keep")
     assert status == 0, err + out
     assert all(re.search(rf"node {node}: undid \d+ changes of an earlier run", out) for node in NODES)
     assert states(fabric) == dict.fromkeys(NODES, fresh)
-    wait_until(lambda: not running(fabric), "programs still run")
+    wait_until(lambda: not fabric.loopback.nodes.running(), "programs still run")
     assert leftovers(fabric) == []
 
 
 def shell(argv: list[str], directory) -> str:
-    done = subprocess.run(argv, cwd=directory, capture_output=True, text=True, check=False)
+    done = run(*argv, cwd=directory)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -111,59 +107,41 @@ def test_only_programs_in_the_directory_of_the_node_are_ended(tmp_path):
 
     Only commands that set values are terminated.
     """
-    directory, other = tmp_path / "node", tmp_path / "other"
-    other.mkdir()
-    processes = {}
+    directory, other = new_directory(tmp_path / "node"), new_directory(tmp_path / "other")
     sleep, setting = ["sleep", "1000"], ["sh", "-c", f"{DEFINE}sleep 1000; true"]
     started = {"ours": (directory, sleep), "run-2": (directory, setting), "run-1": (directory, sleep)}
-    for name, (place, argv) in (started | {"theirs": (other, sleep)}).items():
-        (directory / "jobs" / name).mkdir(parents=True)
-        processes[name] = subprocess.Popen(argv, cwd=place, start_new_session=True)
-        (directory / "jobs" / name / "pid").write_text(str(processes[name].pid))
-    (directory / "jobs" / "run-3").mkdir()  # the command that restores is itself a job
+    new_directory(directory / "jobs" / "run-3")  # the command that restores is itself a job
     restore = ["sh", "-c", 'echo $$ > jobs/run-3/pid; exec "$@"', "sh", *restore_argv([])]
-    try:
+    with contextlib.ExitStack() as stack:
+        processes = {}
+        for name, (place, argv) in (started | {"theirs": (other, sleep)}).items():
+            processes[name] = stack.enter_context(running(argv, cwd=place, start_new_session=True))
+            write_file(directory / "jobs" / name / "pid", str(processes[name].pid))
         assert shell(restore, directory) == "ended sleep\nended sh\n"
         assert [processes[name].wait(END_S) for name in ("ours", "run-2")] == [-signal.SIGKILL, -signal.SIGKILL]
         assert [processes[name].poll() for name in ("theirs", "run-1")] == [None, None]
-    finally:
-        for process in processes.values():
-            process.kill()
-            process.wait()
-
-
-class SlowConnections:
-    """SSH connections that take long to open; the client holds the lock of the node meanwhile."""
-
-    def __init__(self, monkeypatch):
-        self.opening, self.ended = threading.Event(), threading.Event()
-        self._original = fablib_node.Node._get_ssh_connection
-        monkeypatch.setattr(fablib_node.Node, "_get_ssh_connection", lambda node, **_: self._open(node))
-        self.slow = True
-
-    def _open(self, node):
-        if self.slow:
-            with node._ssh_lock:
-                self.opening.set()
-                time.sleep(BLOCKED_S)
-                self.ended.set()
-            raise OSError("timed out")
-        return self._original(node)
 
 
 def interrupted(fabric: FabricTransfers, monkeypatch, *words: str) -> str:
-    """Interrupt the command while connections are being opened; return what it printed."""
-    connections = SlowConnections(monkeypatch)
+    """Interrupt the command while SSH connections are being opened; return what it printed.
+
+    The client holds the lock of the node meanwhile.
+    """
+    opening, ended = threading.Event(), threading.Event()
+
+    def open_slowly(node, **_):
+        with node._ssh_lock:
+            opening.set()
+            time.sleep(BLOCKED_S)
+            ended.set()
+        raise OSError("timed out")
+
+    monkeypatch.setattr(fablib_node.Node, "_get_ssh_connection", open_slowly)
     before = set(threading.enumerate())
-
-    def interrupt() -> None:
-        if connections.opening.wait(END_S):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    status, out, err = fabric.transfer(*words, grid={"algorithm": ["cubic"]})
+    with interrupt_when(opening.is_set):
+        status, out, err = fabric.transfer(*words, grid={"algorithm": ["cubic"]})
     assert status == 130, err + out
-    assert not connections.ended.is_set(), "the command waited for a connection"
+    assert not ended.is_set(), "the command waited for a connection"
     started = set(threading.enumerate()) - before
     assert [thread for thread in started if not thread.daemon] == [], "Python waits for them"
     return out
@@ -180,13 +158,7 @@ def test_kept_slice_has_no_changes_and_is_named_after_an_error_or_interrupt(fabr
     status, out, err = fabric.transfer("--keep", grid={"algorithm": ["nosuch"]})
     assert status == 2 and "no congestion control nosuch" in err and f"slice {SLICE} is kept" in out
     assert "undid" not in out, "a grid that ends leaves nothing to undo"
-    close = NetworkSlice.close
-
-    def close_after_a_second_signal(kept: NetworkSlice) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        close(kept)
-
-    monkeypatch.setattr(NetworkSlice, "close", close_after_a_second_signal)
+    call_before(monkeypatch, NetworkSlice, "close", lambda _: os.kill(os.getpid(), signal.SIGINT))  # a second signal
     out = interrupted(fabric, monkeypatch, "--keep")
     assert "warning: nodes h1, r1, h2 may have changed settings; the next start restores them" in out
     assert f"slice {SLICE} is kept; delete it with the same command and --release" in out

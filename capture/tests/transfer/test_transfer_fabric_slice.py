@@ -1,17 +1,13 @@
 """The slice of a grid on a FABRIC on loopback: placement of nodes, rejected settings, and what remains afterwards."""
 
-import os
 import signal
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.loopback import interrupt_creation
 from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.transfers import DUMBBELL, SLICE
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import interrupt_when, wait_until
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
@@ -25,23 +21,6 @@ from acapella_core.errors import UserError
 CREATE = "/slices/creates"
 PLACED = {"pin": True}
 NODES = ["h1", "r1", "h2"]
-END_S = 300  # reached only if the command hangs
-
-
-def signal_when(condition: Callable[[], bool], number: int) -> threading.Thread:
-    """Send a signal to this process once a condition holds."""
-
-    def wait() -> None:
-        end = time.monotonic() + END_S
-        while not condition():
-            if time.monotonic() > end:
-                return
-            time.sleep(0.02)
-        os.kill(os.getpid(), number)
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    return thread
 
 
 def test_plan_lists_slice_nodes_networks_and_time_without_a_request(fabric):
@@ -60,13 +39,12 @@ def test_plan_lists_slice_nodes_networks_and_time_without_a_request(fabric):
 
 def check_placement(fabric) -> None:
     """Check that the only run had nodes whose CPUs and memory were placed before their reboot and checked after it."""
+    (cell,) = fabric.cells()
     for node in NODES:
         operations = [operation for operation, each in fabric.orchestrator.operations if each == node]
         last = operations.index("reboot")
         assert operations.index("cpupin") < last and operations.index("numatune") < last
         assert "cpuinfo" in operations[last:] and "numainfo" in operations[last:]
-    (cell,) = fabric.cells()
-    for node in NODES:
         found = cell["environment"]["placement"][node]
         assert (found["numa_node"], found["pinned"]) == ("1", True)
         assert set(found["cpus"]) <= set(range(8, 16)) and len(found["cpus"]) == 2
@@ -88,15 +66,16 @@ def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, s
     check_placement(fabric)
     assert fabric.slices == [SLICE]
     assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
-    operations = len([each for each in fabric.orchestrator.operations if each[0] == "reboot"])
+    reboots = [node for operation, node in fabric.orchestrator.operations if operation == "reboot"]
+    assert sorted(reboots) == sorted(NODES)
     status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, nodes=PLACED, keep=True)
     assert status == 0, err + out
     assert f"slice {SLICE} is used again" in out
     assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
-    assert len([each for each in fabric.orchestrator.operations if each[0] == "reboot"]) == operations
+    assert [node for operation, node in fabric.orchestrator.operations if operation == "reboot"] == reboots
     assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
-    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
-    assert status == 2 and "its nodes or networks differ from the topology" in err and "--release" in err
+    error = fabric.failure(topology=fabric.topology(DUMBBELL.replace("SALT", "MASS"), "other"))
+    assert "its nodes or networks differ from the topology" in error and "--release" in error
     assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
     status, out, _ = fabric.transfer("--release")
     assert status == 0 and f"slice {SLICE} is deleted" in out
@@ -117,17 +96,17 @@ def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, s
 def test_placement_that_fails_is_an_error_and_the_slice_is_deleted(fabric, faults, why):
     for name, value in faults.items():
         setattr(fabric.orchestrator.placement_faults, name, value)
-    status, out, err = fabric.transfer(nodes=PLACED)
-    assert status == 2 and why in err, err + out
-    assert len(err.strip().splitlines()) == 1
-    assert fabric.orchestrator.slices and fabric.slices == []
+    assert why in fabric.failure(nodes=PLACED)
+    assert fabric.orchestrator.slices
+    assert fabric.slices == []
+    assert fabric.cells() == []
 
 
 def test_node_that_does_not_boot_is_an_error_and_the_slice_is_deleted(fabric):
     fabric.networks.down.add("r1")
-    status, out, err = fabric.transfer(nodes=PLACED, fabric={"wait_timeout_s": 3})
-    assert status == 2 and "node r1: did not reboot" in err, err + out
+    assert "node r1: did not reboot" in fabric.failure(nodes=PLACED, fabric={"wait_timeout_s": 3})
     assert fabric.slices == []
+    assert fabric.cells() == []
 
 
 def network_slice(fabric) -> tuple[NetworkSlice, SlicePlan, ResourceRequest]:
@@ -160,16 +139,8 @@ def test_slice_whose_creation_is_interrupted_is_deleted_although_it_is_listed_la
 @pytest.mark.parametrize("keep", [(), ("--keep",)])
 def test_interrupt_during_creation_leaves_no_slice(fabric, keep):
     """FABRIC deletes no slice that is being created: the command waits until it is stable."""
-    fabric.orchestrator.faults.stuck = True
-    interrupting = signal_when(lambda: bool(fabric.slices), signal.SIGINT)
-
-    def finish_creation() -> None:
-        interrupting.join()
-        fabric.orchestrator.faults.stuck = False
-
-    threading.Thread(target=finish_creation, daemon=True).start()
-    status, _, _ = fabric.transfer(*keep)
-    assert status == 130
+    with fabric.loopback.interrupted_while_stuck(lambda: fabric.slices):
+        assert fabric.transfer(*keep)[0] == 130
     assert fabric.orchestrator.slices and fabric.slices == []
 
 
@@ -177,18 +148,16 @@ def test_interrupt_during_creation_leaves_no_slice(fabric, keep):
     ("number", "keep"), [(signal.SIGINT, ()), (signal.SIGTERM, ()), (signal.SIGHUP, ()), (signal.SIGINT, ("--keep",))]
 )
 def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric, number, keep):
-    home = fabric.loopback.nodes.home("h1")
-    interrupting = signal_when(lambda: bool(list(home.rglob("iperf3-0.json"))), number)
-    status, _, err = fabric.transfer(*keep, grid={"size_bytes": ["500M"]})
-    interrupting.join()
+    nodes = fabric.loopback.nodes
+    with interrupt_when(lambda: list(nodes.home("h1").rglob("iperf3-0.json")), number):
+        status, _, err = fabric.transfer(*keep, grid={"size_bytes": ["500M"]})
     assert status == 130, err
     assert fabric.slices == ([SLICE] if keep else [])
     assert fabric.cells() == []
     assert list((fabric.campaign / "transfers").glob(".cell-*")) == []
     if keep:
-        jobs = [path.parent for path in fabric.loopback.nodes.directory.glob("*/*/jobs/*/pid")]
-        wait_until(lambda: all((job / "status").exists() for job in jobs), "a program still runs")
-        assert jobs
+        wait_until(lambda: not nodes.running(), "a program still runs")
+        assert nodes.started()
 
 
 def test_shortened_lease_is_a_warning_while_runs_are_missing(fabric, short_lease):
@@ -196,14 +165,16 @@ def test_shortened_lease_is_a_warning_while_runs_are_missing(fabric, short_lease
     status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, fabric=short_lease)
     assert status == 0, err + out
     assert "warning: testbed fabric: FABRIC shortened the lease" in out
+    assert fabric.slices == []
+    assert len(fabric.cells()) == 1
 
 
 def test_second_process_of_a_campaign_is_refused(fabric):
     fabric.campaign.mkdir(parents=True)
     with fabric_grid.locked(fabric.campaign):
-        for words in ((), ("--release",)):
-            status, _, err = fabric.transfer(*words)
-            assert status == 2 and "another process is running transfers of this campaign" in err
+        assert "another process is running transfers of this campaign" in fabric.failure()
+        assert "another process is running transfers of this campaign" in fabric.failure("--release")
+    assert fabric.slices == []
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
@@ -221,21 +192,21 @@ def test_slice_that_cannot_be_deleted_is_named_with_the_command_that_deletes_it(
 
 def test_slice_without_resources_is_deleted(fabric):
     fabric.orchestrator.faults.refuse = True
-    status, _, err = fabric.transfer()
-    assert status == 2 and "Insufficient resources" in err and len(err.strip().splitlines()) == 1
+    assert "Insufficient resources" in fabric.failure()
+    assert fabric.cells() == []
     assert fabric.orchestrator.slices and fabric.slices == []
 
 
 def test_missing_resources_and_permissions_are_errors_before_any_request(fabric):
     fabric.orchestrator.sites["SALT"][0]["nics"] = {"SmartNIC-ConnectX-6": 0}
-    status, _, err = fabric.transfer()
-    assert status == 2 and "site SALT: no host for node h2 with 1 free NIC" in err
+    assert "site SALT: no host for node h2 with 1 free NIC" in fabric.failure()
     fabric.orchestrator.tags = TAGS
-    status, _, err = fabric.transfer()
-    assert status == 2 and "the project lacks the permission Slice.Multisite" in err
+    assert "the project lacks the permission Slice.Multisite" in fabric.failure()
     fabric.orchestrator.tags = (*TAGS, "Slice.Multisite")
-    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("SALT", "NONE"), "unknown"))
-    assert status == 2 and "no site 'NONE' that is in use" in err
+    unknown = fabric.topology(DUMBBELL.replace("SALT", "NONE"), "unknown")
+    assert "no site 'NONE' that is in use" in fabric.failure(topology=unknown)
+    assert fabric.slices == []
+    assert fabric.cells() == []
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
@@ -244,22 +215,24 @@ def test_missing_token_is_one_line_that_does_not_mention_a_slice(fabric):
     status, out, err = fabric.transfer()
     assert status == 2 and "cannot read the token file" in err and len(err.strip().splitlines()) == 1
     assert "slice" not in out
+    assert fabric.orchestrator.requests == []
 
 
 def test_topology_that_fabric_cannot_have_is_an_error(fabric):
-    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace("h2", "z"), "short"))
-    assert status == 2 and "nodes.z: FABRIC rejects names of one character" in err
-    status, _, err = fabric.transfer(topology=fabric.topology(DUMBBELL.replace(", site: SALT", ""), "without"))
-    assert status == 2 and "nodes.h2.site: missing" in err
+    short = fabric.topology(DUMBBELL.replace("h2", "z"), "short")
+    assert "nodes.z: FABRIC rejects names of one character" in fabric.failure(topology=short)
+    without = fabric.topology(DUMBBELL.replace(", site: SALT", ""), "without")
+    assert "nodes.h2.site: missing" in fabric.failure(topology=without)
+    assert fabric.cells() == []
     assert fabric.orchestrator.requests == []
 
 
 def test_local_slice_cannot_be_kept(fabric):
     with pytest.raises(UserError, match=r"transfer\.keep: a slice on testbed local is always removed"):
         parse_transfer_settings({"transfer": {"testbed": "local", "keep": True, "grid": {}}})
-    for word in ("--keep", "--release"):
-        status, _, err = fabric.transfer(word, testbed="local")
-        assert status == 2 and "a local slice is always removed" in err and len(err.strip().splitlines()) == 1
+    assert "a local slice is always removed" in fabric.failure("--keep", testbed="local")
+    assert "a local slice is always removed" in fabric.failure("--release", testbed="local")
+    assert fabric.orchestrator.requests == []
 
 
 def test_cpu_list_reads_ranges_and_numbers():

@@ -6,19 +6,16 @@ All runs have the same settings on one slice. Each has one condition, except the
 import contextlib
 import json
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from acapella_testing.c_programs import PLAIN, built_or_skip
-from acapella_testing.capture.callers import Caller, namespaces_or_skip
-from acapella_testing.requirements import require_programs
+from acapella_testing.capture.local_transfers import environment
+from acapella_testing.processes import run
 
 from acapella_capture.testbeds.base import Job
-from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.network import disable_offloads
 from acapella_capture.testbeds.local.processes import wait_until
 from acapella_capture.transfer import runner as grid_runner
@@ -42,22 +39,14 @@ GRID = {
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory) -> dict[str, dict]:
     """Return `cell.json` of a run with each condition, and of one without."""
-    namespaces_or_skip(Caller())
-    require_programs("iperf3", "ping", "ss", "tcpdump", "ethtool", path=sandbox.search_path())
     directory = tmp_path_factory.mktemp("flags")
-    path = f"{built_or_skip('acapella-link', PLAIN).parent}:{sandbox.search_path()}"
-    argv = [sys.executable, __file__, str(directory)]
-    done = subprocess.run(
-        [sys.executable, "-c", CALL, *argv],
-        env={"PATH": path, "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, timeout=END_S, check=False,
-    )  # fmt: skip
+    done = run(sys.executable, "-c", CALL, sys.executable, __file__, directory, env=environment(), timeout=END_S)
     assert done.returncode == 0, done.stderr
     return json.loads((directory / "cells.json").read_text())
 
 
 def test_run_without_a_condition_has_none_of_the_flags(cells):
-    cell = cells["none"]
+    cell = cells["no_condition"]
     assert cell["error"] is None and not {*TESTED} & {*cell["flags"]}, cell["flags"]
     assert (cell["capture"]["dropped"], cell["measured"]["frames_over_mtu"]) == (0, 0)
     assert cell["environment"]["testbed"] == "local"
@@ -82,9 +71,8 @@ def test_flags_agree_with_the_counts(cells):
     assert all(cell["capture"]["frames"] > 0 for cell in cells.values())
 
 
-@contextlib.contextmanager
-def no_condition(_runner: grid_runner.Runner, _nodes: LocalNodes) -> Iterator[None]:
-    yield
+def no_condition(_runner: grid_runner.Runner, _nodes: LocalNodes) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -115,13 +103,11 @@ def meanwhile(nodes: LocalNodes, action: Callable[[dict[str, Job]], None]) -> It
             thread.start()
         return jobs[name]
 
-    thread = threading.Thread(target=lambda: action(jobs))
-    nodes.start = start
-    try:
+    thread = threading.Thread(target=action, args=(jobs,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nodes, "start", start)
         yield
         thread.join()
-    finally:
-        del nodes.start
 
 
 def lose_frames(jobs: dict[str, Job]) -> None:
@@ -131,10 +117,8 @@ def lose_frames(jobs: dict[str, Job]) -> None:
     jobs["tcpdump"].signal("CONT")
 
 
-@contextlib.contextmanager
-def capture_loss(_runner: grid_runner.Runner, nodes: LocalNodes) -> Iterator[None]:
-    with meanwhile(nodes, lose_frames):
-        yield
+def capture_loss(_runner: grid_runner.Runner, nodes: LocalNodes) -> contextlib.AbstractContextManager[None]:
+    return meanwhile(nodes, lose_frames)
 
 
 @contextlib.contextmanager
@@ -186,17 +170,15 @@ def run_all(directory: Path) -> None:
     results = Results(directory)
     results.prepare()
     cells = {}
-    with results.part() as spool:
-        nodes = LocalNodes(settings.topology, spool)
-        try:
-            with grid_runner.Runner(nodes, settings, runs, spool) as runner:
-                runner.prepare(runs)
-                for cell, condition in zip(runs, conditions, strict=True):
-                    with condition(runner, nodes):
-                        content = runner.run(cell, results)
-                    cells["none" if condition is no_condition else condition.__name__] = content
-        finally:
-            nodes.close()
+    with (
+        results.part() as spool,
+        contextlib.closing(LocalNodes(settings.topology, spool)) as nodes,
+        grid_runner.Runner(nodes, settings, runs, spool) as runner,
+    ):
+        runner.prepare(runs)
+        for cell, condition in zip(runs, conditions, strict=True):
+            with condition(runner, nodes):
+                cells[condition.__name__] = runner.run(cell, results)
     (directory / "cells.json").write_text(json.dumps(cells))
 
 

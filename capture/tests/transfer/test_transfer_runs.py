@@ -12,12 +12,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing import processes
-from acapella_testing.c_programs import PLAIN, built_or_skip
-from acapella_testing.capture.callers import Caller, namespaces_or_skip
 from acapella_testing.capture.interrupted_runs import tree_when
-from acapella_testing.generated.transfer_cells import HASHED, validate_written
-from acapella_testing.new_files import new_directory
-from acapella_testing.requirements import require_programs
+from acapella_testing.capture.local_transfers import environment
+from acapella_testing.generated.transfer_cells import HASHED, TransferResults, validate_written
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import fabric
@@ -50,39 +48,33 @@ END_S = 180  # reached only if the command hangs
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(TransferResults):
     """A finished grid: its directory and the output of the command."""
 
     campaign: Path
     printed: str = ""
 
-    def cells(self) -> list[dict]:
-        return [json.loads(path.read_text()) for path in sorted(self.campaign.glob("transfers/*/cell.json"))]
-
 
 @pytest.fixture(scope="module", autouse=True)
-def programs() -> None:
-    """Skip the tests, with the reason, if something is missing."""
-    namespaces_or_skip(Caller())
-    require_programs("iperf3", "ss", path=sandbox.search_path())
-    built_or_skip("acapella-link", PLAIN)
+def _programs() -> None:
+    environment()
 
 
 def argv(campaign: Path, config: Path) -> list[str]:
     return [sys.executable, "-m", MODULE, str(campaign), "--config", str(config)]
 
 
-def environment() -> dict[str, str]:
-    """Return the environment with the program that was built from these sources."""
-    path = f"{built_or_skip('acapella-link', PLAIN).parent}:{sandbox.search_path()}"
-    return {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
-
-
 def attempt(campaign: Path, text: str, **variables: str) -> subprocess.CompletedProcess:
     """Run the command with a config; ``variables`` are added to the environment."""
-    config = campaign.with_suffix(".yaml")
-    config.write_text(text)
+    config = write_file(campaign.with_suffix(".yaml"), text)
     return processes.run(*argv(campaign, config), env=environment() | variables, timeout=END_S)
+
+
+def broken_program(directory: Path, name: str, script: str) -> str:
+    """Write a program that fails on some conditions, or runs the real one; return PATH with it."""
+    real = shutil.which(name, path=sandbox.search_path())
+    processes.executable(directory / name, f'#!/bin/sh\n{script} && exit 1\nexec {real} "$@"\n')
+    return f"{directory}:{environment()['PATH']}"
 
 
 def run(campaign: Path, text: str) -> Grid:
@@ -107,11 +99,10 @@ def test_every_run_is_written_whole(linear):
     for cell in cells:
         validate_written(cell)
         assert cell["error"] is None
-        directory = linear.campaign / "transfers" / cell["cell_id"]
-        assert sorted(path.name for path in directory.iterdir()) == [
+        assert sorted(path.name for path in linear.directory(cell).iterdir()) == [
             "cell.json", "iperf3-0.json", "wire.flows.parquet", "wire.parquet",
         ]  # fmt: skip
-        report = json.loads((directory / "iperf3-0.json").read_text())
+        report = linear.report(cell, 0)
         assert report["end"]["sender_tcp_congestion"] == cell["settings"]["algorithm"]
         assert report["end"]["sum_received"]["bytes"] >= 500 * 1024, "all requested bytes, not only the written ones"
     grids = [json.loads((linear.campaign / "transfers" / f"{name}.json").read_text()) for name in ("grid", "complete")]
@@ -139,7 +130,7 @@ def test_no_frame_is_longer_than_the_mtu(linear):
     for cell in linear.cells():
         assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
         assert cell["measured"]["frames_over_mtu"] == 0
-        lengths = pq.read_table(linear.campaign / "transfers" / cell["cell_id"] / "wire.parquet")["wire_len"]
+        lengths = pq.read_table(linear.directory(cell) / "wire.parquet")["wire_len"]
         assert max(lengths.to_pylist()) == 1514
 
 
@@ -169,38 +160,31 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert rates["blue"] <= 10_500_000
     assert 11_000_000 < rates["red"] <= 21_000_000
     assert cell["capture"]["file"] == "wire.pcap"
-    assert (multipath.campaign / "transfers" / cell["cell_id"] / "wire.pcap").stat().st_size > 0
+    assert (multipath.directory(cell) / "wire.pcap").stat().st_size > 0
 
 
 def test_connections_begin_within_the_error_after_the_recorded_starts(multipath):
     (cell,) = multipath.cells()
-    table = pq.read_table(multipath.campaign / "transfers" / cell["cell_id"] / "wire.flows.parquet")
-    first = {row["src_port"]: row["first_ns"] for row in table.to_pylist()}
-    for flow in cell["flows"]:
-        begins_ns = first[flow["client_port"]]
+    starts = multipath.begins(cell)
+    for flow, begins_ns in zip(cell["flows"], starts, strict=True):
         assert flow["started_ns"] <= begins_ns <= flow["started_ns"] + flow["start_error_ns"]
         assert flow["ended_ns"] > begins_ns
     assert cell["start_skew"]["reason"] is None
-    starts = [first[flow["client_port"]] for flow in cell["flows"]]
     assert abs(max(starts) - min(starts) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
 def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
-    topology = tmp_path / "hash.yaml"
-    topology.write_text(HASHED)
-    (cell,) = run(tmp_path / "hashed", GRID_OF_HASHED.format(topology)).cells()
+    grid = run(tmp_path / "hashed", GRID_OF_HASHED.format(write_file(tmp_path / "hash.yaml", HASHED)))
+    (cell,) = grid.cells()
     assert (cell["error"], cell["topology"], len(cell["flows"])) == (None, "hash", 6)
-    directory = tmp_path / "hashed" / "transfers" / cell["cell_id"]
     for name in ("up", "down"):  # each link carried at least the data of its flows
-        flows = [flow for flow in cell["flows"] if flow["path"] == name]
-        received = [json.loads((directory / flow["iperf3"]).read_text()) for flow in flows]
-        assert cell["links"][name]["sent_bytes"] >= sum(each["end"]["sum_received"]["bytes"] for each in received)
+        assert cell["links"][name]["sent_bytes"] >= grid.received(cell, name)
     assert {flow["path"] for flow in cell["flows"]} <= {"up", "down"}
 
 
 def left_on_the_machine() -> list[str]:
     """Return what a slice would have left: interfaces, mounts, files of the scratch file system."""
-    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    links = processes.run("ip", "-o", "link", check=True).stdout
     found = re.findall(r"\b(?:to-[hr]\d|delay-fwd|delay-rev)\b", links)
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if "acapella" in line]
     return found + [path.name for path in Path("/dev/shm").iterdir() if path.name in ("net", "spool")]
@@ -208,8 +192,7 @@ def left_on_the_machine() -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
-    campaign, config = tmp_path / "one", tmp_path / "one.yaml"
-    config.write_text(THREE)
+    campaign, config = tmp_path / "one", write_file(tmp_path / "one.yaml", THREE)
     transfers = campaign / "transfers"
     temporary = new_directory(tmp_path / "tmp")
     env = environment() | {"TMPDIR": str(temporary)}
@@ -225,23 +208,21 @@ def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
     assert list(temporary.iterdir()) == []
     (first,) = transfers.glob("*/cell.json")
     written = first.stat().st_mtime_ns
-    parts = list(transfers.glob(".cell-*"))
-    assert parts if number == signal.SIGKILL else parts == []  # the next start removes those of a killed one
+    # the next start removes those of a killed one
+    assert bool(list(transfers.glob(".cell-*"))) == (number == signal.SIGKILL)
     if number == signal.SIGINT:
         return
     assert "transfer: 3 of 3: " in run(campaign, THREE).printed
     assert list(transfers.glob(".cell-*")) == []
-    assert [cell["error"] for cell in Grid(campaign).cells()] == [None, None, None]
+    assert Grid(campaign).errors() == [None, None, None]
     assert first.stat().st_mtime_ns == written, "a finished run is not repeated"
 
 
 def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
-    campaign, broken = tmp_path / "one", tmp_path / "iperf3"
-    real = shutil.which("iperf3", path=sandbox.search_path())
+    campaign = tmp_path / "one"
     # a client that ends early; servers and the version are the real ones
-    broken.write_text(f'#!/bin/sh\n[ "$1" = -c ] && echo \'{{"error": "broken"}}\' && exit 1\nexec {real} "$@"\n')
-    broken.chmod(0o755)
-    done = attempt(campaign, RENO, PATH=f"{tmp_path}:{environment()['PATH']}")
+    path = broken_program(tmp_path, "iperf3", '[ "$1" = -c ] && echo \'{"error": "broken"}\'')
+    done = attempt(campaign, RENO, PATH=path)
     assert done.returncode == 2
     assert "transfer: warning: the warm-up failed: flow 0: iperf3: broken" in done.stderr
     assert "1 of 1 runs failed: " in done.stderr
@@ -249,23 +230,20 @@ def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
     (cell,) = Grid(campaign).cells()
     assert cell["error"] == "flow 0: iperf3: broken"
     assert cell["flows"][0]["exit_code"] == 1
-    assert [cell["error"] for cell in run(campaign, RENO).cells()] == [None]
+    assert run(campaign, RENO).errors() == [None]
 
 
 def test_run_whose_capture_fails_does_not_end_the_grid(tmp_path):
-    campaign, broken = tmp_path / "one", tmp_path / "tcpdump"
-    real = shutil.which("tcpdump", path=sandbox.search_path())
-    broken.write_text(f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null && exit 1\nexec {real} "$@"\n')
-    broken.chmod(0o755)
-    done = attempt(campaign, LINEAR, PATH=f"{tmp_path}:{environment()['PATH']}")
+    campaign, path = tmp_path / "one", broken_program(tmp_path, "tcpdump", f"mkdir {tmp_path}/first 2>/dev/null")
+    done = attempt(campaign, LINEAR, PATH=path)
     assert done.returncode == 0, done.stderr
     assert "transfer: warning: 1 of 2 runs failed; the first: " in done.stderr
-    errors = [cell["error"] for cell in Grid(campaign).cells()]
+    errors = Grid(campaign).errors()
     assert sorted(error is None for error in errors) == [False, True]
     assert "tcpdump" in next(filter(None, errors))
     complete = json.loads((campaign / "transfers" / "complete.json").read_text())
     assert [cell["error"] for cell in complete["cells"] if cell["error"]] == [*filter(None, errors)]
-    assert [cell["error"] for cell in run(campaign, LINEAR).cells()] == [None, None]
+    assert run(campaign, LINEAR).errors() == [None, None]
 
 
 def test_second_process_of_a_campaign_is_refused(tmp_path):

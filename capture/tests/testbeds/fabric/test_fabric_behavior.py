@@ -4,11 +4,12 @@ import dataclasses
 import re
 import time
 import uuid
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, PRECAUTIONS, Faults
-from acapella_testing.fabric.collection_runs import ONE, collected
-from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.fabric.collection_runs import ONE
+from acapella_testing.runs.in_process import call_before
 
 from acapella_capture.testbeds.base import NotReleased, ResourceRequest
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
@@ -18,12 +19,6 @@ SITE = "STAR"
 PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
 HOUR_NS = 3600 * 10**9
 CREATE = "/slices/creates"
-
-
-def names(fabric: Loopback) -> list[str]:
-    return [each.name for each in fabric.orchestrator.alive()]
-
-
 SOURCE = re.compile(  # a file with the function or key in it, a page, a standard, or the run notes
     r"(CF|Authz \w+|AMHandlers \w+|Client|fabrictestbed) [\w/-]+\.(py|yaml|alfa)\b|Run notes of Patchwork: |RFC \d+, "
     r"|learn\.fabric-testbed\.net, "
@@ -52,7 +47,8 @@ def test_slice_on_the_second_page_is_found(fabric):
     later = fabric.testbed()
     assert later.leftovers() == (ours.name,)
     later.release()
-    assert names(fabric) == [each.name for each in others]
+    assert fabric.slices == [each.name for each in others]
+    assert later.leftovers() == ()
 
 
 @pytest.mark.parametrize("lost", ["/slices/creates", "/slices/modify", "/slices/delete", "/slices", "/slivers"])
@@ -62,7 +58,8 @@ def test_request_without_an_answer_has_one_effect(fabric, lost):
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         assert len(fabric.orchestrator.slices) == 1
-    assert not names(fabric)
+    assert not fabric.slices
+    assert testbed.leftovers() == ()
     assert not fabric.orchestrator.faults.lost_answers or lost == "/slivers"  # which a successful run does not read
 
 
@@ -70,26 +67,24 @@ def test_created_slice_that_is_listed_late_is_found(fabric):
     """The answer to the creation is lost, and the first lists do not contain the slice yet."""
     fabric.orchestrator.faults.create_status = [503] * 3 + [500]
     fabric.orchestrator.faults.hidden = 4
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated():
         assert len(fabric.orchestrator.slices) == 1
-    assert not names(fabric)
+    assert not fabric.slices
 
 
 def test_slice_that_is_listed_late_is_released(fabric):
     fabric.orchestrator.faults.hidden = 1000
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated() as (testbed, _):
         assert testbed.slices.list_slices() == []
-    assert not names(fabric)
+    assert not fabric.slices
 
 
-def test_slice_that_is_listed_late_and_cannot_be_deleted_is_named(fabric, capsys):
-    faults = fabric.orchestrator.faults
-    faults.hidden, faults.kept = 1000, "acapella-first-UTAH"
-    status, _ = collected(fabric, collect=ONE, release_timeout_s=0.3)
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
+def test_slice_that_is_listed_late_and_cannot_be_deleted_is_named(fabric, collection):
+    fabric.orchestrator.faults.hidden, fabric.orchestrator.faults.kept = 1000, "acapella-first-UTAH"
+    done = collection(collect=ONE, release_timeout_s=0.3)
+    assert done.status == 2 and "still allocated: acapella-first-UTAH (" in done.error
+    assert done.error.startswith("acapella: error: ")
+    assert done.error.endswith(" --release-all")
 
 
 def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
@@ -106,34 +101,27 @@ def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, monkeypatch, moment):
     """This holds while connections are closed, and while FABRIC lists leftovers."""
     testbed = fabric.testbed()
     (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    if moment == "close":
-        monkeypatch.setattr(testbed._site_slices[SITE].nodes[instance.name], "close_ssh", interrupted)
-    else:
-        monkeypatch.setattr(testbed.slices, "list_slices", interrupted)
+    nodes = testbed._site_slices[SITE].nodes
+    owner, name = (nodes[instance.name], "close_ssh") if moment == "close" else (testbed.slices, "list_slices")
+    monkeypatch.setattr(owner, name, Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         testbed.release()
     assert testbed.leftovers() == ("acapella-c-STAR",)
     monkeypatch.undo()
     testbed.release()
-    assert not names(fabric)
+    assert not fabric.slices
 
 
 def test_slice_that_may_exist_is_named(fabric, monkeypatch):
     """The answer to the creation is lost, and the token expires before the slice is looked up."""
     fabric.orchestrator.faults.create_status = [500] * 4
     testbed = fabric.testbed()
-    list_slices = testbed.slices.list_slices
 
-    def list_with_expired_token():
-        if fabric.orchestrator.alive():
+    def expire_token() -> None:
+        if fabric.slices:
             fabric.orchestrator.tokens.clear()
-        return list_slices()
 
-    monkeypatch.setattr(testbed.slices, "list_slices", list_with_expired_token)
+    call_before(monkeypatch, testbed.slices, "list_slices", expire_token)
     with pytest.raises(UserError, match="the token has expired"):
         testbed.allocate(SITE, ResourceRequest(1))
     with pytest.raises(NotReleased, match="still allocated: acapella-c-STAR"):
@@ -142,38 +130,31 @@ def test_slice_that_may_exist_is_named(fabric, monkeypatch):
 
 def test_slice_that_exists_and_is_not_listed_is_named(fabric):
     """The response to the creation is lost, its retry is refused, and no list contains the slice for a long time."""
-    fabric.orchestrator.faults.lost_answers, fabric.orchestrator.faults.hidden = [CREATE], 1000
-    testbed = fabric.testbed()
-    with pytest.raises(UserError, match="already exists"):
-        testbed.allocate(SITE, ResourceRequest(1))
-    for _ in range(2):
-        with pytest.raises(NotReleased, match=r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"):
-            testbed.release()
-        assert testbed.leftovers() == ("acapella-c-STAR",)
-    fabric.orchestrator.faults.hidden = 0
+    testbed, error = fabric.testbed(), r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"
+    with fabric.faulty(lost_answers=[CREATE], hidden=1000):
+        with pytest.raises(UserError, match="already exists"):
+            testbed.allocate(SITE, ResourceRequest(1))
+        for _ in range(2):
+            with pytest.raises(NotReleased, match=error):
+                testbed.release()
+            assert testbed.leftovers() == ("acapella-c-STAR",)
     testbed.release()
-    assert not names(fabric) and testbed.leftovers() == ()
+    assert not fabric.slices and testbed.leftovers() == ()
 
 
-def test_samples_are_in_the_sheet_if_the_token_expires_before_the_release(fabric, capsys, monkeypatch):
-    release = FabricTestbed.release
-
-    def with_expired_token(testbed, site=None):
-        fabric.orchestrator.tokens.clear()
-        release(testbed, site)
-
-    monkeypatch.setattr(FabricTestbed, "release", with_expired_token)
-    status, campaign = collected(fabric, collect=ONE)
-    line = capsys.readouterr().err.strip().splitlines()[-1]
-    assert status == 2 and "still allocated: acapella-first-UTAH (" in line and line.endswith(" --release-all")
-    assert len((campaign / "raw" / "samples.tsv").read_text().splitlines()) == 2
+def test_samples_are_in_the_sheet_if_the_token_expires_before_the_release(fabric, collection, monkeypatch):
+    call_before(monkeypatch, FabricTestbed, "release", lambda *_: fabric.orchestrator.tokens.clear())
+    done = collection(collect=ONE)
+    assert done.status == 2 and "still allocated: acapella-first-UTAH (" in done.error
+    assert done.error.startswith("acapella: error: ")
+    assert done.error.endswith(" --release-all")
+    assert len((done.raw / "samples.tsv").read_text().splitlines()) == 2
 
 
 def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):
     """FABRIC grants less without an error, and reconfigures the slice with each renewal."""
     fabric.orchestrator.faults.lease_limit_h = 3
-    with fabric.testbed(lease_h=2) as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated(lease_h=2) as (testbed, _):
         for _ in range(2):
             with pytest.raises(UserError, match=r"FABRIC shortened the lease: it ends at \d{4}-"):
                 testbed.extend(SITE, time.time_ns() + 48 * HOUR_NS)
@@ -181,18 +162,15 @@ def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):
         testbed.extend(SITE, time.time_ns() + 2 * HOUR_NS)  # within the granted time
 
 
-def test_mirrors_move_although_an_earlier_service_has_failed(fabric):
+def test_mirrors_move_although_an_earlier_service_has_failed(fabric, testbed, instance):
     """FABRIC may report each later modification of the slice as failed."""
-    faults = fabric.orchestrator.faults
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        faults.modify_fails, faults.failed_service_stays, faults.notice = True, True, "port is mirrored already"
-        with pytest.raises(UserError, match="port is mirrored already"):
-            testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
-        faults.modify_fails = False
-        testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
-        testbed.mirror(instance, instance.receivers[0], PORTS[2], "rx")
-        assert any(re.search("failed modification, but all mirrors were active", note) for note in testbed.notes())
+    error = "port is mirrored already"
+    fabric.orchestrator.faults.failed_service_stays = True
+    with fabric.faulty(modify_fails=True, notice=error), pytest.raises(UserError, match=error):
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+    testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
+    testbed.mirror(instance, instance.receivers[0], PORTS[2], "rx")
+    assert any(re.search("failed modification, but all mirrors were active", note) for note in testbed.notes())
 
 
 @pytest.mark.parametrize(
@@ -202,23 +180,15 @@ def test_mirrors_move_although_an_earlier_service_has_failed(fabric):
         ("faults", "too_many", 15),  # more than one request and its repetitions by the client
         ("faults", "ipv6_management", True),
         ("faults", "lease_limit_h", 0.5),
+        ("faults", "expire_after", 12),
         ("nodes", "drop_every", 5),
     ],
 )
-def test_collection_succeeds_with_each_behavior_alone(fabric, capsys, where, switch, value):
-    target = fabric.orchestrator.faults if where == "faults" else fabric.nodes
-    setattr(target, switch, value)
-    status, campaign = collected(fabric, collect=ONE)
-    printed = capsys.readouterr()
-    assert status == 0, printed.out + printed.err
-    assert "UTAH: success" in printed.out and not names(fabric)
-    assert len(list((campaign / "raw").glob("*.json"))) == 1
-
-
-def test_token_that_expires_during_a_collection_does_not_end_it(fabric, capsys):
+def test_collection_succeeds_with_each_behavior_alone(fabric, collection, where, switch, value):
     fabric.give_token(refresh_token="refresh-1")
-    fabric.orchestrator.faults.expire_after = 12
-    status, _ = collected(fabric, collect=ONE)
-    printed = capsys.readouterr()
-    assert status == 0, printed.out + printed.err
-    assert fabric.orchestrator.refreshes == ["refresh-1"] and not names(fabric)
+    setattr(fabric.orchestrator.faults if where == "faults" else fabric.nodes, switch, value)
+    done = collection(collect=ONE)
+    assert done.status == 0, done.printed
+    assert "UTAH: success" in done.out and not fabric.slices
+    assert len(done.manifests()) == 1
+    assert fabric.orchestrator.refreshes == ["refresh-1"] * (switch == "expire_after")

@@ -2,16 +2,19 @@
 
 import contextlib
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture import veth
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.network import MODPROBE, SYSCTL
+from acapella_testing.fabric.nodes import LOGGED
+from acapella_testing.new_files import new_directory
+from acapella_testing.processes import executable, running
 from acapella_testing.requirements import require
 from acapella_testing.waiting import in_background, wait_until
 
@@ -30,13 +33,7 @@ CAT = """#!/bin/sh
 case "$1" in *nr_hugepages) [ -e "$HOME/rebooted" ] && exec {cat} "$HOME/at_boot"; exec echo 3 ;; esac
 exec {cat} "$@"
 """
-SYSTEMCTL = """#!/bin/sh
-echo "systemctl $*" >> "$HOME/commands.log"
-"""
-UPDATE_GRUB = """#!/bin/sh
-echo "update-grub" >> "$HOME/commands.log"
-"""
-# acapella-dpdk-capture of a node whose NIC works, or not with huge pages.
+# acapella-dpdk-capture, built before, of a node whose NIC works, or not with huge pages.
 PROGRAM = """#!/bin/sh
 echo "$*" >> "$HOME/tried.log"
 case "$*" in {fails}) echo "EAL: lines before"; echo "acapella-dpdk-capture: error: cannot"; exit 1 ;; esac
@@ -46,63 +43,46 @@ case "$*" in {fails}) echo "EAL: lines before"; echo "acapella-dpdk-capture: err
 @contextlib.contextmanager
 def node_files(fabric: Loopback, directory: Path) -> Iterator[tuple[str, ...]]:
     """Yield a prefix for commands of a node: it has ConnectX NICs, its own GRUB settings, and a network namespace."""
-    drivers, devices = directory / "drivers" / "mlx5_core", directory / "devices"
-    drivers.mkdir(parents=True)
+    drivers, ready = new_directory(directory / "drivers" / "mlx5_core"), directory / "ready"
     for receiver, address in zip(RECEIVERS, ADDRESSES, strict=True):
-        (devices / address / "infiniband").mkdir(parents=True)
-        (devices / address / "driver").symlink_to(drivers)
-        (directory / "class" / receiver).mkdir(parents=True)
-        (directory / "class" / receiver / "device").symlink_to(devices / address)
+        device = new_directory(directory / "devices" / address / "infiniband").parent
+        (device / "driver").symlink_to(drivers)
+        (new_directory(directory / "class" / receiver) / "device").symlink_to(device)
     (directory / "grub").mkdir()
     (directory / "nr_hugepages").touch()
-    mounts = [(directory / "class", "/sys/class/net"), (directory / "grub", "/etc/default"),
-              (directory / "nr_hugepages", PAGES)]  # fmt: skip
-    script = "".join(f"mount --bind {source} {target} && " for source, target in mounts)
-    ready = directory / "ready"
-    with veth.namespace((RECEIVERS[0], "far0"), (RECEIVERS[1], "far1")) as prefix:
-        holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", f"{script} touch {ready} && exec sleep infinity"])
-        try:
-            wait_until(lambda: ready.exists() or holder.poll() is not None)
-            require(ready.exists(), "mount namespaces are not available")
-            mounted = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={fabric.nodes.home(NODE)}")
-            yield (*prefix, *mounted, "env", "-u", "WARM_PYTHON")  # its server has other mounts
-        finally:
-            holder.kill()
-            holder.wait()
+    mounts = {"class": "/sys/class/net", "grub": "/etc/default", "nr_hugepages": PAGES}
+    script = "".join(f"mount --bind {directory / source} {target} && " for source, target in mounts.items())
+    holding = ["unshare", "--mount", "sh", "-c", f"{script} touch {ready} && exec sleep infinity"]
+    with veth.namespace((RECEIVERS[0], "far0"), (RECEIVERS[1], "far1")) as prefix, running(holding) as holder:
+        wait_until(lambda: ready.exists() or holder.poll() is not None)
+        require(ready.exists(), "mount namespaces are not available")
+        mounted = ("nsenter", f"--mount=/proc/{holder.pid}/ns/mnt", f"--wd={fabric.nodes.home(NODE)}")
+        yield (*prefix, *mounted, "env", "-u", "WARM_PYTHON")  # its server has other mounts
 
 
 @pytest.fixture
-def node(fabric, tmp_path) -> Iterator[Instance]:
+def node(fabric, tmp_path, monkeypatch) -> Iterator[Instance]:
     """Provide a listening node with two ConnectX ports, on which the kernel finds few huge pages before a reboot."""
-    programs = {"modprobe": MODPROBE, "sysctl": SYSCTL.format(sysctl="/sbin/sysctl"), "systemctl": SYSTEMCTL,
-                "update-grub": UPDATE_GRUB, "cat": CAT.format(cat="/bin/cat")}  # fmt: skip
+    programs = {"modprobe": MODPROBE, "sysctl": SYSCTL.format(sysctl="/sbin/sysctl"), "systemctl": LOGGED,
+                "update-grub": LOGGED, "cat": CAT.format(cat="/bin/cat")}  # fmt: skip
     for name, text in programs.items():
-        fabric.nodes.program(name).write_text(text)
-        fabric.nodes.program(name).chmod(0o755)
+        executable(fabric.nodes.program(name), text)
     home = fabric.nodes.home(NODE)
     (home / "boot_id").write_text(f"{uuid.uuid4()}\n")
     (home / "at_boot").write_text(f"{2 * HUGE_MB // 2 + 16}\n")
-    with node_files(fabric, tmp_path / "files") as prefix:
-        fabric.nodes.prefixes |= {NODE: prefix}
+    program = executable(home / "program", PROGRAM.format(fails="none"))
+    monkeypatch.setattr(NodeBuild, "program", lambda self: str(program))
+    with node_files(fabric, tmp_path / "files") as prefix, fabric.nodes.inside(prefix, NODE):
         fabric.made = fabric.testbed("first")
         (instance,) = fabric.made.allocate("UTAH", ResourceRequest(1))
         yield instance
-        fabric.nodes.prefixes.clear()
-
-
-def program(fabric: Loopback, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the node a program that fails with some options; it was built before."""
-    path = fabric.nodes.home(NODE) / "program"
-    path.write_text(PROGRAM.format(fails=fails))
-    path.chmod(0o755)
-    monkeypatch.setattr(NodeBuild, "program", lambda self: str(path))
 
 
 def rebooting_when_asked(fabric: Loopback) -> contextlib.AbstractContextManager[None]:
     """Reboot the node once it runs `systemctl reboot`: SSH is refused for a while."""
 
     def reboot() -> None:
-        wait_until(lambda: "systemctl reboot" in commands(fabric))
+        wait_until(lambda: "systemctl reboot" in fabric.nodes.commands_of(NODE))
         fabric.nodes.refusing = True
         fabric.nodes.lose_connections()
         time.sleep(DOWN_S)
@@ -113,15 +93,16 @@ def rebooting_when_asked(fabric: Loopback) -> contextlib.AbstractContextManager[
     return in_background(reboot)
 
 
-def commands(fabric: Loopback) -> list[str]:
-    return (fabric.nodes.home(NODE) / "commands.log").read_text().splitlines()
-
-
-def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_path, monkeypatch):
-    program(fabric, "none", monkeypatch)
+def prepared(fabric: Loopback, node: Instance) -> list[str]:
+    """Prepare a capture with DPDK and return the lines of progress."""
     lines = []
+    fabric.made.prepare_capture(node, "dpdk", fabric.directory / "logs", lines.append)
+    return lines
+
+
+def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_path):
     with rebooting_when_asked(fabric):
-        fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
+        lines = prepared(fabric, node)
     assert [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS] == [
         DpdkDevice(str(fabric.nodes.home(NODE) / "program"), address, True, "mlx5_core") for address in ADDRESSES
     ]
@@ -129,43 +110,38 @@ def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_p
     assert lines[0] == f"{NODE}: the kernel found 3 of {needed} huge pages; reboot"
     (setting,) = (tmp_path / "files" / "grub" / "grub.d").iterdir()
     assert setting.read_text() == f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX hugepages={needed + 16}"\n'
-    done = commands(fabric)
-    assert done.index("update-grub") < done.index("systemctl reboot")
+    done = fabric.nodes.commands_of(NODE)
+    assert done.index("update-grub ") < done.index("systemctl reboot")
     after = done[done.index("systemctl reboot") :]
     assert "ip link set dev enp8s0 mtu 9216" in after and "ethtool -K enp8s0 gro off" in after, "set up again"
     tried = (fabric.nodes.home(NODE) / "tried.log").read_text().splitlines()
     assert [line.split(" --write")[0] for line in tried] == [f"--pci {address} --huge" for address in ADDRESSES]
 
 
-def test_node_does_not_reboot_twice(fabric, node, tmp_path, monkeypatch):
+def test_node_does_not_reboot_twice(fabric, node):
     """Huge pages that a reboot does not provide, and a NIC that works without them."""
-    program(fabric, "*--huge*", monkeypatch)
+    executable(fabric.nodes.home(NODE) / "program", PROGRAM.format(fails="*--huge*"))
     (fabric.nodes.home(NODE) / "at_boot").write_text("5\n")
-    lines = []
     with rebooting_when_asked(fabric):
-        fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
-    assert commands(fabric).count("systemctl reboot") == 1
+        lines = prepared(fabric, node)
+    assert fabric.nodes.commands_of(NODE).count("systemctl reboot") == 1
     assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).huge_pages is False
     assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).pci == ADDRESSES[0]
     assert lines[-1] == f"{NODE}: enp9s0 is captured with DPDK's driver at 0000:07:00.1, without huge pages"
 
 
-def test_nic_is_tried_without_huge_pages_if_they_cannot_be_reserved(fabric, node, tmp_path, monkeypatch):
-    program(fabric, "none", monkeypatch)
+def test_nic_is_tried_without_huge_pages_if_they_cannot_be_reserved(fabric, node):
     fabric.nodes.program("update-grub").write_text("#!/bin/sh\necho no boot loader >&2\nexit 1\n")
-    lines = []
-    fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lines.append)
-    assert lines[1] == f"node {NODE}: cannot reserve huge pages at boot: no boot loader"
-    assert "systemctl reboot" not in commands(fabric)
+    assert prepared(fabric, node)[1] == f"node {NODE}: cannot reserve huge pages at boot: no boot loader"
+    assert "systemctl reboot" not in fabric.nodes.commands_of(NODE)
     devices = [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS]
     assert [(each.pci, each.huge_pages) for each in devices] == [(address, False) for address in ADDRESSES]
 
 
-def test_node_that_does_not_reboot_is_named(fabric, node, tmp_path, monkeypatch):
-    program(fabric, "none", monkeypatch)
+def test_node_that_does_not_reboot_is_named(fabric, node, monkeypatch):
     monkeypatch.setattr(fabric.made, "settings", fabric.settings(wait_timeout_s=1))
     with pytest.raises(UserError, match=f"node {NODE}: did not reboot; set capture.method: tcpdump"):
-        fabric.made.prepare_capture(node, "dpdk", tmp_path / "logs", lambda _: None)
+        prepared(fabric, node)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +166,12 @@ def test_device_is_chosen_by_the_driver_of_the_kernel(line, expected):
     ],
 )
 def test_nic_that_dpdk_cannot_use_is_captured_from_a_socket(works, expected):
-    class Node:
-        def run(self, node, argv, **_):
-            huge = "--huge" if "--huge" in argv else ""
-            return CompletedProgram(0 if huge in works else 1, "no such port\n", "")
+    def run(node, argv, **_):
+        huge = "--huge" if "--huge" in argv else ""
+        return CompletedProgram(0 if huge in works else 1, "no such port\n", "")
 
-    found = choose(Node(), "n", "p", Nic("eth0", "mlx5_core", "0000:07:00.0", None), huge_pages=True)
-    assert found == expected
+    nic = Nic("eth0", "mlx5_core", "0000:07:00.0", None)
+    assert choose(SimpleNamespace(run=run), "n", "p", nic, huge_pages=True) == expected
 
 
 def test_huge_pages_of_this_machine_are_reserved(fabric, monkeypatch):
@@ -204,12 +179,9 @@ def test_huge_pages_of_this_machine_are_reserved(fabric, monkeypatch):
     require(os.access(PAGES, os.W_OK), "this user may not reserve huge pages of 2 MiB")
     before = PAGES.read_text()
     monkeypatch.setattr(dpdk_devices, "HUGE_MB", 16)
-    testbed = fabric.testbed("first")
-    testbed.allocate("UTAH", ResourceRequest(1))
-    try:
+    with fabric.allocated("UTAH") as (testbed, _), contextlib.ExitStack() as stack:
+        stack.callback(PAGES.write_text, before)
         found = dpdk_devices.reserve(testbed, NODE, 2)
         assert found.needed == 16 and found.reserved == int(PAGES.read_text())
         require(found.enough, f"the kernel of this machine reserves {found.reserved} huge pages only")
         assert dpdk_devices.reserve(testbed, NODE, 1) == dpdk_devices.HugePages(8, found.reserved), "none is returned"
-    finally:
-        PAGES.write_text(before)

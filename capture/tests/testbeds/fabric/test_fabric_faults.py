@@ -5,11 +5,13 @@ import logging
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from acapella_testing.fabric.loopback import Loopback, interrupt_creation
+from acapella_testing.runs.in_process import call_before
 from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.programs.tcpdump import Tcpdump
@@ -17,25 +19,25 @@ from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import InsufficientResources, NotReleased, ResourceRequest
 from acapella_capture.testbeds.fabric import credentials
 from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError, HostKeys
+from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 from acapella_core.errors import UserError
 
 SITE = "STAR"
 CREATE = "/slices/creates"
-
-
-def names(fabric: Loopback) -> list[str]:
-    return [each.name for each in fabric.orchestrator.alive()]
+HOUR_NS = 3600 * 10**9
+ONE = ResourceRequest(1)
+HOW = parse_settings({"testbed": "fabric"}).capture
 
 
 def test_error_on_create_does_not_create_a_second_slice(fabric):
     """The client sends a POST four times; the first one creates the slice although the reply is 500."""
     fabric.orchestrator.faults.create_status = [500] * 4
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated() as (testbed, instance):
         assert fabric.orchestrator.posts(CREATE) > 1
-        assert names(fabric) == ["acapella-c-STAR"]
+        assert fabric.slices == ["acapella-c-STAR"]
         assert testbed.run(instance.name, ["true"]).status == 0
-    assert len(fabric.orchestrator.slices) == 1 and not names(fabric)
+    assert len(fabric.orchestrator.slices) == 1 and not fabric.slices
+    assert testbed.leftovers() == () == testbed.instances(SITE)
 
 
 def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, monkeypatch):
@@ -43,31 +45,31 @@ def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, monke
     testbed = fabric.testbed()
     interrupt_creation(fabric, testbed.session, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        testbed.allocate(SITE, ResourceRequest(1))
-    assert testbed.leftovers() == ("acapella-c-STAR",) == tuple(names(fabric))
+        testbed.allocate(SITE, ONE)
+    assert testbed.leftovers() == ("acapella-c-STAR",) == tuple(fabric.slices)
     testbed.release()
-    assert not names(fabric) and testbed.leftovers() == ()
+    assert not fabric.slices and testbed.leftovers() == ()
 
 
-def test_failed_slice_request_is_an_error_in_one_line(fabric):
+def test_failed_slice_request_is_an_error_in_one_line(fabric, testbed):
     fabric.orchestrator.faults.create_status = [503] * 4
-    with fabric.testbed() as testbed, pytest.raises(UserError, match="rejects the slice request") as raised:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with pytest.raises(UserError, match="rejects the slice request") as raised:
+        testbed.allocate(SITE, ONE)
     assert not isinstance(raised.value, InsufficientResources) and "\n" not in str(raised.value)
     assert not fabric.orchestrator.slices
 
 
 def test_token_that_expires_during_a_collection_is_refreshed_once(fabric):
     first = fabric.give_token(refresh_token="refresh-1")
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated() as (testbed, instance):
         assert fabric.orchestrator.refreshes == []
         fabric.orchestrator.tokens.discard(first)
-        testbed.extend(SITE, time.time_ns() + 30 * 3600 * 10**9)
-        (instance,) = testbed.instances(SITE)
+        testbed.extend(SITE, time.time_ns() + 30 * HOUR_NS)
+        assert testbed.instances(SITE) == (instance,)
         testbed.mirror(instance, instance.receivers[0], "HundredGigE0/0/0/5", "both")
     assert fabric.orchestrator.refreshes == ["refresh-1"]
-    assert not names(fabric)
+    assert not fabric.slices
+    assert testbed.leftovers() == ()
 
 
 def test_token_is_refreshed_before_it_expires(fabric, monkeypatch):
@@ -75,7 +77,7 @@ def test_token_is_refreshed_before_it_expires(fabric, monkeypatch):
     with fabric.testbed() as testbed:
         remaining_s = credentials.remaining_s
         monkeypatch.setattr(credentials, "remaining_s", lambda each: 60 if each == first else remaining_s(each))
-        testbed.allocate(SITE, ResourceRequest(1))
+        testbed.allocate(SITE, ONE)
         assert testbed.session.token() != first
     assert fabric.orchestrator.refreshes == ["refresh-1"]
 
@@ -84,8 +86,8 @@ def test_concurrent_processes_refresh_a_token_once(fabric):
     """A refresh token is valid once: a second refresh with the old one would fail."""
     fabric.give_token(600, refresh_token="refresh-1")
     testbeds = [fabric.testbed(f"c{number}") for number in range(4)]
-    with in_background(*(testbed.prepare for testbed in testbeds)):
-        pass
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(FabricTestbed.prepare, testbeds))
     assert len({testbed.session.token() for testbed in testbeds}) == 1
     assert fabric.orchestrator.refreshes == ["refresh-1"]
     assert fabric.tokens.stat().st_mode & 0o777 == 0o600
@@ -97,7 +99,7 @@ def test_concurrent_sites_refresh_an_expired_token_once(fabric):
     testbed = fabric.testbed()
     testbed.prepare()
     fabric.orchestrator.tokens.discard(first)
-    rejected, refreshed, found = threading.Event(), threading.Event(), []
+    rejected, refreshed = threading.Event(), threading.Event()
 
     def slow(manager):
         try:
@@ -107,11 +109,12 @@ def test_concurrent_sites_refresh_an_expired_token_once(fabric):
             assert refreshed.wait(300)
             raise
 
-    with in_background(lambda: found.append(testbed.session.call_manager("second", slow))):
+    with ThreadPoolExecutor() as threads:
+        second = threads.submit(testbed.session.call_manager, "second", slow)
         assert rejected.wait(300)
         assert testbed.session.call_manager("first", lambda manager: manager.list_slices(return_fmt="dto")) == []
         refreshed.set()
-    assert found == [[]] and fabric.orchestrator.refreshes == ["refresh-1"]
+    assert second.result() == [] and fabric.orchestrator.refreshes == ["refresh-1"]
 
 
 def test_error_of_an_expired_token_names_the_portal(fabric):
@@ -124,12 +127,11 @@ def test_error_of_an_expired_token_names_the_portal(fabric):
 def test_logs_and_messages_contain_no_secret(fabric, caplog):
     caplog.set_level("DEBUG")
     secret = fabric.give_token(refresh_token="refresh-1")
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated() as (testbed, _):
         fabric.orchestrator.tokens.clear()
         fabric.orchestrator.refreshes.append("used up")
         with pytest.raises(UserError) as raised:
-            testbed.extend(SITE, time.time_ns() + 30 * 3600 * 10**9)
+            testbed.extend(SITE, time.time_ns() + 30 * HOUR_NS)
         fabric.orchestrator.tokens.add(secret)
         testbed.session._refused = None  # so that the slice can be deleted
     assert len(caplog.records) > 20
@@ -138,255 +140,210 @@ def test_logs_and_messages_contain_no_secret(fabric, caplog):
     assert credentials.redact(f"config: {{'id_token': '{secret}'}}") == "config: {'id_token': '(token)'}"
 
 
-def test_refused_allocation_leaves_no_slice(fabric):
-    fabric.orchestrator.faults.refuse = True
-    with fabric.testbed() as testbed:
-        with pytest.raises(InsufficientResources, match="Insufficient resources"):
-            testbed.allocate(SITE, ResourceRequest(1))
-        assert [each.state for each in fabric.orchestrator.slices.values()] == ["Dead"]  # its hosts are free again
-        fabric.orchestrator.faults.refuse = False
-        assert len(testbed.allocate(SITE, ResourceRequest(1))) == 1
+def test_refused_allocation_leaves_no_slice(fabric, testbed):
+    with fabric.faulty(refuse=True), pytest.raises(InsufficientResources, match="Insufficient resources"):
+        testbed.allocate(SITE, ONE)
+    assert [each.state for each in fabric.orchestrator.slices.values()] == ["Dead"]  # its hosts are free again
+    assert len(testbed.allocate(SITE, ONE)) == 1
 
 
-def test_other_slice_failures_are_not_insufficient_resources(fabric):
+def test_other_slice_failures_are_not_insufficient_resources(fabric, testbed):
     fabric.orchestrator.faults.refuse, fabric.orchestrator.faults.notice = True, "playbook failed"
-    with fabric.testbed() as testbed, pytest.raises(UserError, match="StableError: playbook failed") as raised:
-        testbed.allocate(SITE, ResourceRequest(1))
-    assert not isinstance(raised.value, InsufficientResources) and not names(fabric)
+    with pytest.raises(UserError, match="StableError: playbook failed") as raised:
+        testbed.allocate(SITE, ONE)
+    assert not isinstance(raised.value, InsufficientResources) and not fabric.slices
 
 
-def test_added_instances_join_the_slice_or_leave_it_unchanged(fabric):
-    with fabric.testbed() as testbed:
-        (first,) = testbed.allocate(SITE, ResourceRequest(1))
-        both = testbed.allocate(SITE, ResourceRequest(2))
-        assert both[0] == first and len({each.name for each in both}) == 2
-        fabric.orchestrator.faults.modify_fails = True
-        with pytest.raises(InsufficientResources):
-            testbed.allocate(SITE, ResourceRequest(3))
-        fabric.orchestrator.faults.modify_fails = False
-        assert testbed.instances(SITE) == both == testbed.allocate(SITE, ResourceRequest(2))
-        assert len(testbed.allocate(SITE, ResourceRequest(3))) == 3
-        assert len(fabric.orchestrator.slices) == 1
+def test_added_instances_join_the_slice_or_leave_it_unchanged(fabric, testbed, instance):
+    both = testbed.allocate(SITE, ResourceRequest(2))
+    assert both[0] == instance and len({each.name for each in both}) == 2
+    with fabric.faulty(modify_fails=True), pytest.raises(InsufficientResources):
+        testbed.allocate(SITE, ResourceRequest(3))
+    assert testbed.instances(SITE) == both == testbed.allocate(SITE, ResourceRequest(2))
+    assert len(testbed.allocate(SITE, ResourceRequest(3))) == 3
+    assert len(fabric.orchestrator.slices) == 1
 
 
 def test_slice_that_times_out_is_deleted_as_soon_as_it_is_stable(fabric):
     """FABRIC refuses to delete a slice that is Configuring."""
     fabric.orchestrator.faults.queries = 10
     with fabric.testbed(wait_timeout_s=0.001) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.001 s"):
-        testbed.allocate(SITE, ResourceRequest(1))
-    assert not names(fabric)
+        testbed.allocate(SITE, ONE)
+    assert not fabric.slices
 
 
 def test_slice_that_is_never_stable_is_named(fabric):
-    fabric.orchestrator.faults.stuck = True
     testbed = fabric.testbed(wait_timeout_s=0.3, release_timeout_s=0.3)
-    testbed.prepare()
-    with pytest.raises(NotReleased, match=r"still allocated: acapella-c-STAR \(.*the slice is Configuring") as raised:
-        testbed.allocate(SITE, ResourceRequest(1))
+    error = r"still allocated: acapella-c-STAR \(.*the slice is Configuring"
+    with fabric.faulty(stuck=True), pytest.raises(NotReleased, match=error) as raised:
+        testbed.allocate(SITE, ONE)
     assert raised.value.names == ("acapella-c-STAR",)
     assert "Configuring after 0.3 s" in str(raised.value), "the reason of the failure is lost"
-    fabric.orchestrator.faults.stuck = False
     fabric.testbed().release()
-    assert not names(fabric)
+    assert not fabric.slices
+    assert testbed.leftovers() == ()
 
 
 def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
     """Otherwise Ctrl-C would wait as long as FABRIC takes."""
-    fabric.orchestrator.faults.stuck, faults = True, []
-
-    def asked() -> int:
-        return sum(method == "GET" and path.startswith("/slices") for method, path in fabric.orchestrator.requests)
-
-    def allocate() -> None:
-        try:
-            testbed.allocate(SITE, ResourceRequest(1))
-        except UserError as error:
-            faults.append(str(error))
-
-    with fabric.testbed(wait_timeout_s=300) as testbed:
-        with in_background(allocate):
-            wait_until(fabric.orchestrator.alive)
-            testbed.interrupt_waits()
-            before = asked()
-            wait_until(lambda: asked() >= before + 3)  # it no longer waits for the slice to become active
-            fabric.orchestrator.faults.stuck = False
-        assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
+    orchestrator = fabric.orchestrator
+    orchestrator.faults.stuck = True
+    with fabric.testbed(wait_timeout_s=300) as testbed, ThreadPoolExecutor() as threads:
+        allocating = threads.submit(testbed.allocate, SITE, ONE)
+        wait_until(orchestrator.alive)
+        testbed.interrupt_waits()
+        before = orchestrator.count("GET", "/slices")
+        # it no longer waits for the slice to become active
+        wait_until(lambda: orchestrator.count("GET", "/slices") >= before + 3)
+        orchestrator.faults.stuck = False
+        with pytest.raises(UserError, match=r"^testbed fabric: the slice is Configuring$"):
+            allocating.result()
+        assert not fabric.slices
 
 
-def test_node_without_ssh_is_released(fabric):
-    fabric.nodes.booting = 1000
-    with fabric.testbed() as testbed:
-        testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # timeout for SSH only
-        with pytest.raises(UserError, match="not reachable by SSH"):
-            testbed.allocate(SITE, ResourceRequest(1))
-        assert not names(fabric) and testbed.instances(SITE) == ()
-
-
-def test_log_messages_of_the_client_are_not_printed(fabric, capfd, monkeypatch):
-    """Without any handler, Python prints paramiko's tracebacks."""
+def test_node_without_ssh_is_released_and_messages_of_the_client_are_not_printed(fabric, testbed, capfd, monkeypatch):
+    """Without any handler of log messages, Python prints paramiko's tracebacks."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     fabric.nodes.booting = 1000
-    with fabric.testbed() as testbed:
-        testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)
-        with pytest.raises(UserError, match="not reachable by SSH"):
-            testbed.allocate(SITE, ResourceRequest(1))
+    testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # timeout for SSH only
+    with pytest.raises(UserError, match="not reachable by SSH"):
+        testbed.allocate(SITE, ONE)
+    assert not fabric.slices and testbed.instances(SITE) == ()
     assert capfd.readouterr().err == ""
 
 
-def test_lost_connection_during_a_sample_loses_no_frame(fabric, tmp_path):
-    how = parse_settings({"testbed": "fabric"}).capture
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        capture = Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap")
-        capture.start()
-        file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
-        wait_until(lambda: file.stat().st_size > 2000)
-        fabric.nodes.lose_connections()
-        before = file.stat().st_size
-        wait_until(lambda: file.stat().st_size > before)
-        counts = capture.stop()
-        testbed.fetch(instance.name, "s.pcap", tmp_path / "raw" / "s.pcap")
+def test_lost_connection_during_a_sample_loses_no_frame(fabric, testbed, instance, tmp_path):
+    capture = Tcpdump(testbed, instance.name, instance.receivers[0], HOW, "s.pcap")
+    capture.start()
+    file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
+    wait_until(lambda: file.stat().st_size > 2000)
+    fabric.nodes.lose_connections()
+    before = file.stat().st_size
+    wait_until(lambda: file.stat().st_size > before)
+    counts = capture.stop()
+    testbed.fetch(instance.name, "s.pcap", tmp_path / "raw" / "s.pcap")
     assert counts.captured > 10
     assert (tmp_path / "raw" / "s.pcap").stat().st_size == 24 + counts.captured * (16 + 64)
 
 
-def test_command_runs_once_if_its_connection_is_lost(fabric):
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        directory = fabric.nodes.home(instance.name) / "acapella-c"
+def test_command_runs_once_if_its_connection_is_lost(fabric, testbed, instance):
+    directory = fabric.nodes.home(instance.name) / "acapella-c"
 
-        def lose() -> None:
-            wait_until((directory / "ran").exists)
-            fabric.nodes.lose_connections()
-            (directory / "lost").touch()
-
-        requested = len(fabric.nodes.commands)
-        script = "echo once >> ran; until [ -e lost ]; do sleep 0.02; done; cat ran; printf '\\377'; exit 5"
-        with in_background(lose):
-            done = testbed.run(instance.name, ["sh", "-c", script])
-        assert (done.status, done.stdout) == (5, "once\n\ufffd")
-        assert len(fabric.nodes.commands) - requested > 1
-
-
-def test_missing_ssh_is_an_error_in_one_line(fabric):
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        fabric.nodes.refusing = True
+    def lose() -> None:
+        wait_until((directory / "ran").exists)
         fabric.nodes.lose_connections()
-        with pytest.raises(UserError, match="no reply after 3 attempts") as raised:
-            testbed.run(instance.name, ["true"])
-        assert "\n" not in str(raised.value)
-        fabric.nodes.refusing = False
+        (directory / "lost").touch()
+
+    requested = len(fabric.nodes.commands)
+    script = "echo once >> ran; until [ -e lost ]; do sleep 0.02; done; cat ran; printf '\\377'; exit 5"
+    with in_background(lose):
+        done = testbed.run(instance.name, ["sh", "-c", script])
+    assert (done.status, done.stdout) == (5, "once\n\ufffd")
+    assert len(fabric.nodes.commands) - requested > 1
 
 
-def test_interrupted_transfer_resumes(fabric, tmp_path):
+def test_missing_ssh_is_an_error_in_one_line(fabric, testbed, instance):
+    fabric.nodes.refusing = True
+    fabric.nodes.lose_connections()
+    with pytest.raises(UserError, match="no reply after 3 attempts") as raised:
+        testbed.run(instance.name, ["true"])
+    assert "\n" not in str(raised.value)
+    fabric.nodes.refusing = False
+
+
+def test_interrupted_transfer_resumes(fabric, testbed, instance, tmp_path):
     target = tmp_path / "raw" / "a.pcap"
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        script = "head -c 3500000 /dev/urandom | tee a.pcap | sha256sum"
-        digest = testbed.run(instance.name, ["sh", "-c", script]).stdout.split()[0]
-        fabric.nodes.cut_downloads_after = 2_500_000
-        with pytest.raises(UserError, match=r"part 3 of a\.pcap could not be transferred"):
-            testbed.fetch(instance.name, "a.pcap", target)
-        assert not target.exists()
-        fabric.nodes.cut_downloads_after, fabric.nodes.downloaded = None, 0
+    script = "head -c 3500000 /dev/urandom | tee a.pcap | sha256sum"
+    digest = testbed.run(instance.name, ["sh", "-c", script]).stdout.split()[0]
+    fabric.nodes.cut_downloads_after = 2_500_000
+    with pytest.raises(UserError, match=r"part 3 of a\.pcap could not be transferred"):
         testbed.fetch(instance.name, "a.pcap", target)
-        assert fabric.nodes.downloaded < 2_000_000
-        assert hashlib.sha256(target.read_bytes()).hexdigest() == digest
-        assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
+    assert not target.exists()
+    fabric.nodes.cut_downloads_after, fabric.nodes.downloaded = None, 0
+    testbed.fetch(instance.name, "a.pcap", target)
+    assert fabric.nodes.downloaded < 2_000_000
+    assert hashlib.sha256(target.read_bytes()).hexdigest() == digest
+    assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
 
 
-def test_reading_stops_if_the_node_extends_a_part(fabric, tmp_path, monkeypatch):
+def test_reading_stops_if_the_node_extends_a_part(fabric, testbed, instance, tmp_path, monkeypatch):
     extra = 20_000_000
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        testbed.run(instance.name, ["sh", "-c", "head -c 1500000 /dev/urandom > a.pcap"])
-        call = testbed._remote.call
+    testbed.run(instance.name, ["sh", "-c", "head -c 1500000 /dev/urandom > a.pcap"])
+    call = testbed._remote.call
 
-        def lengthen(node: str, command: str, **arguments: object) -> dict:
-            reply = call(node, command, **arguments)
-            if command == "extract_part":
-                with Path(reply["path"]).open("ab") as part:
-                    part.truncate(part.tell() + extra)
-            return reply
+    def lengthen(node: str, command: str, **arguments: object) -> dict:
+        reply = call(node, command, **arguments)
+        if command == "extract_part":
+            with Path(reply["path"]).open("ab") as part:
+                part.truncate(part.tell() + extra)
+        return reply
 
-        monkeypatch.setattr(testbed._remote, "call", lengthen)
-        testbed.fetch(instance.name, "a.pcap", tmp_path / "a.pcap")
-        assert (tmp_path / "a.pcap").stat().st_size == 1_500_000 <= fabric.nodes.downloaded < extra
+    monkeypatch.setattr(testbed._remote, "call", lengthen)
+    testbed.fetch(instance.name, "a.pcap", tmp_path / "a.pcap")
+    assert (tmp_path / "a.pcap").stat().st_size == 1_500_000 <= fabric.nodes.downloaded < extra
 
 
 def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
-    crashed = fabric.testbed("a")
-    crashed.prepare()
-    (instance,) = crashed.allocate(SITE, ResourceRequest(1))
-    with fabric.testbed("a-b") as other:
-        other.allocate(SITE, ResourceRequest(1))
+    (instance,) = fabric.testbed("a").allocate(SITE, ONE)
+    with fabric.allocated(campaign="a-b") as (other, _):
         assert other.leftovers() == ()
         testbed = fabric.testbed("a")
         assert testbed.leftovers() == ("acapella-a-STAR",)
         posts = fabric.orchestrator.posts(CREATE)
-        assert testbed.allocate(SITE, ResourceRequest(1)) == (instance,)
+        assert testbed.allocate(SITE, ONE) == (instance,)
         assert fabric.orchestrator.posts(CREATE) == posts and testbed.leftovers() == ()
         testbed.release()
-        assert names(fabric) == ["acapella-a-b-STAR"]
+        assert fabric.slices == ["acapella-a-b-STAR"]
     fabric.testbed("a").release()  # no slice: no error
     fabric.testbed("a").slices.delete("no such id")
 
 
 @pytest.mark.parametrize("name", ["acapella-c-2", "acapella-c-slice"])
 def test_slice_of_the_user_with_a_similar_name_is_kept(fabric, name):
-    fabric.testbed("other").allocate(SITE, ResourceRequest(1))
+    fabric.testbed("other").allocate(SITE, ONE)
     (users,) = fabric.orchestrator.alive()
     users.name = name
-    testbed = fabric.testbed()
-    testbed.prepare()
-    testbed.allocate(SITE, ResourceRequest(1))
-    assert sorted(names(fabric)) == sorted([f"acapella-c-{SITE}", name])
-    testbed.release()
-    assert names(fabric) == [name] and testbed.leftovers() == ()
+    with fabric.allocated() as (testbed, _):
+        assert sorted(fabric.slices) == sorted([f"acapella-c-{SITE}", name])
+    assert fabric.slices == [name] and testbed.leftovers() == ()
+    assert testbed.instances(SITE) == ()
 
 
 def test_other_slices_are_deleted_if_one_cannot_be(fabric):
     testbed = fabric.testbed(release_timeout_s=0.3)
-    testbed.prepare()
     for site in (SITE, "UTAH"):
-        testbed.allocate(site, ResourceRequest(1))
-    fabric.orchestrator.faults.kept = f"acapella-c-{SITE}"
-    with pytest.raises(UserError, match="cannot delete the slice"):
+        testbed.allocate(site, ONE)
+    with fabric.faulty(kept=f"acapella-c-{SITE}"), pytest.raises(UserError, match="cannot delete the slice"):
         testbed.release()
-    assert names(fabric) == [f"acapella-c-{SITE}"] == list(fabric.testbed().leftovers())
-    fabric.orchestrator.faults.kept = None
+    assert fabric.slices == [f"acapella-c-{SITE}"] == list(fabric.testbed().leftovers())
     testbed.release()
-    assert not names(fabric)
+    assert not fabric.slices
+    assert testbed.leftovers() == ()
 
 
-def test_slice_may_be_deleted_by_another_thread_at_the_same_time(fabric, monkeypatch):
-    testbed = fabric.testbed()
-    testbed.allocate(SITE, ResourceRequest(1))
+@pytest.mark.usefixtures("instance")
+def test_slice_may_be_deleted_by_another_thread_at_the_same_time(fabric, testbed, monkeypatch):
     slices, (record,) = testbed.slices, testbed.slices.list_slices()
-    try_delete = slices._try_delete
 
-    def after_another(slice_id: str) -> tuple[str, bool]:
+    def delete(slice_id: str) -> None:
         monkeypatch.undo()
         slices.delete_all([slice_id])
-        return try_delete(slice_id)
 
-    monkeypatch.setattr(slices, "_try_delete", after_another)
+    call_before(monkeypatch, slices, "_try_delete", delete)
     slices.delete_all([record.slice_id])
-    assert not names(fabric)
+    assert not fabric.slices
 
 
 def test_lease_is_extended_only_if_it_ends_earlier(fabric):
-    with fabric.testbed(lease_h=2) as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
-        testbed.extend(SITE, time.time_ns() + 3600 * 10**9)
+    with fabric.allocated(lease_h=2) as (testbed, _):
+        testbed.extend(SITE, time.time_ns() + HOUR_NS)
         assert fabric.orchestrator.renewals == []
-        testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9)
+        testbed.extend(SITE, time.time_ns() + 5 * HOUR_NS)
         (requested,) = fabric.orchestrator.renewals
         (renewed,) = fabric.orchestrator.alive()
         assert renewed.state == "StableOK", "a renewed slice is Configuring; until then, FABRIC refuses other changes"
         assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000", requested)
-        testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9 - 10**9)
+        testbed.extend(SITE, time.time_ns() + 5 * HOUR_NS - 10**9)
         assert len(fabric.orchestrator.renewals) == 1
 
 
@@ -404,7 +361,7 @@ def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     """In the same collection, in a later one that reuses the slice, and for uploads and downloads."""
     keys = fabric.nodes.key, fabric.nodes.new_key()
     first = fabric.testbed()
-    (instance,) = first.allocate(SITE, ResourceRequest(1))
+    (instance,) = first.allocate(SITE, ONE)
     assert first.run(instance.name, ["sh", "-c", "echo some > file"], timeout_s=60).status == 0
     fabric.nodes.key = keys[1]
     fabric.nodes.lose_connections()
@@ -412,7 +369,7 @@ def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     assert keys[1].get_base64() in message and str(tmp_path / "acapella_known_hosts") in message
     refused(first, fabric, lambda testbed: testbed.put(instance.name, tmp_path / "slice_key.pub", "sent"))
     refused(first, fabric, lambda testbed: testbed.fetch(instance.name, "file", tmp_path / "fetched"))
-    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, ResourceRequest(1)))
+    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, ONE))
     assert (tmp_path / "acapella_known_hosts").stat().st_mode & 0o777 == 0o600
     fabric.nodes.key = keys[0]
     assert first.run(instance.name, ["true"]).status == 0
@@ -443,10 +400,9 @@ def test_damaged_or_public_host_key_file_is_rejected(tmp_path):
         keys.check("slice/node", key)
 
 
-def test_new_slice_may_have_different_host_keys(fabric):
-    with fabric.testbed() as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
-        testbed.release()
-        fabric.nodes.key = fabric.nodes.new_key()
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        assert testbed.run(instance.name, ["true"]).status == 0
+def test_new_slice_may_have_different_host_keys(fabric, testbed):
+    testbed.allocate(SITE, ONE)
+    testbed.release()
+    fabric.nodes.key = fabric.nodes.new_key()
+    (instance,) = testbed.allocate(SITE, ONE)
+    assert testbed.run(instance.name, ["true"]).status == 0

@@ -2,14 +2,15 @@
 
 import inspect
 import json
-import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from acapella_testing.fabric.graphs import OWN, graph
-from acapella_testing.fabric.loopback import PATCHES, Loopback
-from fabrictestbed_extensions.fablib.fablib import FablibManager
+from acapella_testing.fabric.loopback import PATCHES, Loopback, offline_client
+from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from fabrictestbed_extensions.fablib.validator import NodeValidator
 from fim.user.topology import AdvertizedTopology
 
@@ -20,6 +21,17 @@ from acapella_core.errors import UserError
 CORPUS = Path(__file__).resolve().parents[5] / "shared" / "corpus" / "fim" / "advertised_topo.graphml"
 PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
 SITE = "STAR"
+ONE = ResourceRequest(1)
+DRY_RUN = """
+import sys
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric import requirements
+print(*requirements.describe(parse_settings({}).fabric, 'STAR', 2, ResourceRequest(2)), sep='\\n')
+import acapella_capture.collect, acapella_capture.testbeds.local.testbed
+large = ('fabrictestbed', 'fim', 'paramiko', 'requests', 'numpy', 'pyarrow')
+assert not [name for name in sys.modules if name.startswith(large)]
+"""
 
 
 def services(fabric: Loopback) -> dict[str, tuple[str, str]]:
@@ -27,10 +39,6 @@ def services(fabric: Loopback) -> dict[str, tuple[str, str]]:
     (created,) = fabric.orchestrator.alive()
     found = graph(created.model).network_services
     return {name: (each.mirror_port, str(each.mirror_direction)) for name, each in found.items() if each.mirror_port}
-
-
-def modifications(fabric: Loopback) -> int:
-    return sum(method == "PUT" for method, _ in fabric.orchestrator.requests)
 
 
 def test_exactly_three_functions_of_fabrics_client_are_replaced(fabric):
@@ -87,8 +95,7 @@ def test_resources_are_read_from_active_hosts_without_cache(fabric):
     assert testbed.resources("WASH") == (Host("wash-w1.fabric-testbed.net", 4, 8, 9, 0),)
     before = testbed.resources(SITE)
     assert before[0] == Host("star-w1.fabric-testbed.net", 32, 128, 1000, 2)
-    with testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated():
         assert testbed.resources(SITE)[0] == Host("star-w1.fabric-testbed.net", 30, 120, 900, 1)
     assert testbed.resources(SITE) == before
     assert fabric.orchestrator.forced and all(fabric.orchestrator.forced)
@@ -104,7 +111,7 @@ def test_hosts_of_a_site_in_partial_maintenance_count(fabric):
     assert testbed.unavailable_sites() == {"MAINT": maintenance, "WASH": maintenance}
 
 
-def test_refusing_host_does_not_prevent_a_different_nic_model(fabric):
+def test_refusing_host_does_not_prevent_a_different_nic_model(fabric, testbed):
     """The only free NIC of the preferred model belongs to a host in maintenance."""
     host = {"cores": 32, "ram": 128, "disk": 1000}
     fabric.orchestrator.sites["UTAH"] = [
@@ -112,19 +119,17 @@ def test_refusing_host_does_not_prevent_a_different_nic_model(fabric):
         host | {"nics": {"SmartNIC-ConnectX-5": 1}},
     ]
     fabric.orchestrator.states["UTAH"] = "PartMaint"
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
-        assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
-        with pytest.raises(InsufficientResources):
-            testbed.allocate("UTAH", ResourceRequest(2))
-        assert testbed.instances("UTAH") == (instance,)
+    (instance,) = testbed.allocate("UTAH", ONE)
+    assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
+    with pytest.raises(InsufficientResources):
+        testbed.allocate("UTAH", ResourceRequest(2))
+    assert testbed.instances("UTAH") == (instance,)
 
 
 def test_unreadable_resources_are_an_error(fabric):
     testbed = fabric.testbed()
     testbed.sites()
-    fabric.orchestrator.faults.no_summary = True
-    with pytest.raises(UserError, match="cannot read FABRIC's hosts: 500"):
+    with fabric.faulty(no_summary=True), pytest.raises(UserError, match="cannot read FABRIC's hosts: 500"):
         testbed.resources(SITE)
 
 
@@ -132,9 +137,8 @@ def test_port_rates_are_computed_from_switch_counters(fabric):
     found = fabric.testbed().telemetry(SITE, 60)
     assert found.source == "FABRIC's metrics" and found.seconds > 50
     assert set(found.ports) == {*PORTS, OWN}
-    assert found.ports[PORTS[1]] == Rates(
-        tx_bps=pytest.approx(8 * 1000, rel=1e-3), rx_bps=pytest.approx(16000, rel=1e-3)
-    )
+    assert found.ports[PORTS[1]].tx_bps == pytest.approx(8 * 1000, rel=1e-3)
+    assert found.ports[PORTS[1]].rx_bps == pytest.approx(8 * 2000, rel=1e-3)
 
 
 def test_only_uplinks_are_known_without_access_to_counters(fabric):
@@ -153,18 +157,19 @@ def test_configured_ports_are_accepted_without_counters(fabric):
     fixed = {SITE: [PORTS[0], "Bundle-Ether1/0"], "UTAH": ["HundredGigE0/0/0/2"]}
     assert "HundredGigE0/0/0/99" not in kinds(fabric.testbed(fixed={SITE: ["HundredGigE0/0/0/99"]}), SITE)
     fabric.orchestrator.faults.metrics_status = 403
-    testbed = fabric.testbed(fixed=fixed)
-    assert kinds(testbed, SITE) == {PORTS[0]: "downlink", PORTS[2]: "uplink"}
-    assert kinds(testbed, "UTAH") == {"HundredGigE0/0/0/2": "downlink", "TenGigE0/0/0/22/0": "uplink"}
-    with testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated(fixed=fixed) as (testbed, instance):
+        assert kinds(testbed, SITE) == {PORTS[0]: "downlink", PORTS[2]: "uplink"}
+        assert kinds(testbed, "UTAH") == {"HundredGigE0/0/0/2": "downlink", "TenGigE0/0/0/22/0": "uplink"}
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
 
 
-def test_ports_of_the_own_slice_are_known_without_counters(fabric):
-    with fabric.testbed("other") as other:
-        (instance,) = other.allocate(SITE, ResourceRequest(1))
+def test_ports_of_a_followed_slice_are_found_also_without_counters(fabric):
+    with fabric.allocated(campaign="other") as (other, instance):
         other.mirror(instance, instance.receivers[0], PORTS[0], "both")
+        sites = fabric.testbed(follow="acapella-other-STAR").sites()
+        assert {(site.name, port.name) for site in sites for port in site.ports if port.slices} == {(SITE, OWN)}
+        with pytest.raises(UserError, match="no slice 'acapella-other'"):
+            fabric.testbed(follow="acapella-other").sites()
         fabric.orchestrator.faults.metrics_status = 403
         ports = fabric.testbed(follow="acapella-other-STAR").site(SITE).ports
     assert [(port.name, port.kind) for port in ports if port.slices] == [(OWN, "downlink")]
@@ -172,119 +177,94 @@ def test_ports_of_the_own_slice_are_known_without_counters(fabric):
 
 def test_downlinks_without_counters_are_read_from_the_information_model(fabric, tmp_path):
     """As labels of a graph in JSON, or quoted within GraphML. Sub-interfaces and other interfaces are not ports."""
-    (tmp_path / "models").mkdir()
     labels = ["HundredGigE0/0/0/15.3370", "HundredGigE0/0/0/5", "Bundle-Ether1/0", "Optics0/0/0/5"]
     graph_model = {"nodes": [{"Class": "ConnectionPoint", "Labels": {"local_name": label}} for label in labels]}
-    (tmp_path / "models" / "STAR.json").write_text(json.dumps(graph_model))
+    write_file(tmp_path / "models" / "STAR.json", json.dumps(graph_model))
     quoted = "<data>{&quot;local_name&quot;: &quot;TenGigE0/0/0/22/1.3000&quot;}</data>"
-    (tmp_path / "models" / "Utah.graphml").write_text(f"<graphml>{quoted}</graphml>")
+    write_file(tmp_path / "models" / "Utah.graphml", f"<graphml>{quoted}</graphml>")
     fabric.orchestrator.faults.metrics_status = 403
     testbed = fabric.testbed(site_models=str(tmp_path / "models"))
     assert kinds(testbed, SITE) == {PORTS[0]: "downlink", PORTS[2]: "uplink"}
     assert kinds(testbed, "UTAH") == {"TenGigE0/0/0/22/0": "uplink", "TenGigE0/0/0/22/1": "downlink"}
-    (tmp_path / "models" / "WASH.json").write_text("{}")
+    write_file(tmp_path / "models" / "WASH.json", "{}")
     with pytest.raises(UserError, match=r"^fabric\.site_models: .*WASH\.json contains no switch port$"):
         fabric.testbed(site_models=str(tmp_path / "models")).sites()
     with pytest.raises(UserError, match=r"^fabric\.site_models: cannot read .*/none: No such file"):
         fabric.testbed(site_models=str(tmp_path / "none")).sites()
 
 
-def test_moved_mirror_gets_a_new_name(fabric):
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        first, second = instance.receivers
-        testbed.mirror(instance, first, PORTS[0], "both")
-        (before,) = services(fabric)
-        testbed.mirror(instance, second, PORTS[1], "rx")
-        testbed.mirror(instance, first, PORTS[2], "tx")
-        assert sorted(services(fabric).values()) == [(PORTS[2], "TX_Only"), (PORTS[1], "RX_Only")]
-        assert before not in services(fabric)
-        requested = modifications(fabric)
-        testbed.mirror(instance, first, PORTS[2], "tx")  # already there
-        assert modifications(fabric) == requested == 4  # the move takes two
-        assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
+def test_moved_mirror_gets_a_new_name(fabric, testbed, instance):
+    first, second = instance.receivers
+    testbed.mirror(instance, first, PORTS[0], "both")
+    (before,) = services(fabric)
+    testbed.mirror(instance, second, PORTS[1], "rx")
+    testbed.mirror(instance, first, PORTS[2], "tx")
+    assert sorted(services(fabric).values()) == [(PORTS[2], "TX_Only"), (PORTS[1], "RX_Only")]
+    assert before not in services(fabric)
+    requested = fabric.orchestrator.modifications()
+    testbed.mirror(instance, first, PORTS[2], "tx")  # already there
+    assert fabric.orchestrator.modifications() == requested == 4  # the move takes two
+    assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
 
 
-def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
+def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric, testbed, instance):
     """It carries our own copies: by its rate it would be the busiest port."""
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        assert testbed.telemetry(SITE, 60).ports[OWN].rx_bps > 0
-        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
-        assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
-        assert OWN in testbed.listener_ports(SITE) and not testbed.listener_ports(SITE) & set(PORTS)
-        with pytest.raises(UserError, match="leads to one of our listening nodes"):
-            testbed.mirror(instance, instance.receivers[1], OWN, "both")
+    assert testbed.telemetry(SITE, 60).ports[OWN].rx_bps > 0
+    testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+    assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
+    assert OWN in testbed.listener_ports(SITE) and not testbed.listener_ports(SITE) & set(PORTS)
+    with pytest.raises(UserError, match="leads to one of our listening nodes"):
+        testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
 
-def test_swapped_mirrors_move_together_in_two_modifications(fabric):
+def test_swapped_mirrors_move_together_in_two_modifications(fabric, testbed, instance):
     """FABRIC mirrors a port only once, so they cannot move one after the other. It refuses a new mirror on a receiver
     that still has one, so that all are removed before the first is added.
     """
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        first, second = instance.receivers
-        for ports, steps in (((PORTS[0], PORTS[1]), 1), ((PORTS[1], PORTS[0]), 2)):
-            aims = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
-            requested = modifications(fabric)
-            testbed.prepare_mirrors(aims)
-            for aim in aims:
-                testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
-            assert modifications(fabric) - requested == steps
-            assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
-        testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
-        assert list(services(fabric).values()) == [(PORTS[0], "Both")]
-        fabric.orchestrator.faults.modify_fails = True
-        testbed.prepare_mirrors([MirrorRequest(instance, second, PORTS[2], "both")])  # reports nothing
-        with pytest.raises(UserError, match="ModifyError"):
-            testbed.mirror(instance, second, PORTS[2], "both")
+    first, second = instance.receivers
+    for ports, steps in (((PORTS[0], PORTS[1]), 1), ((PORTS[1], PORTS[0]), 2)):
+        aims = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
+        requested = fabric.orchestrator.modifications()
+        testbed.prepare_mirrors(aims)
+        for aim in aims:
+            testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
+        assert fabric.orchestrator.modifications() - requested == steps
+        assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
+    testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
+    assert list(services(fabric).values()) == [(PORTS[0], "Both")]
+    fabric.orchestrator.faults.modify_fails = True
+    testbed.prepare_mirrors([MirrorRequest(instance, second, PORTS[2], "both")])  # reports nothing
+    with pytest.raises(UserError, match="ModifyError"):
+        testbed.mirror(instance, second, PORTS[2], "both")
 
 
 def test_fixed_mirrors_stay_after_a_crash(fabric):
     crashed = fabric.testbed(move_mirrors=False)
-    (instance,) = crashed.allocate(SITE, ResourceRequest(1))
+    (instance,) = crashed.allocate(SITE, ONE)
     crashed.mirror(instance, instance.receivers[0], PORTS[0], "both")
-    with fabric.testbed(move_mirrors=False) as testbed:
-        testbed.allocate(SITE, ResourceRequest(1))
+    with fabric.allocated(move_mirrors=False) as (testbed, _):
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         with pytest.raises(UserError, match=r"stays on HundredGigE0/0/0/5 \(both\): fabric\.move_mirrors is false"):
             testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
-        assert modifications(fabric) == 1
+        assert fabric.orchestrator.modifications() == 1
 
 
-def test_failed_mirror_is_reported_and_the_next_one_created(fabric):
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
-        fabric.orchestrator.faults.modify_fails, fabric.orchestrator.faults.notice = True, "port is mirrored already"
-        with pytest.raises(UserError, match="ModifyError: port is mirrored already"):
-            testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
-        fabric.orchestrator.faults.modify_fails = False
-        fabric.orchestrator.faults.stuck = True
-        impatient = fabric.testbed(mirror_timeout_s=0.3)
-        assert impatient.instances(SITE) == (instance,)  # even after a failed modification
-        with pytest.raises(UserError, match=r"Modifying after 0\.3 s.*fabric\.move_mirrors: false"):
-            impatient.mirror(instance, instance.receivers[0], PORTS[0], "both")
-        fabric.orchestrator.faults.stuck = False
-        testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
-        assert list(services(fabric).values()) == [(PORTS[1], "Both")]
-
-
-def test_ports_of_a_followed_slice_are_found(fabric):
-    with fabric.testbed("other") as other:
-        (instance,) = other.allocate(SITE, ResourceRequest(1))
-        other.mirror(instance, instance.receivers[0], PORTS[0], "both")
-        sites = fabric.testbed(follow="acapella-other-STAR").sites()
-        assert {(site.name, port.name) for site in sites for port in site.ports if port.slices} == {(SITE, OWN)}
-        with pytest.raises(UserError, match="no slice 'acapella-other'"):
-            fabric.testbed(follow="acapella-other").sites()
+def test_failed_mirror_is_reported_and_the_next_one_created(fabric, testbed, instance):
+    error = "port is mirrored already"
+    with fabric.faulty(modify_fails=True, notice=error), pytest.raises(UserError, match=f"ModifyError: {error}"):
+        testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
+    impatient = fabric.testbed(mirror_timeout_s=0.3)
+    assert impatient.instances(SITE) == (instance,)  # even after a failed modification
+    error = r"Modifying after 0\.3 s.*fabric\.move_mirrors: false"
+    with fabric.faulty(stuck=True), pytest.raises(UserError, match=error):
+        impatient.mirror(instance, instance.receivers[0], PORTS[0], "both")
+    testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
+    assert list(services(fabric).values()) == [(PORTS[1], "Both")]
 
 
 def test_shared_nic_cannot_receive_a_mirror(tmp_path):
     """FABRIC's client accepts it, but then no frame arrives."""
-    fablib = FablibManager(
-        offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
-    )
-    node = fablib.new_slice(name="s").add_node(name="node", site=SITE)
+    node = offline_client(tmp_path).new_slice(name="s").add_node(name="node", site=SITE)
     node.add_component(model="NIC_Basic", name="shared")
     node.add_component(model="NIC_ConnectX_6", name="nic")
     found = {each.get_name(): each for each in node.get_interfaces()}
@@ -318,57 +298,32 @@ def test_placement_agrees_with_fabrics_validator(tmp_path):
     hosts, nics = advertised(), ["NIC_ConnectX_6", "NIC_ConnectX_5"]
     sites = {host["site"] for host in hosts}
     assert len(sites) >= 9
-    fablib = FablibManager(
-        offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
+    fablib = offline_client(tmp_path)
+    known = SimpleNamespace(
+        get_site=lambda site_name: {"name": site_name, "state": "Active"},
+        get_hosts_by_site=lambda site_name: {host["name"]: host for host in hosts if host["site"] == site_name},
     )
 
-    class Resources:
-        def get_site(self, site_name):
-            return {"name": site_name, "state": "Active"}
-
-        def get_hosts_by_site(self, site_name):
-            return {host["name"]: host for host in hosts if host["site"] == site_name}
-
-    def valid(site: str, models: list[str], request: ResourceRequest) -> bool:
+    def valid(site: str, models: list[str]) -> bool:
         created = fablib.new_slice(name=f"{site}{len(models)}")
         for number, model in enumerate(models):
-            node = created.add_node(
-                name=f"n{number}", site=site, cores=request.cores, ram=request.ram_gb, disk=request.disk_gb
-            )
+            node = created.add_node(name=f"n{number}", site=site, cores=ONE.cores, ram=ONE.ram_gb, disk=ONE.disk_gb)
             node.add_component(model=model, name="nic")
-        return NodeValidator.validate_nodes(created.get_nodes(), Resources(), None)[0]
+        return NodeValidator.validate_nodes(created.get_nodes(), known, None)[0]
 
     most = {site: sum(resources.free_nics(host, model) for host in hosts for model in nics if host["site"] == site)
             for site in sites}  # fmt: skip
     for site in sorted(sites, key=lambda each: (most[each], each))[:3]:  # the client's graphs are slow
         chosen = resources.choose_nics(hosts, site, nics, ResourceRequest(most[site]))
-        assert chosen is not None and valid(site, chosen, ResourceRequest(most[site]))
+        assert chosen is not None and valid(site, chosen)
         assert resources.choose_nics(hosts, site, nics, ResourceRequest(most[site] + 1)) is None
-        assert not valid(site, [*chosen, nics[0]], ResourceRequest(1)) and not valid(
-            site, [*chosen, nics[1]], ResourceRequest(1)
-        )
+        assert not valid(site, [*chosen, nics[0]]) and not valid(site, [*chosen, nics[1]])
         assert resources.choose_nics(hosts, site, nics, ResourceRequest(1, cores=10**4)) is None
 
 
 def test_dry_run_needs_no_client_network_token_or_large_modules(tmp_path):
-    program = (
-        "import sys; from acapella_capture.settings import parse_settings;"
-        "from acapella_capture.testbeds.base import ResourceRequest;"
-        "from acapella_capture.testbeds.fabric import requirements;"
-        "print(*requirements.describe(parse_settings({}).fabric, 'STAR', 2, ResourceRequest(2)), sep='\\n');"
-        "import acapella_capture.collect, acapella_capture.testbeds.local.testbed;"
-        "large = ('fabrictestbed', 'fim', 'paramiko', 'requests', 'numpy', 'pyarrow');"
-        "assert not [name for name in sys.modules if name.startswith(large)]"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"HOME": str(tmp_path), "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-c", DRY_RUN, env={"HOME": str(tmp_path), "PATH": ""})
     assert done.returncode == 0, done.stderr
     for text in ("sites: STAR", "at most 2 nodes, each with 2 cores", "of 2 ports", "Net.PortMirroring",
-                 "Component.SmartNIC_ConnectX_6",
-                 "VM.NoLimitDisk", "no project_id", "tokens.json"):  # fmt: skip
+                 "Component.SmartNIC_ConnectX_6", "VM.NoLimitDisk", "no project_id", "tokens.json"):  # fmt: skip
         assert text in done.stdout

@@ -1,11 +1,11 @@
 """Replays from nodes of the user's own slice, on a FABRIC on loopback: the real program, uploaded over SSH."""
 
+import functools
 import json
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
+from acapella_testing.fabric.collection_runs import Collection
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.requirements import required
+from acapella_testing.runs.in_process import call_before
 
-from acapella_capture import collect
 from acapella_capture.manifest import read
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay, replay_sender
@@ -45,30 +46,29 @@ def _program(monkeypatch) -> None:
 def path(fabric) -> Iterator[tuple[str, ...]]:
     """Provide the user's slice, whose nodes send from left0 to left1 and from side0 to side1 in a network namespace."""
     fabric.testbed("mine").allocate("UTAH", ResourceRequest(2))
-    with veth.namespace(("left0", "left1"), ("side0", "side1")) as prefix:
-        fabric.nodes.prefixes |= {NODE: prefix, SECOND: prefix}
+    with veth.namespace(("left0", "left1"), ("side0", "side1")) as prefix, fabric.nodes.inside(prefix, NODE, SECOND):
         yield prefix
-        fabric.nodes.prefixes.clear()
 
 
-def capture_of(directory: Path) -> Path:
-    """Write a capture of some packets, whose MAC addresses are not those of the path."""
-    capture = directory / "given.pcap"
-    replay_capture.write(capture, "02:00:00:00:00:01", "02:00:00:00:00:02", PACKETS)
-    return capture
+@pytest.fixture
+def given(tmp_path) -> str:
+    """Return the path of a capture of some packets, whose MAC addresses are not those of the path."""
+    replay_capture.write(tmp_path / "given.pcap", "02:00:00:00:00:01", "02:00:00:00:00:02", PACKETS)
+    return str(tmp_path / "given.pcap")
 
 
-def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
-    """Run `acapella collect` with one sample and two replays; return its exit status and the campaign's directory."""
-    one = {"mode": "sites", "sites": ["STAR"], "instances": 1, "port_selection": "fixed", "ports": {"STAR": [PORT]}}
-    wanted = REPLAY | {"repeats": 2} | changes
-    config = {"testbed": "fabric", "capture": {"sample_s": 0.3}, "collect": one}
-    config["fabric"] = asdict(fabric.settings(replay=wanted))
-    file, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
-    file.write_text(json.dumps(config))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["acapella collect", str(campaign), "--config", str(file), *words])
-        return collect.main(), campaign
+@pytest.fixture
+def replays(collection) -> Callable[..., Collection]:
+    """Return a function that runs `acapella collect` with one sample and two replays."""
+    collect = functools.partial(collection, collect={"sites": ["STAR"], "ports": {"STAR": [PORT]}})
+    return lambda *words, **changes: collect(*words, replay=REPLAY | {"repeats": 2} | changes)
+
+
+def trials_failed(done: Collection, why: str) -> None:
+    """Check that both trials have failed for a reason."""
+    lines = [line for line in done.printed.splitlines() if line.startswith("warning: path-")]
+    assert len(lines) == 2, done.printed
+    assert all(why in line for line in lines), done.printed
 
 
 @pytest.fixture
@@ -77,29 +77,25 @@ def watched(monkeypatch) -> tuple[list[tuple[int, int]], list[int]]:
 
     Nodes have the clock of this machine.
     """
-    schedule, read_events, runs, reads = NodeSender.schedule, NodeSender._events, [], []
+    schedule, runs, reads = NodeSender.schedule, [], []
 
     def noted_schedule(self, at_ns: int, speed_ppm: int) -> int:
         end_ns = schedule(self, at_ns, speed_ppm)
         runs.append((time.time_ns(), end_ns))
         return end_ns
 
-    def noted_events(self) -> list:
-        reads.append(time.time_ns())
-        return read_events(self)
-
     monkeypatch.setattr(NodeSender, "schedule", noted_schedule)
-    monkeypatch.setattr(NodeSender, "_events", noted_events)
+    call_before(monkeypatch, NodeSender, "_events", lambda _: reads.append(time.time_ns()))
     return runs, reads
 
 
-def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, capsys, watched):
+def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watched):
     """In one environment from one interface, in the other from two of the same node, which have the same clock."""
     environments = [{"name": "path", "replayers": 1}, {"name": "both", "speed": 4}]
     with replayer.tcpdump(path, "left1", tmp_path / "arrived.pcap"):
-        status, campaign = collected(fabric, senders=[SENDER, OTHER | {"node": NODE}], environments=environments)
-    assert status == 0, capsys.readouterr()
-    raw, recording = campaign / "raw", campaign / "raw" / replay.WHOLE
+        done = replays(senders=[SENDER, OTHER | {"node": NODE}], environments=environments)
+    assert done.status == 0, done.printed
+    raw, recording = done.raw, done.raw / replay.WHOLE
     found = {path.stem: read(path) for path in raw.glob("[bp]*th-?.json")}
     assert sorted(found) == ["both-1", "both-2", "path-1", "path-2"]
     for name in ("path-1", "path-2"):
@@ -114,9 +110,9 @@ def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, capsys, watch
     assert left == 0 and {frame.data[:12].hex(":") for frame in sent} == {f"{DESTINATION}:{MACS[0]}"}
     arrived, left = dpdk.read_pcap(tmp_path / "arrived.pcap")
     assert [frame.data for frame in arrived] == [frame.data for frame in [*sent * 2, *sent[::2] * 2]]
-    there = [file for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)]
-    assert [file.read_bytes() for file in there] == [replay.program().read_bytes()]
-    assert [made.name for made in fabric.orchestrator.alive()] == [MINE], "the user's slice is kept, ours is not"
+    there = [file.read_bytes() for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)]
+    assert there == [replay.program().read_bytes()]
+    assert fabric.slices == [MINE], "the user's slice is kept, ours is not"
     runs, reads = watched
     assert len(runs) == 2 + 2 * 2 and max(reads) > runs[-1][1]
     assert not [read_ns for read_ns in reads for after_ns, end_ns in runs[:2] if after_ns < read_ns < end_ns]
@@ -136,25 +132,24 @@ def check_one_clock(raw: Path, manifest: dict) -> None:
 
 
 @pytest.mark.parametrize("ahead_ns", [None, 5_000_000])
-def test_replayers_start_at_one_time_and_their_skew_is_measured(fabric, path, tmp_path, capsys, ahead_ns):
+def test_replayers_start_at_one_time_and_their_skew_is_measured(fabric, path, replays, given, ahead_ns):
     """``ahead_ns``: how far the clock of the second node is ahead, as its chronyc prints; None: there is no chronyd."""
     if ahead_ns is not None:
         for node, offset_ns in ((NODE, 0), (SECOND, ahead_ns)):
             (fabric.nodes.home(node) / "chronyc.csv").write_text(TRACKING.format(-offset_ns / 1e9))
-    captured = [tmp_path / name for name in ("left.pcap", "side.pcap")]
+    captured = [fabric.directory / name for name in ("left.pcap", "side.pcap")]
     with replayer.tcpdump(path, "left1", captured[0]), replayer.tcpdump(path, "side1", captured[1]):
-        status, campaign = collected(fabric, capture=str(capture_of(tmp_path)), senders=[SENDER, OTHER])
-    assert status == 0, capsys.readouterr()
-    raw = campaign / "raw"
+        done = replays(capture=given, senders=[SENDER, OTHER])
+    assert done.status == 0, done.printed
     for number, (file, mac, sender) in enumerate(zip(captured, MACS, (SENDER, OTHER), strict=True), 1):
-        sent, left = dpdk.read_pcap(raw / f"replayed-{number}of2.pcap")
+        sent, left = dpdk.read_pcap(done.raw / f"replayed-{number}of2.pcap")
         assert left == 0 and len(sent) == PACKETS // 2
         assert {frame.data[:12].hex(":") for frame in sent} == {f"{sender['destination_mac']}:{mac}"}
         assert [frame.data for frame in dpdk.read_pcap(file)[0]] == [frame.data for frame in sent] * 2
     for trial in ("path-1", "path-2"):
-        manifest = read(raw / f"{trial}.json")["replay"]
+        manifest = read(done.raw / f"{trial}.json")["replay"]
         assert manifest["replayers"] == 2 and manifest["path"]["link"] == "left0, side0"
-        tables = [pq.read_table(raw / file["file"]) for file in manifest["departures"]]
+        tables = [pq.read_table(done.raw / file["file"]) for file in manifest["departures"]]
         assert [file["file"] for file in manifest["departures"]] == [f"{trial}.{n}.departures.parquet" for n in (1, 2)]
         requested = sorted(time_ns for table in tables for time_ns in table["requested_ns"].to_pylist())
         assert {after - before for before, after in pairwise(requested)} == {replay_capture.GAP_NS}
@@ -184,7 +179,7 @@ def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
     assert manifest["skew_error_ns"] >= sum(errors_ns)
 
 
-def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_path, capsys, monkeypatch):
+def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, replays, given, monkeypatch):
     schedule = NodeSender.schedule
 
     def schedule_first(self, at_ns: int, speed_ppm: int) -> int:
@@ -193,60 +188,53 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, tmp_pat
         return schedule(self, at_ns + 3600 * 10**9, speed_ppm)
 
     monkeypatch.setattr(NodeSender, "schedule", schedule_first)
-    collected(fabric, capture=str(capture_of(tmp_path)), senders=[SENDER, OTHER])
-    printed = capsys.readouterr()
-    lines = [line for line in (printed.out + printed.err).splitlines() if line.startswith("warning: path-")]
-    assert len(lines) == 2 and all("the second refuses" in line for line in lines), printed
+    trials_failed(replays(capture=given, senders=[SENDER, OTHER]), "the second refuses")
     (events,) = fabric.nodes.home(NODE).rglob("replay-1-events")
     ended = [json.loads(line) for line in events.read_text().splitlines()]
     assert [event["stopped_by"] for event in ended if event["event"] == "done"] == ["stop", "stop"]
     check_nothing_runs(fabric)
 
 
-def test_program_left_by_a_killed_collection_is_terminated(fabric, path, tmp_path, capsys, monkeypatch):
+def test_program_left_by_a_killed_collection_is_terminated(fabric, path, replays, given, monkeypatch):
     """The first collection does not end its program, as if it had been killed; the second one ends it."""
     with monkeypatch.context() as patch:
         patch.setattr(NodeSender, "close", lambda self: None)
-        status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=1)
-        assert status == 0, capsys.readouterr()
-    pids = [
-        pid.read_text() for pid in fabric.nodes.home(NODE).glob("*/jobs/*/pid") if not pid.with_name("status").exists()
-    ]
-    (left,) = [Path("/proc", pid, "cmdline") for pid in pids]
+        done = replays(capture=given, repeats=1)
+        assert done.status == 0, done.printed
+    (left,) = [Path("/proc", pid.read_text(), "cmdline") for pid in fabric.nodes.running(NODE)]
     assert replay.PROGRAM.encode() in left.read_bytes()
-    (fabric.directory / "results" / "first").rename(fabric.directory / "results" / "killed")
-    status, _ = collected(fabric, capture=str(capture_of(tmp_path)), repeats=1)
-    assert status == 0, capsys.readouterr()
+    done.campaign.rename(done.campaign.with_name("killed"))
+    done = replays(capture=given, repeats=1)
+    assert done.status == 0, done.printed
     assert not left.exists() or replay.PROGRAM.encode() not in left.read_bytes()
     check_nothing_runs(fabric)
 
 
 def check_nothing_runs(fabric: Loopback) -> None:
     """Check that every program that was started on the sending nodes has ended."""
-    started = [pid for node in (NODE, SECOND) for pid in fabric.nodes.home(node).glob("*/jobs/*/pid")]
-    assert started and all(pid.with_name("status").exists() for pid in started)
+    assert fabric.nodes.started(NODE) + fabric.nodes.started(SECOND)
+    assert fabric.nodes.running(NODE) + fabric.nodes.running(SECOND) == []
 
 
-def test_plan_lists_the_replay_and_uploads_nothing(fabric, capsys):
+def test_plan_lists_the_replay_and_uploads_nothing(fabric, replays):
     environments = [{"name": "path", "replayers": 1}, {"name": "fast", "speed": 4}]
-    status, campaign = collected(fabric, "--dry-run", senders=[SENDER, OTHER], environments=environments)
-    printed = capsys.readouterr().out
-    assert status == 0 and not campaign.exists()
-    assert f"2 times in each environment, by {replay.PROGRAM}\n" in printed
-    assert (
-        f"replay: uploaded to slice {MINE}: node {NODE}, interface left0; node {SECOND}, interface side0\n" in printed
-    )
+    plan = replays("--dry-run", senders=[SENDER, OTHER], environments=environments)
+    assert plan.status == 0 and not plan.campaign.exists()
+    assert f"2 times in each environment, by {replay.PROGRAM}\n" in plan.out
+    nodes = f"node {NODE}, interface left0; node {SECOND}, interface side0\n"
+    assert f"replay: uploaded to slice {MINE}: {nodes}" in plan.out
     trials = "path-1 to path-2; fast-1 to fast-2, by 2 replayers together, 4 times as fast as recorded\n"
-    assert f"replay: trials {trials}" in printed
+    assert f"replay: trials {trials}" in plan.out
     for name in ("path", "fast"):
-        assert f"then 2 trials {name}-1 to {name}-2 at STAR" in printed
+        assert f"then 2 trials {name}-1 to {name}-2 at STAR" in plan.out
     assert not fabric.orchestrator.slices
 
 
-def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, capsys, monkeypatch):
+def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, replays, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    status, _ = collected(fabric)
-    assert status == 2 and f"{replay.PROGRAM} is missing" in capsys.readouterr().err
+    done = replays()
+    assert done.status == 2 and f"{replay.PROGRAM} is missing" in done.err
+    assert done.error.startswith("acapella: error: ")
     assert not fabric.orchestrator.slices
 
 
@@ -259,13 +247,11 @@ def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, caps
         ({"senders": [SENDER, OTHER | {"interface": "left9"}]}, f"replay on node {MINE}/{SECOND}: ended: "),
     ],
 )
-def test_trials_that_cannot_be_sent_fail_with_the_reason(fabric, path, capsys, change, why):
-    _, campaign = collected(fabric, **change)
-    printed = capsys.readouterr()
-    lines = [line for line in (printed.out + printed.err).splitlines() if line.startswith("warning: path-")]
-    assert len(lines) == 2 and all(why in line for line in lines), printed
-    assert not [*(campaign / "raw").glob("path-*.departures.parquet")]
-    assert [made.name for made in fabric.orchestrator.alive()] == [MINE]
+def test_trials_that_cannot_be_sent_fail_with_the_reason(fabric, path, replays, change, why):
+    done = replays(**change)
+    trials_failed(done, why)
+    assert not [*done.raw.glob("path-*.departures.parquet")]
+    assert fabric.slices == [MINE]
     check_nothing_runs(fabric)
 
 

@@ -1,6 +1,7 @@
 """Malformed replies of nodes are errors in one line, whatever a node sends."""
 
 import base64
+import contextlib
 import json
 from types import SimpleNamespace
 
@@ -104,13 +105,11 @@ def test_malformed_reply_is_an_error(output):
 @given(command=st.sampled_from(sorted(VALID)), key=st.text(max_size=3) | st.none(), value=VALUES, data=st.data())
 def test_any_reply_has_the_types_of_its_command_or_is_an_error(command, key, value, data):
     reply = VALID[command] | {key or data.draw(st.sampled_from(sorted(VALID[command]))): value}
-    try:
+    with contextlib.suppress(UserError):
         found = remote(printed(json.dumps(reply).encode())).call(NODE, command)
-    except UserError:
-        return
-    for name, check in REQUIRED[command].items():
-        assert check(found[name])
-    json.dumps(found.get("out", ""), ensure_ascii=False).encode()
+        for name, check in REQUIRED[command].items():
+            assert check(found[name])
+        json.dumps(found.get("out", ""), ensure_ascii=False).encode()
 
 
 @given(key=st.sampled_from(sorted(METADATA)), value=VALUES)
@@ -147,15 +146,11 @@ def test_settings_that_are_not_numbers_are_unknown():
     assert settings.mtu is None and settings.rx_ring is None
 
 
-def test_clock_that_is_not_finite_is_unknown():
-    fields = ",".join(["A", "B", "1", "2", "1e999", *["0"] * 5, "1e999", "1e999", "0", "Normal"])
+@pytest.mark.parametrize(("offset", "error"), [("1e999", "1e999"), ("1e200", "0")])
+def test_clock_that_is_not_finite_or_out_of_range_is_unknown(offset, error):
+    fields = ",".join(["A", "B", "1", "2", offset, *["0"] * 5, offset, error, "0", "Normal"])
     assert parse_clock(f"chrony {fields}")["offset_ns"] is None
     assert clock_error_ns(f"chrony {fields}") is None
-
-
-def test_clock_out_of_range_is_unknown():
-    fields = ",".join(["A", "B", "1", "2", "1e200", *["0"] * 5, "1e200", "0", "0", "Normal"])
-    assert parse_clock(f"chrony {fields}")["offset_ns"] is None and clock_error_ns(f"chrony {fields}") is None
     assert parse_clock(f"ptp {10**30} true")["offset_ns"] is None
     assert parse_clock("ptp -5 true")["offset_ns"] == -5
 
@@ -201,13 +196,10 @@ REPORT = {
 
 @given(key=st.sampled_from(sorted(REPORT)), value=VALUES)
 def test_report_of_a_run_has_possible_values_or_is_an_error(key, value):
-    try:
+    with contextlib.suppress(UserError):
         report = checked_report(REPORT | {key: value}, NODE)
-    except UserError:
-        return
-    found = delays([report])
-    assert unsent(report) is None or isinstance(unsent(report), str)
-    assert all(each is None or type(each) is int for each in found.values())
+        assert unsent(report) is None or isinstance(unsent(report), str)
+        assert all(each is None or type(each) is int for each in delays([report]).values())
 
 
 @pytest.mark.parametrize("key", ["sent", "dropped", "polling", "priority", "late_ns"])
@@ -242,13 +234,12 @@ def test_departures_of_more_packets_than_were_sent_are_an_error(tmp_path):
         departures.check_size(file, 2)
 
 
-def test_node_that_prints_without_end_is_not_read_to_the_end(fabric, monkeypatch):
+def test_node_that_prints_without_end_is_not_read_to_the_end(fabric, testbed, monkeypatch):
     """The connection is closed beyond the limit, so that the node cannot fill the memory."""
-    with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
-        monkeypatch.setattr(remote_programs, "SHELL", "cat /dev/zero | head -c 30000000")
-        monkeypatch.setattr(remote_programs, "MOST_OUTPUT_BYTES", 1_000_000)
-        commands = len(fabric.nodes.commands)
-        with pytest.raises(UserError, match=f"^node {instance.name}: printed more than 1 MB$"):
-            testbed.run(instance.name, ["true"])
-        assert len(fabric.nodes.commands) == commands + 1, "a retry would be the same"
+    (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
+    monkeypatch.setattr(remote_programs, "SHELL", "cat /dev/zero | head -c 30000000")
+    monkeypatch.setattr(remote_programs, "MOST_OUTPUT_BYTES", 1_000_000)
+    commands = len(fabric.nodes.commands)
+    with pytest.raises(UserError, match=f"^node {instance.name}: printed more than 1 MB$"):
+        testbed.run(instance.name, ["true"])
+    assert len(fabric.nodes.commands) == commands + 1, "a retry would be the same"

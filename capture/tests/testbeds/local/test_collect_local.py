@@ -3,7 +3,6 @@
 Captures as a user; test_testbed_contract.py and test_collect_replays.py capture as root.
 """
 
-import csv
 import shutil
 import signal
 from collections import Counter
@@ -13,6 +12,7 @@ import pytest
 from acapella_testing.capture.callers import AS_USER
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import records
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.processes import run
 
 from acapella_capture import manifest as manifests
@@ -69,8 +69,7 @@ def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
 
 @AS_USER
 def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
-    with (campaign / "raw" / "samples.tsv").open() as sheet:
-        rows = list(csv.DictReader(sheet, delimiter="\t"))
+    rows = read_rows(campaign / "raw" / "samples.tsv")
     assert {(row["site"], row["port"]) for row in rows} == {
         *(("site1", port) for port in ("port1", "port2", "uplink-site2")),
         *(("site2", port) for port in ("port1", "port2", "uplink-site1")),
@@ -158,5 +157,5 @@ def test_interrupted_collection_leaves_nothing(caller, open_directory):
 
 def test_killed_collection_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL) == -signal.SIGKILL
-    with (open_directory / "killed" / "outcomes.csv").open() as lines:
-        assert [(row["outcome"], row["reason"]) for row in csv.DictReader(lines)] == [("incomplete", "did not end")]
+    rows = read_rows(open_directory / "killed" / "outcomes.csv")
+    assert [(row["outcome"], row["reason"]) for row in rows] == [("incomplete", "did not end")]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture.pcap_records import records
+from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 
 from acapella_capture import manifest as manifests
@@ -29,11 +30,10 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, b
 @pytest.fixture(scope="module")
 def campaign(anyone, tmp_path_factory) -> Path:
     """Sample a port in each of two cycles, with two samples each, over a mirror port that is too slow."""
-    directory = tmp_path_factory.mktemp("busiest")
-    (directory / "config.yaml").write_text(BUSIEST)
-    done = anyone.run(directory / "c", "--config", directory / "config.yaml")
+    config = write_file(tmp_path_factory.mktemp("busiest") / "c.yaml", BUSIEST)
+    done = anyone.run(config.with_suffix(""), "--config", config)
     assert done.returncode == 0, done.stderr
-    return directory / "c"
+    return config.with_suffix("")
 
 
 @pytest.fixture(scope="module")
@@ -125,10 +125,9 @@ def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_pa
 
     tcpdump cannot write its buffer to a full disk, so the test hardly waits for it to drain.
     """
-    drain_s = 1 if full else 10
-    (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))
-    (tmp_path / "small.py").write_text(SMALL_DISK)
-    argv = [anyone.python, tmp_path / "small.py", size, drain_s, tmp_path / "c", "--config", tmp_path / "config.yaml"]
+    config = write_file(tmp_path / "config.yaml", FILLING.format(stream=STREAM, reserve=reserve))
+    program = write_file(tmp_path / "small.py", SMALL_DISK)
+    argv = [anyone.python, program, size, 1 if full else 10, tmp_path / "c", "--config", config]
     done = run(*argv, env=anyone.env(), timeout=600)
     assert done.returncode == 0, done.stderr
     manifest = manifests.read(tmp_path / "c" / "raw" / "run1-site1-port1-both-1.json")

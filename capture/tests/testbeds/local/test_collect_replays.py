@@ -4,7 +4,6 @@ With tcpreplay as root, with acapella-dpdk-replay as a user. test_traffic_faults
 test_workflow_replays.py acapella-dpdk-replay as root.
 """
 
-import csv
 import itertools
 import json
 import os
@@ -15,10 +14,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.capture.callers import AS_ROOT, AS_USER
+from acapella_testing.capture.callers import AS_ROOT, AS_USER, Caller
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import contents, frames
 from acapella_testing.capture.replay_agents import program_or_skip
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.new_files import new_directory, write_file
 
 from acapella.cli.main import main
 from acapella_capture import manifest as manifests
@@ -29,6 +30,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed"
 )
 TRIALS = 5
+DEPARTURES = "departures.parquet"
 # The filter keeps the samples that are not under test empty, so that their captures end immediately.
 CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
 
@@ -48,25 +50,26 @@ def given(open_directory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def raw(caller, open_directory, given) -> Path:
+def samples_of(caller, campaign: Path, replay: dict, program: str) -> Path:
     """Run a collection, check that it leaves nothing else, and return its samples."""
-    campaign = open_directory / "replay"
-    config = config_of({"capture": str(given), "repeats": TRIALS})
-    assert ends_without_leftovers(caller, campaign, config, None, ("loaded-1:", "tcpreplay")) == 0
+    assert ends_without_leftovers(caller, campaign, config_of(replay), None, ("loaded-1:", program)) == 0
     assert not (campaign / "raw" / "failed.tsv").exists()
     return campaign / "raw"
 
 
-def trials(environment: str) -> list[str]:
-    return [f"{environment}-{number}" for number in range(1, TRIALS + 1)]
+@pytest.fixture(scope="module")
+def raw(caller, open_directory, given) -> Path:
+    """Return the samples of a collection whose trials are sent by tcpreplay."""
+    return samples_of(caller, open_directory / "replay", {"capture": str(given), "repeats": TRIALS}, "tcpreplay")
+
+
+QUIET, LOADED = ([f"{environment}-{number}" for number in range(1, TRIALS + 1)] for environment in ("quiet", "loaded"))
 
 
 @AS_ROOT
 def test_trials_are_listed_as_samples_in_advance(raw, caller):
-    with (raw / "samples.tsv").open() as sheet:
-        rows = list(csv.DictReader(sheet, delimiter="\t"))
-    assert [row["sample"] for row in rows if not row["sample"].startswith("run")] == trials("quiet") + trials("loaded")
+    names = [row["sample"] for row in read_rows(raw / "samples.tsv")]
+    assert [name for name in names if not name.startswith("run")] == QUIET + LOADED
     listed = caller.run(raw.parent, "--config", raw.parent.with_suffix(".yaml"), "--list")
     assert listed.stdout == (raw / "samples.tsv").read_text()
 
@@ -89,13 +92,17 @@ def test_manifest_identifies_trials(raw):
 @AS_ROOT
 def test_manifest_counts_replayed_and_lost_frames(raw, given):
     sent = len(contents(given))
-    for trial in trials("quiet") + trials("loaded"):
-        manifest = manifests.read(raw / f"{trial}.json")
+    for trial in QUIET + LOADED:
+        manifest = manifest_of(raw, trial)
         lost = sent - len(contents(raw / f"{trial}.pcap"))
         assert manifest["replayed_frames"] == sent == manifest["frames_captured"] + lost
         reported = [note for note in manifest["notes"] if "not in the capture" in note]
         assert reported == ([f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else [])
     assert all("replayed_frames" not in manifests.read(path) for path in raw.glob("run*.json"))
+
+
+def manifest_of(raw: Path, trial: str) -> dict:
+    return manifests.read(raw / f"{trial}.json")
 
 
 def check_complete(raw: Path, trial: str, expected: list) -> None:
@@ -105,7 +112,7 @@ def check_complete(raw: Path, trial: str, expected: list) -> None:
     packets, including those of other programs.
     """
     packets = contents(raw / f"{trial}.pcap")
-    dropped = manifests.read(raw / f"{trial}.json")["replay"]["dropped"]
+    dropped = manifest_of(raw, trial)["replay"]["dropped"]
     assert len(set(packets)) == len(packets) >= len(expected) - sum(dropped.values()), dropped
     for expedited in (True, False):
         found, sent = ([one for one in some if (one[3] == 0xB8) == expedited] for some in (packets, expected))
@@ -113,16 +120,15 @@ def check_complete(raw: Path, trial: str, expected: list) -> None:
 
 
 @AS_ROOT
-def test_quiet_trials_contain_the_capture_without_dropped_packets(raw, given):
-    expected = contents(given)
-    for trial in trials("quiet"):
-        check_complete(raw, trial, expected)
+@pytest.mark.parametrize("trial", QUIET)
+def test_quiet_trials_contain_the_capture_without_dropped_packets(raw, given, trial):
+    check_complete(raw, trial, contents(given))
 
 
 @AS_ROOT
 def test_loaded_trials_lose_or_reorder_frames_and_add_none(raw, given):
     expected = contents(given)
-    found = [contents(raw / f"{trial}.pcap") for trial in trials("loaded")]
+    found = [contents(raw / f"{trial}.pcap") for trial in LOADED]
     for packets in found:
         assert len(packets) > len(expected) / 2
         assert len(set(packets)) == len(packets) and set(packets) <= set(expected)
@@ -140,45 +146,40 @@ def test_replayed_frames_have_the_macs_of_sender_and_receiver(raw):
 @AS_ROOT
 def test_trials_run_one_by_one_after_all_other_samples(raw):
     spans = {path.stem: manifests.read(path)["actual"] for path in raw.glob("*.json")}
-    order = trials("quiet") + trials("loaded")
-    last = max(span["end_ns"] for sample, span in spans.items() if sample not in order)
-    for sample in order:
+    last = max(span["end_ns"] for sample, span in spans.items() if sample not in QUIET + LOADED)
+    for sample in QUIET + LOADED:
         assert last < spans[sample]["start_ns"]
         last = spans[sample]["end_ns"]
 
 
 @pytest.fixture(scope="module")
 def acapella(caller, open_directory, given) -> Path:
-    """Run a collection whose trials are sent by acapella-dpdk-replay, and return its samples."""
-    caller = replace(caller, environment={**caller.environment, "PATH": path_with_program(open_directory)})
-    campaign = open_directory / "acapella"
+    """Return the samples of a collection whose trials are sent by acapella-dpdk-replay."""
     pair = {"name": "pair", "replayers": 2, "path": "dedicated", "speed": 2, "noise": True}
     replay = {"capture": str(given), "repeats": 2, "sender": "acapella", "polling": "separate"}
     replay["environments"] = ["quiet", "loaded", pair]
-    assert ends_without_leftovers(caller, campaign, config_of(replay), None, ("loaded-1:", "acapella-dpdk-r")) == 0
-    assert not (campaign / "raw" / "failed.tsv").exists()
-    return campaign / "raw"
+    caller = with_program(caller, open_directory)
+    return samples_of(caller, open_directory / "acapella", replay, "acapella-dpdk-r")
 
 
-def path_with_program(directory: Path) -> str:
-    """Return PATH with a copy of the program that every user may execute."""
-    (directory / "bin").mkdir(exist_ok=True)
-    shutil.copy(program_or_skip(), directory / "bin")
-    return f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+def with_program(caller: Caller, directory: Path) -> Caller:
+    """Return a caller whose PATH has a copy of the program that every user may execute."""
+    shutil.copy(program_or_skip(), new_directory(directory / "bin"))
+    path = f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return replace(caller, environment={**caller.environment, "PATH": path})
 
 
 @AS_USER
-def test_trials_sent_by_acapella_contain_the_capture_in_the_order_of_each_queue(acapella, given):
-    expected = contents(given)
-    for trial in ("quiet-1", "quiet-2"):
-        check_complete(acapella, trial, expected)
+@pytest.mark.parametrize("trial", QUIET[:2])
+def test_trials_sent_by_acapella_contain_the_capture_in_the_order_of_each_queue(acapella, given, trial):
+    check_complete(acapella, trial, contents(given))
 
 
 @AS_USER
 def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, given):
     assert contents(acapella / "replayed.pcap") == contents(given)
-    for trial in ("quiet-1", "quiet-2", "loaded-1", "loaded-2"):
-        manifest = manifests.read(acapella / f"{trial}.json")
+    for trial in QUIET[:2] + LOADED[:2]:
+        manifest = manifest_of(acapella, trial)
         assert any("replayed by acapella replay from site1-host1" in note for note in manifest["notes"])
         replay = manifest["replay"]
         assert [one["file"] for one in replay["departures"]] == [f"{trial}.departures.parquet"]
@@ -196,10 +197,8 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         span = manifest["actual"]
         times = rows["departed_ns"].to_pylist()
         assert span["start_ns"] < times[0] and times == sorted(times) and times[-1] < span["end_ns"]
-        assert replay["sent_late"] == sum(
-            departed - requested > replay["late_ns"]
-            for departed, requested in zip(times, rows["requested_ns"].to_pylist(), strict=True)
-        )
+        delays = [departed - due for departed, due in zip(times, rows["requested_ns"].to_pylist(), strict=True)]
+        assert replay["sent_late"] == sum(delay > replay["late_ns"] for delay in delays)
 
 
 @AS_USER
@@ -210,7 +209,7 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
     assert parts == [expected[0::2], expected[1::2]]
     assert {frame[6:12].hex() for _, frame in frames(acapella / "replayed-2of2.pcap")} == {"02000000fe02"}
     for trial in ("pair-1", "pair-2"):
-        replay = manifests.read(acapella / f"{trial}.json")["replay"]
+        replay = manifest_of(acapella, trial)["replay"]
         assert (replay["path"]["kind"], replay["path"]["link"]) == ("dedicated", "direct-site2")
         assert (replay["replayers"], replay["polling"], replay["noise_streams"]) == (2, "separate", 4)
         assert replay["skew_ns"] >= 0 and replay["skew_error_ns"] >= 0
@@ -227,16 +226,15 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
 
 @AS_USER
 def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
-    trials = [str(acapella / f"quiet-{number}.pcap") for number in (1, 2)]
-    departures = [str(acapella / f"quiet-{number}.departures.parquet") for number in (1, 2)]
-    recording = ["--recording", str(acapella / "replayed.pcap")]
+    trials, departures = ([f"{acapella}/{trial}.{kind}" for trial in QUIET[:2]] for kind in ("pcap", DEPARTURES))
+    recording = ["--recording", f"{acapella}/replayed.pcap"]
     assert main(["kappa", *trials, *recording, "--departures", *departures]) == 0
     assert "replayer" in capsys.readouterr().out
 
 
 @AS_ROOT
 def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
-    caller = replace(caller, environment={**caller.environment, "PATH": path_with_program(open_directory)})
+    caller = with_program(caller, open_directory)
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     loaded = {"name": "loaded", "noise": True, "replayers": 2, "path": "dedicated"}  # has every kind of interface
     replay = {"repeats": 50, "environments": [loaded], "sender": "acapella", "polling": "separate"}
@@ -263,10 +261,8 @@ def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
 def test_invalid_capture_to_replay_fails_before_any_sample(caller, open_directory, content, complaint):
     wrong = open_directory / "wrong.pcap"
     if content is not None:
-        wrong.write_bytes(content)
-        wrong.chmod(0o644)
-    config = open_directory / "wrong.yaml"
-    config.write_text(config_of({"capture": str(wrong)}))
+        write_file(wrong, content).chmod(0o644)
+    config = write_file(open_directory / "wrong.yaml", config_of({"capture": str(wrong)}))
     done = caller.run(open_directory / "wrong", "--config", config)
     wrong.unlink(missing_ok=True)
     assert done.returncode == 2

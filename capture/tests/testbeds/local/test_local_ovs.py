@@ -3,29 +3,29 @@
 Collected only inside its namespaces (test_testbed_contract.py).
 """
 
-import concurrent.futures
-import contextlib
 import json
 import re
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.local_testbed import allocate, local_testbed, open_vswitch_or_skip
-from acapella_testing.capture.pcap_records import frames
+from acapella_testing.capture.local_testbed import (
+    Sampled,
+    allocated,
+    capturing,
+    local_testbed,
+    open_vswitch_or_skip,
+    transfer,
+)
 from acapella_testing.requirements import require
+from acapella_testing.waiting import wait_until
 
-from acapella_capture.programs.tcpdump import Counts, Tcpdump
-from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.base import Instance, InsufficientResources, MirrorCounters, ResourceRequest
+from acapella_capture.testbeds.base import Instance, InsufficientResources, ResourceRequest
 from acapella_capture.testbeds.local import snmp
-from acapella_capture.testbeds.local.counters import SOURCE, interfaces
-from acapella_capture.testbeds.local.processes import wait_until
+from acapella_capture.testbeds.local.counters import SOURCE
 from acapella_capture.testbeds.local.testbed import MIN_SNMP_S, LocalTestbed
 
 PING = ["ping", "-c", "2", "-i", "0.05", "-W", "5"]
-HOW = parse_settings({"testbed": "local", "capture": {"snaplen": 65535}}).capture
 MPLS, VLAN, IPV4, IPV6, ARP = 0x8847, 0x8100, 0x0800, 0x86DD, 0x0806
 
 
@@ -33,47 +33,13 @@ MPLS, VLAN, IPV4, IPV6, ARP = 0x8847, 0x8100, 0x0800, 0x86DD, 0x0806
 def testbed():
     """Provide two sites of four hosts with the default slices."""
     open_vswitch_or_skip()
-    with local_testbed(switch="ovs", hosts_per_site=4, traffic=[{"kind": "ping", "path": "jumbo"}]) as created:
-        allocate(created)
+    created = local_testbed(switch="ovs", hosts_per_site=4, traffic=[{"kind": "ping", "path": "jumbo"}])
+    with allocated(created):
         yield created
 
 
-class Sampled:
-    """A mirror and its capture, active within the block."""
-
-    def __init__(self, testbed: LocalTestbed, instance: Instance, receiver: str, port: str, direction: str = "both"):
-        self.testbed = testbed
-        self.mirror = testbed.mirror(instance, receiver, port, direction)
-        self.name = f"{receiver}.pcap"
-        self.capture = Tcpdump(testbed, instance.name, receiver, HOW, self.name)
-        self.counted: MirrorCounters | None = None
-        self.counts: Counts | None = None
-
-    def __enter__(self) -> "Sampled":
-        self.capture.start()
-        self.mirror.start()
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self.mirror.stop()
-        self.counted, self.counts = self.mirror.counters(), self.capture.stop()
-
-    def frames(self, directory: Path) -> list[bytes]:
-        self.testbed.fetch(self.mirror.instance, self.name, directory / self.name)
-        return [frame for _, frame in frames(directory / self.name)]
-
-
-@contextlib.contextmanager
-def all_capturing(samples: list[Sampled]) -> Iterator[None]:
-    """Run all captures within the block; they take about a second to stop, so they stop in parallel."""
-    with concurrent.futures.ThreadPoolExecutor() as threads:
-        for sample in samples:
-            sample.__enter__()
-        yield
-        list(threads.map(Sampled.stop, samples))
+def sampled(testbed: LocalTestbed, instance: Instance, receiver: str, port: str, direction: str = "both") -> Sampled:
+    return Sampled(testbed, testbed.mirror(instance, receiver, port, direction), snaplen=65535)
 
 
 def stack(frame: bytes) -> list[str | int]:
@@ -120,9 +86,9 @@ def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path
     receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
     (far,) = testbed.instances("site2")
     ports = [f"port{host}" for host, *_ in EXPECTED.values()]
-    downlinks = [Sampled(testbed, *ends, port) for ends, port in zip(receivers, ports, strict=True)]
-    uplink = Sampled(testbed, far, far.receivers[0], "uplink-site1")
-    with all_capturing([*downlinks, uplink]):
+    downlinks = [sampled(testbed, *ends, port) for ends, port in zip(receivers, ports, strict=True)]
+    uplink = sampled(testbed, far, far.receivers[0], "uplink-site1")
+    with capturing(*downlinks, uplink):
         for host in range(1, 5):
             testbed.run(f"site1-host{host}", ["ip", "neigh", "flush", "all"])
             for address in (f"10.10.2.{host}", f"fd00:10::2:{host}"):
@@ -148,10 +114,8 @@ def test_frames_reach_only_hosts_of_their_slice(testbed):
 def test_two_mirrors_of_a_node_copy_one_direction_each(testbed, tmp_path):
     instance = testbed.instances("site1")[0]
     first, second = instance.receivers
-    received, sent = (
-        Sampled(testbed, instance, *mirror) for mirror in ((first, "port1", "rx"), (second, "port1", "tx"))
-    )
-    with all_capturing([received, sent]):
+    received, sent = sampled(testbed, instance, first, "port1", "rx"), sampled(testbed, instance, second, "port1", "tx")
+    with capturing(received, sent):
         assert testbed.run("site1-host1", [*PING, "10.10.2.1"]).status == 0
     for sample, sender in ((received, "02:00:00:00:01:01"), (sent, "02:00:00:00:02:01")):
         echoes = [frame for frame in sample.frames(tmp_path) if stack(frame)[-1] == IPV4]
@@ -162,9 +126,10 @@ def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
     """A ping continues during the test, so its flows stay active."""
     instance = testbed.instances("site1")[0]
     going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
-    with Sampled(testbed, instance, instance.receivers[0], "port1") as before:
+    before, after = (sampled(testbed, instance, instance.receivers[0], port) for port in ("port1", "port2"))
+    with capturing(before):
         assert wait_until(lambda: before.mirror.counters().offered_frames >= 10)
-    with Sampled(testbed, instance, instance.receivers[0], "port2") as after:
+    with capturing(after):
         assert testbed.run("site1-host2", [*PING, "10.10.2.2"]).status == 0
     going_on.signal("INT")
     assert going_on.wait(300) is not None
@@ -172,24 +137,27 @@ def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
     assert {stack(frame)[0] for frame in after.frames(tmp_path)} == {"vlan 102"}
 
 
-def counted_bytes(testbed: LocalTestbed, name: str) -> tuple[float, float]:
-    """Return bytes in and out of a port of site1 since the first reading, from its rates."""
-    found = testbed._counters["site1"].telemetry(600, [name])
-    rates = found.ports[name]
-    return rates.rx_bps * found.seconds / 8, rates.tx_bps * found.seconds / 8
+def port_counts(testbed: LocalTestbed) -> dict[str, dict]:
+    """Return the kernel's counts of the ports of site1."""
+    shown = json.loads(testbed.run("site1", ["ip", "-s", "-j", "link", "show"]).stdout)
+    return {link["ifname"]: link["stats64"] for link in shown}
+
+
+def counted_bytes(testbed: LocalTestbed) -> dict[str, float]:
+    """Return bytes in and out of port1 of site1 since the first reading, from its rates."""
+    found = testbed._counters["site1"].telemetry(600, ["port1"])
+    rates = found.ports["port1"]
+    return {"rx": rates.rx_bps * found.seconds / 8, "tx": rates.tx_bps * found.seconds / 8}
 
 
 def adds_up(testbed: LocalTestbed) -> bool:
     """Return whether rates match what port1 counted meanwhile, to the byte."""
-    before = counted_bytes(testbed, "port1")
-    shown = ["ip", "-s", "-j", "link", "show", "dev", "port1"]
-    then = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
+    before, then = counted_bytes(testbed), port_counts(testbed)["port1"]
     assert testbed.run("site1-host1", [*PING, "-s", "1000", "10.10.2.1"]).status == 0
-    now = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
-    after = counted_bytes(testbed, "port1")
-    counted = [now[side]["bytes"] - then[side]["bytes"] for side in ("rx", "tx")]
-    assert min(counted) >= 2 * 1042
-    return [after[way] - before[way] for way in (0, 1)] == pytest.approx(counted, abs=1)
+    now, after = port_counts(testbed)["port1"], counted_bytes(testbed)
+    counted = {side: now[side]["bytes"] - then[side]["bytes"] for side in ("rx", "tx")}
+    assert min(counted.values()) >= 2 * 1042
+    return {side: after[side] - before[side] for side in counted} == pytest.approx(counted, abs=1)
 
 
 def test_rates_add_up_to_the_port_counters(testbed):
@@ -207,12 +175,9 @@ def test_prometheus_has_the_same_counters(testbed):
         found = source.query("query", query='ifHCInOctets{rack="site1",ifName="port1"}')["result"]
         return int(float(found[0]["value"][1])) if found else -1
 
-    def switch() -> int:
-        return interfaces(testbed.run("site1", ["cat", "/proc/thread-self/net/dev"]).stdout)["port1"][0]
-
-    assert wait_until(lambda: counted() == switch() > 0, timeout_s=60, every_s=0.2)
+    assert wait_until(lambda: counted() == port_counts(testbed)["port1"]["rx"]["bytes"] > 0)
     assert testbed.run("site1-host1", [*PING, "-s", "3000", "10.10.2.1"]).status == 0
-    assert wait_until(lambda: counted() == switch(), timeout_s=60, every_s=0.2)
+    assert wait_until(lambda: counted() == port_counts(testbed)["port1"]["rx"]["bytes"])
     found = source.telemetry(5, ["port1", "none"])
     assert set(found.ports) == {"port1"} and found.source == snmp.SOURCE
     assert wait_until(lambda: testbed.telemetry("site1", MIN_SNMP_S).source == snmp.SOURCE)
@@ -221,8 +186,7 @@ def test_prometheus_has_the_same_counters(testbed):
 
 def passed(testbed: LocalTestbed) -> tuple[int, int]:
     """Return the frames received by port1 of site1 and sent by port2."""
-    shown = json.loads(testbed.run("site1", ["ip", "-s", "-j", "link", "show"]).stdout)
-    counted = {link["ifname"]: link["stats64"] for link in shown}
+    counted = port_counts(testbed)
     return counted["port1"]["rx"]["packets"], counted["port2"]["tx"]["packets"]
 
 
@@ -242,15 +206,11 @@ def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, 
         (instance,) = slow.allocate("site1", ResourceRequest(1, cores=4))
         assert [(host.cores, host.nics) for host in slow.resources("site1")] == [(0, 0), (4, 1)]
         assert slow.mirror_capacity_bps(instance, "capture0") == 2_000_000
-        server = slow.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
-        assert wait_until(lambda: "listening" in server.log(), timeout_s=60)
-        samples = [
-            Sampled(slow, instance, *mirror) for mirror in (("capture0", "port1", "rx"), ("capture1", "port2", "tx"))
-        ]
-        with all_capturing(samples):
+        ends = (("capture0", "port1", "rx"), ("capture1", "port2", "tx"))
+        samples = [sampled(slow, instance, *mirror) for mirror in ends]
+        with capturing(*samples):
             before = passed(slow)
-            client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "30M", "-t", "1", "-l", "500"]
-            assert slow.run("site1-host1", client).status == 0
+            transfer(slow, "-u", "-b", "30M", "-t", "1", "-l", "500")
             through = [after - then for after, then in zip(passed(slow), before, strict=True)]
         assert through[1] > 0.9 * through[0] > 1000  # full mirrors do not delay mirrored traffic
         for number, sample in enumerate(samples):

@@ -1,14 +1,14 @@
 """Programs, mirrors and loss on the local testbed; collected only inside its namespaces (test_testbed_contract.py)."""
 
 import re
-from pathlib import Path
 
 import pytest
+from acapella_testing.capture import local_testbed as local
 from acapella_testing.capture.local_testbed import allocate, allocated, local_testbed, mirror_of
+from acapella_testing.processes import run
+from acapella_testing.waiting import wait_until
 
 from acapella_capture.programs.tcpdump import Tcpdump
-from acapella_capture.settings import parse_settings
-from acapella_capture.testbeds.local import processes
 from acapella_capture.testbeds.local.sandbox import python_argv
 from acapella_core.errors import UserError
 
@@ -44,19 +44,15 @@ def test_mirror_copies_and_counts_one_port_and_direction(testbed, direction, mac
     """host1 pings host2 at the same site; port1 receives requests and sends replies."""
     testbed.run("site1-host1", ["ping", "-c", "1", "10.10.1.2"])
     mirror = mirror_of(testbed, "site1", "port1", direction)
-    argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "icmp"]
-    capture = testbed.start(mirror.instance, argv, output="text")
-    wait_for(lambda: "listening on" in capture.log())
+    capture = local.printing_tcpdump(testbed, mirror, "text", "icmp")
     testbed.run("site1-host1", ["ping", "-c", "3", "-i", "0.05", "10.10.1.2"])  # before it starts: not copied
     mirror.start()
     testbed.run("site1-host1", ["ping", "-c", "5", "-i", "0.05", "10.10.1.2"])
     mirror.stop()
     testbed.run("site1-host1", ["ping", "-c", "3", "-i", "0.05", "10.10.1.2"])  # after it ended: not copied
     counted = mirror.counters()
-    wait_for(lambda: (capture.signal("USR1") or True) and f"{5 * len(macs)} packets captured" in capture.log())
-    capture.signal("INT")
-    assert capture.wait(300) == 0
-    text = testbed.run("site1-listener", ["cat", "/dev/shm/spool/site1-listener/text"]).stdout
+    wait_until(lambda: (capture.signal("USR1") or True) and f"{5 * len(macs)} packets captured" in capture.log())
+    text = local.printed(testbed, capture, mirror.instance, "text")
     assert set(re.findall(r"02:00:00:00:01:(\d\d) > ", text)) == macs
     assert text.count("ICMP echo") == 5 * len(macs)
     assert counted.offered_frames == counted.delivered_frames >= 5 * len(macs)
@@ -79,7 +75,7 @@ def test_released_site_is_removed_and_can_be_allocated_again(testbed):
     """Last of the tests of the module's testbed, which is reallocated at the end."""
     testbed.release()
     testbed.release()
-    assert [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and program(entry) == "dnsmasq"] == []
+    assert run("pgrep", "-x", "dnsmasq").returncode == 1
     with pytest.raises(UserError):
         testbed.run("site1-host1", ["true"])
     testbed.prepare()
@@ -87,30 +83,12 @@ def test_released_site_is_removed_and_can_be_allocated_again(testbed):
     assert testbed.run("site1-host1", ["ping", "-c", "1", "-W", "5", "10.10.2.1"]).status == 0
 
 
-def program(entry: Path) -> str:
-    """Return the name of a process; empty if it has just ended."""
-    try:
-        return (entry / "comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def wait_for(condition) -> None:
-    assert processes.wait_until(condition, timeout_s=60)
-
-
-def flood(testbed) -> None:
-    """Send a few thousand UDP frames through port1 in about a second."""
-    server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
-    wait_for(lambda: "listening" in server.log())
-    client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "50M", "-t", "1"]
-    assert testbed.run("site1-host1", client).status == 0
-
-
 def tcpdump_of(testbed, **settings) -> Tcpdump:
     """Return a capture of the first receiver of site1."""
-    how = parse_settings({"testbed": "local", "capture": settings}).capture
-    return Tcpdump(testbed, "site1-listener", "capture0", how, "x.pcap")
+    return local.tcpdump_of(testbed, "site1-listener", "capture0", **settings)
+
+
+FLOOD = ("-u", "-b", "50M", "-t", "1")  # a few thousand UDP frames through port1 in about a second
 
 
 def test_capture_that_cannot_start_reports_why(testbed):
@@ -132,7 +110,7 @@ def test_kernel_drops_are_counted(testbed):
     capture.start()
     testbed.run("site1", ["pkill", "-STOP", "-x", "tcpdump"])
     mirror.start()
-    flood(testbed)
+    local.transfer(testbed, *FLOOD)
     mirror.stop()
     testbed.run("site1", ["pkill", "-CONT", "-x", "tcpdump"])
     counts = capture.stop()
@@ -144,22 +122,17 @@ def test_kernel_drops_are_counted(testbed):
 def test_drops_of_a_slow_mirror_port_are_counted(testbed):
     """Offered frames are those to be copied, delivered ones those that the rate limit passed."""
     testbed.release()
-    slow = local_testbed(mirror_rate_mbps=1)
-    slow.prepare()
-    allocate(slow)
-    mirror, capture = mirror_of(slow, "site1", "port1", "both"), tcpdump_of(slow)
-    capture.start()
-    mirror.start()
-    flood(slow)
-    mirror.stop()
-    counted, counts = mirror.counters(), capture.stop()
-    shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", "mirror0"]).stdout
-    dropped = int(re.search(r"dropped (\d+)", shown)[1])
-    slow.release()
+    with allocated(local_testbed(mirror_rate_mbps=1)) as slow:
+        sample = local.Sampled(slow, mirror_of(slow, "site1", "port1", "both"))
+        with local.capturing(sample):
+            local.transfer(slow, *FLOOD)
+        counted = sample.counted
+        shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", "mirror0"]).stdout
+        dropped = int(re.search(r"dropped (\d+)", shown)[1])
     testbed.prepare()
     allocate(testbed)
     assert counted.offered_frames >= 1000
-    assert 0 < counted.delivered_frames == counts.received < counted.offered_frames
+    assert 0 < counted.delivered_frames == sample.counts.received < counted.offered_frames
     assert counted.offered_frames == counted.delivered_frames + dropped
 
 
@@ -170,6 +143,6 @@ def test_python_web_server_serves_the_same_as_nginx(testbed):
     server = testbed.start("site2-host2", argv)  # the plan's https item has created document and certificate
     for url in ("http://10.10.2.2/64", "https://[fd00:10::2:2]/64"):
         argv = ["curl", "-sk", "--max-time", "2", "-o", "/dev/null", "-w", "%{size_download}", url]
-        wait_for(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")
+        wait_until(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")
     server.signal("TERM")
     assert server.wait(300) is not None

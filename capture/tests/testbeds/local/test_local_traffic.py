@@ -8,11 +8,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from acapella_testing.capture import local_testbed as local
 from acapella_testing.capture.local_testbed import allocated, local_testbed, mirror_of
-from acapella_testing.capture.pcap_records import contents
+from acapella_testing.capture.pcap_records import MAC_BYTES, contents
+from acapella_testing.processes import executable
 from acapella_testing.requirements import require_root
+from acapella_testing.waiting import wait_until
 
-from acapella_capture.programs.tcpdump import Tcpdump
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds import nic_settings
 from acapella_capture.testbeds.local import processes, replay_capture, sandbox, services
@@ -36,12 +38,13 @@ def testbed():
 def broken(monkeypatch, tmp_path):
     """Return a function that replaces a program with a shell script."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{sandbox.search_path()}")
+    return lambda name, script: executable(tmp_path / name, f"#!/bin/sh\n{script}\n")
 
-    def write(name: str, script: str) -> None:
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
 
-    return write
+def planned(testbed, **local: object) -> Traffic:
+    """Return the traffic of a plan; its servers are not started."""
+    plan = parse_settings({"testbed": "local", "local": local}).local.traffic
+    return Traffic(resolve(testbed.network, plan), list(PATHS))
 
 
 @pytest.fixture
@@ -50,19 +53,13 @@ def traffic_of(testbed):
     created = []
 
     def make(*items: dict) -> Traffic:
-        plan = parse_settings({"testbed": "local", "local": {"traffic": list(items)}}).local.traffic
-        traffic = Traffic(resolve(testbed.network, plan), list(PATHS))
-        created.append(traffic)
-        traffic.start_servers()
-        return traffic
+        created.append(planned(testbed, traffic=list(items)))
+        created[-1].start_servers()
+        return created[-1]
 
     yield make
     for traffic in created:
         processes.terminate(traffic._services._running.values())
-
-
-def wait_for(condition) -> None:
-    assert processes.wait_until(condition, timeout_s=60)
 
 
 def outcome(traffic: Traffic) -> list[tuple]:
@@ -73,7 +70,7 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
     for name in ("ping", "dig"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
-    traffic = Traffic(resolve(testbed.network, parse_settings({"testbed": "local"}).local.traffic), list(PATHS))
+    traffic = planned(testbed)
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
     assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
     assert any("https from site" in note and "skipped: no curl, openssl" in note for note in traffic.notes)
@@ -82,18 +79,21 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
 def lengths(testbed) -> set[int]:
     """Return the lengths of the frames of a TCP transfer from host1 to host2 of a site, as tcpdump captures them."""
     mirror = mirror_of(testbed, "site1", "port1", "rx")
-    argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "tcp and greater 1000"]
-    capture = testbed.start(mirror.instance, argv, output="lengths")
-    wait_for(lambda: "listening on" in capture.log())
-    server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"], output="server")
-    wait_for(lambda: "listening" in testbed.run("site1-host2", ["cat", "/dev/shm/spool/site1-host2/server"]).stdout)
+    capture = local.printing_tcpdump(testbed, mirror, "lengths", "tcp and greater 1000")
     mirror.start()
-    testbed.run("site1-host1", ["iperf3", "-c", "10.10.1.2", "-n", "20M"])
+    local.transfer(testbed, "-n", "20M")
     mirror.stop()
-    capture.signal("INT")
-    assert capture.wait(300) == 0 and server.wait(300) is not None
-    text = testbed.run(mirror.instance, ["cat", f"/dev/shm/spool/{mirror.instance}/lengths"]).stdout
+    text = local.printed(testbed, capture, mirror.instance, "lengths")
     return {int(length) for length in re.findall(r"ethertype IPv4 \(0x0800\), length (\d+)", text)}
+
+
+# Frames arrive one by one at the rate of the port, so that only a delay of 20 ms merges them as a fast link would.
+MERGING = """set -e
+ethtool -K "$1" gro on
+mount -t sysfs none /mnt
+echo 20000000 > "/mnt/class/net/$1/gro_flush_timeout"
+echo 100 > "/mnt/class/net/$1/napi_defer_hard_irqs"
+"""
 
 
 @pytest.mark.skipif(REAL is None, reason="iperf3 is not installed")
@@ -101,17 +101,9 @@ def test_frames_are_captured_as_sent_although_offloads_were_on(testbed):
     """Generic receive offload merges TCP segments before tcpdump captures them; the setup of receivers disables it."""
     require_root("only root can set gro_flush_timeout, without which no frames of this testbed are merged")
     (instance,) = testbed.instances("site1")
-    receiver = instance.receivers[0]
-    # frames arrive one by one at the rate of the port, so that only a delay of 20 ms merges them as a fast link would
-    script = """set -e
-    ethtool -K "$1" gro on
-    mount -t sysfs none /mnt
-    echo 20000000 > "/mnt/class/net/$1/gro_flush_timeout"
-    echo 100 > "/mnt/class/net/$1/napi_defer_hard_irqs"
-    """
     # the kernel merges the frames of a veth only if its peer cannot send merged ones
     assert testbed.run("site1", ["ethtool", "-K", MIRROR, "tso", "off"]).status == 0
-    done = testbed.run(instance.name, ["unshare", "--mount", "sh", "-c", script, "sh", receiver])
+    done = testbed.run(instance.name, ["unshare", "--mount", "sh", "-c", MERGING, "sh", instance.receivers[0]])
     assert done.status == 0, done.stderr
     assert nic_settings.too_long_note(settings_of(testbed, instance, change=False), max(lengths(testbed)))
     nic = settings_of(testbed, instance, change=True)
@@ -132,7 +124,7 @@ def test_failed_client_is_noted(testbed):
     item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
     traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
     with traffic.running("sample", 1):
-        wait_for(lambda: all(job.poll() is not None for job in processes._jobs[-1:]))
+        wait_until(lambda: all(job.poll() is not None for job in processes._jobs[-1:]))
     assert [note for note in traffic.notes if "failed: iperf3: error - unable to connect" in note]
 
 
@@ -140,9 +132,9 @@ def test_ended_server_is_restarted_with_the_next_sample(traffic_of):
     traffic = traffic_of({"kind": "dns"})
     (server,) = traffic._services._running.values()
     server.signal("KILL")
-    wait_for(lambda: server.poll() is not None)
+    wait_until(lambda: server.poll() is not None)
     with traffic.running("sample", 1):
-        wait_for(lambda: "request ended with 0" in processes._jobs[-1].log())
+        wait_until(lambda: "request ended with 0" in processes._jobs[-1].log())
     assert outcome(traffic) == [(1, 0, None)]
 
 
@@ -151,7 +143,7 @@ def test_server_that_cannot_restart_only_fails_its_clients(traffic_of, broken):
     processes.terminate(traffic._services._running.values())
     broken("dnsmasq", "echo 'dnsmasq: broken on purpose' >&2; exit 1")
     with traffic.running("sample", 1):
-        wait_for(lambda: "bytes from" in processes._jobs[-1].log())
+        wait_until(lambda: "bytes from" in processes._jobs[-1].log())
     (_, failed, why), ping = outcome(traffic)
     assert (failed, why) == (1, "dnsmasq: broken on purpose")
     assert ping == (1, 0, None)
@@ -163,7 +155,7 @@ def test_server_that_fails_to_listen_is_restarted_once(traffic_of, broken, tmp_p
     broken("iperf3", f'case $* in *-s*) [ -e {once} ] || {{ touch {once}; exit 1; }};; esac; exec {REAL} "$@"')
     traffic = traffic_of({"kind": "iperf3_udp"})
     with traffic.running("sample", 1):
-        wait_for(lambda: "connected to" in processes._jobs[-1].log())
+        wait_until(lambda: "connected to" in processes._jobs[-1].log())
     assert once.exists()
     assert outcome(traffic) == [(1, 0, None)]
 
@@ -177,9 +169,8 @@ def test_server_that_never_listens_is_abandoned(traffic_of, broken, monkeypatch)
             pass
     (started, failed, why), ping = outcome(traffic)
     assert (started, failed) == (MAX_SILENT_SAMPLES, MAX_SILENT_SAMPLES)
-    assert why.startswith(
-        f"skipped: {MAX_SILENT_SAMPLES} consecutive failures: iperf3 does not listen on site2-host1: "
-    )
+    reason = "consecutive failures: iperf3 does not listen on site2-host1: "
+    assert why.startswith(f"skipped: {MAX_SILENT_SAMPLES} {reason}")
     assert ping == (MAX_SILENT_SAMPLES + 1, 0, None)
 
 
@@ -188,7 +179,7 @@ def test_client_without_successful_requests_has_failed(traffic_of, broken):
     traffic = traffic_of({"kind": "dns"}, {"kind": "refused"})
     broken("dig", "echo 'dig: broken on purpose' >&2; exit 9")
     with traffic.running("sample", 1):
-        wait_for(lambda: all("request ended" in job.log() for job in processes._jobs[-2:]))
+        wait_until(lambda: all("request ended" in job.log() for job in processes._jobs[-2:]))
     assert outcome(traffic) == [(1, 1, "dig: broken on purpose"), (1, 0, None)]
     assert [note for note in traffic.notes if "dns" in note and "failed: dig: broken on purpose" in note]
 
@@ -206,16 +197,13 @@ def only_replay(testbed):
 def test_each_frame_of_the_default_capture_arrives_or_is_counted_as_dropped(testbed, tmp_path, environment):
     """Environment `fast` exceeds the rate of the bottleneck, as does tcpreplay after a pause on a busy machine."""
     replay = testbed.replay_plan()
-    how = parse_settings({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture
     with testbed.environment(environment):
         assert "tbf" in testbed.run("site1", ["tc", "qdisc"]).stdout
         mirror = mirror_of(testbed, replay.site.name, replay.port.name, replay.direction)
-        capture = Tcpdump(testbed, mirror.instance, mirror.interface, how, "x.pcap")
-        capture.start()
-        mirror.start()
-        assert testbed.replay() == replay_capture.PACKETS
-        mirror.stop()
-        counts, copied = capture.stop(), mirror.counters()
+        sample = local.Sampled(testbed, mirror, filter=replay.filter, snaplen=65535)
+        with local.capturing(sample):
+            assert testbed.replay() == replay_capture.PACKETS
+        counts, copied = sample.counts, sample.counted
         dropped = testbed.deliver_replay("x", tmp_path)["replay"]["dropped"]
     assert "tbf" not in testbed.run("site1", ["tc", "qdisc"]).stdout
     lost_at_mirror = copied.offered_frames - copied.delivered_frames
@@ -223,8 +211,7 @@ def test_each_frame_of_the_default_capture_arrives_or_is_counted_as_dropped(test
     assert counts.captured + sum(lost.values()) == replay_capture.PACKETS, lost
     if environment == "fast":
         assert dropped.keys() >= {"site1 uplink-site2 bfifo 20:2"}
-    testbed.fetch(mirror.instance, "x.pcap", tmp_path / "x.pcap")
     replay_capture.write(tmp_path / "sent.pcap", "02:00:00:00:fe:01", "02:00:00:00:02:01")
     # not their order: in a burst, expedited packets overtake others
-    arrived, sent = set(contents(tmp_path / "x.pcap")), set(contents(tmp_path / "sent.pcap"))
+    arrived, sent = {frame[MAC_BYTES:] for frame in sample.frames(tmp_path)}, set(contents(tmp_path / "sent.pcap"))
     assert len(arrived) == counts.captured and arrived <= sent
