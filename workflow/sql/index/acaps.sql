@@ -9,6 +9,10 @@ files as (
     select * from files
 ),
 
+manifest_files as (
+    select * from manifest_files
+),
+
 final as (
     select
         s.acap as file,
@@ -20,9 +24,10 @@ final as (
         f.acap_sha256 as sha256,
         f.flows_bytes,
         f.flows_sha256,
-        f.manifest_sha256
+        m.sha256 as manifest_sha256
     from samples as s
     inner join files as f on s.sample = f.sample
+    inner join manifest_files as m on s.sample = m.sample
     where s.acap is not null
     order by s.sample
 )

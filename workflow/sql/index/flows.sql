@@ -1,4 +1,4 @@
--- One row per directed flow and sample: the flow tables of all samples (schemas/tables/flows.yaml).
+-- One row per directed flow and sample: the rows of flow tables (schemas/tables/flows.yaml).
 with
 
 samples as (
@@ -7,7 +7,7 @@ samples as (
 ),
 
 flows as (
-    select * from flows_of_files
+    select * from read_parquet($files, filename = true)
 ),
 
 final as (
@@ -16,9 +16,10 @@ final as (
         s.site,
         s.port,
         s.excluded,
-        f.* exclude (file)  -- noqa: RF02
+        f.* exclude (site, port, filename)  -- noqa: RF02
     from flows as f
-    inner join samples as s on f.file = 'flows' || substr(s.acap, 5)  -- both have the same name below acap and flows
+    -- both files have the same name below acap and flows
+    inner join samples as s on f.filename = 'flows' || substr(s.acap, 5)
     where s.acap is not null
     order by s.sample, f.flow
 )

@@ -1,14 +1,10 @@
--- One row per listed sample's manifest, raw/*.json, with the columns of schemas/manifest.schema.json.
+-- One row per manifest in $files, with the columns of schemas/manifest.schema.json.
 with
-
-listed as (
-    select * from listed
-),
 
 manifests as (
     select *
     from read_json(
-        'raw/*.json',
+        $files,
         filename = true,
         columns = {
             acapella_manifest: 'bigint',
@@ -90,7 +86,6 @@ final as (
         restrictions,
         notes
     from manifests
-    where parse_filename(filename, true) in (select listed.sample from listed)
 )
 
 select * from final

@@ -5,8 +5,19 @@ samples as (
     select * from samples
 ),
 
+frames as (
+    select * from read_parquet($files, filename = true)
+),
+
 counted as (
-    select * from stacks_of_files
+    select
+        filename as file,
+        protocols,
+        stack,
+        count(*)::ubigint as frames,
+        sum(wire_len)::ubigint as wire_bytes
+    from frames
+    group by filename, protocols, stack
 ),
 
 final as (

@@ -20,6 +20,9 @@ directory, run `acapella campaign index CAMPAIGN --views`: until then, other cli
 the pattern" with the previous path. `acapella sql` does not need this step. The workflow runs `acapella campaign index`
 last, so the tables of all stages have views. The same inputs produce the same contents, but not an identical file.
 
+If a catalog exists, only new and changed files are read: the rows of the others are kept. A file counts as unchanged if
+its size, times and inode are those of the previous run. To read all files again, delete the catalog.
+
 If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
 flowreports/, and links in raw/. Captures in raw/ that are not links are moved to stale/raw/. logs/stale.log lists both.
 Files that belong to no sample of the campaign are kept and reported.
@@ -28,24 +31,26 @@ Files that belong to no sample of the campaign are kept and reported.
 import contextlib
 import json
 from argparse import RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from acapella.common import queries
 from acapella_core import names as allowed
 from acapella_core import sheets
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, scratch_directory, sha256_of
+from acapella_core.files import atomic_path, scratch_directory
 from acapella_core.names import pluralize
 
 from .analyze import Inputs, check_digests
+from .batches import groups
 from .layout import Campaign, open_campaign
+from .reused import Digest, Files, Manifest, copy_earlier, digest_of, manifest_of, read_earlier, remove_changed, version
 from .stale import remove_stale
-from .views import TABLES, add_views, new_database, published, renew_views, store
+from .views import TABLES, add_views, coded, create_stored_view, new_database, published, renew_views, store
 
-PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out", "failed")
 KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
 FILES_AT_ONCE = 1000  # digests whose footers are in memory at the same time
+FLOWS_AT_ONCE = 32 << 20  # bytes of flow tables that are sorted at the same time
 TRAFFIC = ("unfiltered", "all")
 
 
@@ -153,10 +158,12 @@ def build(  # noqa: PLR0913
     published tables that get a view, in addition to those of `campaign process` and to existing ones.
     """
     listed = listed_samples(campaign)
-    files = input_files(campaign, set(listed) - {*exclude, *failed})
     with atomic_path(campaign.catalog) as temporary:
+        start_ns = temporary.stat().st_mtime_ns
         temporary.unlink()  # DuckDB rejects an empty file as damaged
+        files = input_files(campaign, listed, {*exclude, *failed}, start_ns)
         try:
+            files = copy_earlier(campaign, files, temporary)
             inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
             inputs["failed"] = sorted(set(failed))
             with culprit_named(campaign, inputs, files, traffic=traffic):
@@ -184,29 +191,31 @@ def listed_samples(campaign: Campaign) -> list[str]:
     return sorted(row["sample"] for row in sheets.read(sheet))
 
 
-def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
-    """Return a row for each sample with an acap: its name, the path of its acap, sizes and checksums of its files.
+def input_files(campaign: Campaign, listed: Sequence[str], omitted: Collection[str], start_ns: int) -> Files:
+    """Return the digests and manifests of the listed samples; ``omitted``: samples whose digests are ignored.
 
-    Raises UserError if no sample has an acap, a file is missing, or an entry of a cache is damaged.
+    ``start_ns``: start of the index, by the clock of the file system. Raises UserError if no sample has an acap, a file
+    is missing, or an entry of a cache is damaged.
     """
+    samples, earlier = {*listed} - {*omitted}, read_earlier(campaign)
     acaps = sorted(
         (path for path in campaign.files("acap", ".parquet") if path.stem in samples), key=lambda path: path.name
     )
     if not acaps:
         raise UserError("no acaps", where=campaign.directory / "acap", fix="run acapella digest first")
-    rows = []
+    digests = []
     for acap in acaps:
-        flows, manifest = campaign.flows(acap.stem), campaign.manifest(acap.stem)
-        for file in (flows, manifest):
+        flows = campaign.flows(acap.stem)
+        for file in (flows, campaign.manifest(acap.stem)):
             if not file.is_file():
                 raise UserError(f"no such file, but there is an acap {acap.name}", where=file)
-        checksums = [sha256_of(file) for file in (acap, flows, manifest)]
-        for file, checksum in ((acap, checksums[0]), (flows, checksums[1])):
-            check_cached(file, checksum)
-        sizes = [acap.stat().st_size, flows.stat().st_size]
         name = campaign.name("acap", acap.stem, ".parquet")
-        rows.append((acap.stem, name, sizes[0], checksums[0], sizes[1], *checksums[1:]))
-    return rows
+        digests.append(digest_of(acap, flows, name, earlier, start_ns))
+        for file, checksum in ((acap, digests[-1].acap_sha256), (flows, digests[-1].flows_sha256)):
+            check_cached(file, checksum)
+    manifests = [(sample, campaign.manifest(sample)) for sample in sorted({*listed})]
+    found = [manifest_of(sample, path, earlier, start_ns) for sample, path in manifests if path.is_file()]
+    return Files(digests, found, earlier)
 
 
 def check_cached(file: Path, checksum: str) -> None:
@@ -230,7 +239,7 @@ def check_cached(file: Path, checksum: str) -> None:
 
 
 @contextlib.contextmanager
-def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list[tuple], *, traffic: str):
+def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: Files, *, traffic: str):
     """If DuckDB cannot create the tables of the catalog, raise UserError with the name of the sample that causes it.
 
     The parameters are those of `fill`.
@@ -242,7 +251,7 @@ def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list
     except UserError as error:
         if not isinstance(error.__cause__, duckdb.Error) or queries.has_no_culprit(error):
             raise
-        digested = [row[0] for row in files]
+        digested = [digest.sample for digest in files.digests]
         others = {path.stem for kind, suffix in KINDS.items() for path in campaign.files(kind, suffix)} - {*digested}
         name, why = queries.culprit(
             [*digested, *sorted(others)],
@@ -255,12 +264,13 @@ def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list
         ) from error
 
 
-def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[tuple], *, traffic: str):
+def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: Files, *, traffic: str):
     """Create a temporary catalog of some samples and return the error; None if it succeeds.
 
     Queries read whole directories. The temporary directory therefore contains only links to files of these samples.
     """
-    if not (chosen := [row for row in files if row[0] in part]):
+    chosen = files.of({*part})
+    if not chosen.digests:
         return None  # DuckDB rejects a pattern that matches no file
     with scratch_directory() as directory:
         for kind, suffix in KINDS.items():
@@ -309,70 +319,133 @@ def fill(  # noqa: PLR0913
     campaign: Campaign,
     database: Path,
     samples: dict[str, list[str]],
-    files: list[tuple],
+    files: Files,
     *,
     traffic: str,
     threads: int,
 ) -> tuple[dict[str, int], list[str]]:
-    """Create the tables of the catalog in a new database file; return the same as `build`.
+    """Create the tables of the catalog in a new database file, or a copy of the earlier catalog; return as `build`.
 
-    ``samples``: names of samples by table; ``files``: result of `input_files`.
+    ``samples``: names of samples by table.
     """
     with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory):
         con = new_database(database, threads)
+        if files.earlier.digests:
+            remove_changed(con, files)
+        for schema in ("indexed", "stored"):
+            con.execute(f"create schema if not exists {schema}")
+        add_manifests(con, campaign, files)
+        for digests in parts(files):
+            add_digests(con, campaign, digests, threads=threads)
+        for name in ("files", "manifest_files", "manifests"):
+            con.execute(f"create temp view {name} as from indexed.{name}")
         for name, listed in samples.items():
-            con.execute(f"create table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed})
-        con.execute(
-            "create table files (sample varchar, acap varchar, acap_bytes ubigint, acap_sha256 varchar, "
-            "flows_bytes ubigint, flows_sha256 varchar, manifest_sha256 varchar, digest json)"
-        )
-        for start in range(0, len(files), FILES_AT_ONCE):
-            add_files(con, campaign, files[start : start + FILES_AT_ONCE], threads=threads)
-        for name in TABLES:
-            query, bound = queries.bound("index", name, {"traffic": traffic})
-            query = campaign.query(query)
-            if name in PRIVATE_TABLES:
-                con.execute(f"create table {name} as {query}", bound)
-            else:
-                store(con, name, query, bound)
-            if name == "samples":
-                check(con)
-        for name in PRIVATE_TABLES:
-            con.execute(f"drop table {name}")
-        counts = {
-            name: con.execute(f"select count(*) from {name}").fetchone()[0]
-            for name in TABLES
-            if name not in PRIVATE_TABLES
-        }
-        missing = [
-            row[0] for row in con.execute("select sample from samples where acap is null order by sample").fetchall()
-        ]
+            con.execute(
+                f"create temp table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed}
+            )
+        for name in ("digests", "restrictions"):
+            con.execute(f"create temp table {name} as {queries.text('index', name)}")
+        store(con, "samples", *queries.bound("index", "samples", {"traffic": traffic}))
+        check(con)
+        con.execute(f"create table acaps as {queries.text('index', 'acaps')}")
+        renew_places(con, files)
+        create_stored_view(con, "flows")
+        con.execute("create table indexed.version as select $version as version", {"version": version()})
+        counts = {name: con.execute(f"select count(*) from {name}").fetchone()[0] for name in TABLES}
+        missing = con.execute("select sample from samples where acap is null order by sample").fetchall()
         con.execute("checkpoint")  # close() would ignore errors and leave rows in the WAL file
         con.close()
-    return counts, missing
+    return counts, [name for (name,) in missing]
 
 
-def add_files(con, campaign: Campaign, files: list[tuple], *, threads: int) -> None:
-    """Add rows of `input_files` to table files, with the metadata of each digest as JSON; add their flows and stacks.
+def parts(files: Files) -> Iterator[list[Digest]]:
+    """Yield lists of the new and changed digests that are read at the same time."""
+    kept = files.kept_digests()
+    changed = {digest.sample: digest for digest in files.digests if digest.sample not in kept}
+    sizes = {sample: digest.flows_bytes for sample, digest in changed.items()}
+    for group in groups([*changed], sizes, FLOWS_AT_ONCE):
+        for start in range(0, len(group), FILES_AT_ONCE):
+            yield [changed[sample] for sample in group[start : start + FILES_AT_ONCE]]
 
-    Their rows in the tables flows_of_files and stacks_of_files begin with the path of the file. A separate connection
-    reads each footer once and keeps it only during this call: that of a small acap needs 28 KiB.
+
+def add_manifests(con, campaign: Campaign, files: Files) -> None:
+    """Add the rows of new and changed manifests."""
+    kept = files.kept_manifests()
+    changed = [manifest for manifest in files.manifests if manifest.sample not in kept]
+    columns = ", ".join(f"{column} varchar" for column in Manifest._fields)
+    con.execute(f"create table if not exists indexed.manifest_files ({columns})")
+    queries.insert(con, "indexed.manifest_files", changed)
+    if not changed:
+        return
+    query, paths = queries.text("index", "manifests"), [campaign.name("raw", row.sample, ".json") for row in changed]
+    if not files.earlier.manifests:
+        con.execute(f"create table indexed.manifests as {query} limit 0", {"files": paths})
+    con.execute(f"insert into indexed.manifests {query}", {"files": paths})
+
+
+def add_digests(con, campaign: Campaign, digests: Sequence[Digest], *, threads: int) -> None:
+    """Add the rows of digests: their metadata as JSON, flows and stacks. The rows have no reason of exclusion yet.
+
+    A separate connection reads each footer once and keeps it only during this call: that of a small acap needs 28 KiB.
     """
     inputs = [
-        Inputs(row[0], Path(row[1]), Path("flows", *Path(row[1]).parts[1:]), campaign.manifest(row[0])) for row in files
+        Inputs(
+            digest.sample,
+            Path(digest.acap),
+            Path("flows", *Path(digest.acap).parts[1:]),
+            campaign.manifest(digest.sample),
+        )
+        for digest in digests
     ]
+    query = "select sample, site, port from indexed.manifests where sample in (select unnest($samples::varchar[]))"
+    places = {
+        sample: place for sample, *place in con.execute(query, {"samples": [d.sample for d in digests]}).fetchall()
+    }
     with contextlib.closing(queries.connect(threads=threads)) as reader:
         reader.execute("set parquet_metadata_cache = true")
         metadata = check_digests(reader, inputs)
-        for name, column in (("flows_of_files", "flows"), ("stacks_of_files", "acap")):
-            paths = [str(getattr(digest, column)) for digest in inputs]
-            rows = reader.sql(queries.text("index", name), params={"files": paths}).to_arrow_reader()
-            con.register("read_columns", rows.schema.empty_table())
-            con.execute(f"create temp table if not exists {name} as from read_columns")
-            con.register("read_rows", rows)
-            con.execute(f"insert into {name} from read_rows")
-    described = [json.dumps(metadata[row[1]], sort_keys=True) for row in files]
-    queries.insert(con, "files", [(*row, text) for row, text in zip(files, described, strict=True)])
+        reader.execute(
+            "create table samples (sample varchar, acap varchar, site varchar, port varchar, excluded varchar)"
+        )
+        rows = [(digest.sample, digest.acap, *places.get(digest.sample, (None, None)), None) for digest in digests]
+        queries.insert(reader, "samples", rows)
+        for table, name, column in (("stored.flows", "flows", "flows"), ("stacks", "stacks", "acap")):
+            paths = [str(getattr(files, column)) for files in inputs]
+            add_rows(con, table, reader, queries.text("index", name), {"files": paths})
+    con.execute(
+        "create table if not exists indexed.files (sample varchar, acap varchar, acap_bytes ubigint, "
+        "acap_sha256 varchar, flows_bytes ubigint, flows_sha256 varchar, state varchar, digest json)"
+    )
+    queries.insert(con, "indexed.files", [(*d, json.dumps(metadata[d.acap], sort_keys=True)) for d in digests])
+
+
+def add_rows(con, table: str, reader, query: str, bound: dict) -> None:
+    """Add the rows of a query on a different connection to a table, which is created if it is missing."""
+    rows = reader.sql(coded(reader, query, bound), params=bound).to_arrow_reader()
+    con.register("read_columns", rows.schema.empty_table())
+    con.execute(f"create table if not exists {table} as from read_columns")
+    con.register("read_rows", rows)
+    con.execute(f"insert into {table} from read_rows")
+
+
+def renew_places(con, files: Files) -> None:
+    """Replace site, port and `excluded` in rows of flows and stacks if those of their sample have changed.
+
+    They depend on the manifests and on other samples. New rows have the site and port of their manifest.
+    """
+    kept = files.kept_digests()
+    final = con.execute("select sample, site, port, excluded from samples where acap is not null").fetchall()
+    changed = [
+        sample
+        for sample, site, port, excluded in final
+        if (files.earlier.places.get(sample) if sample in kept else (site, port, None)) != (site, port, excluded)
+    ]
+    for table in ("stored.flows", "stacks") if changed else ():
+        con.execute(
+            f"update {table} as t set site = s.site, port = s.port, excluded = s.excluded from samples as s "
+            "where t.sample = s.sample and s.sample in (select unnest($changed::varchar[]))",
+            {"changed": changed},
+        )
 
 
 def check(con) -> None:

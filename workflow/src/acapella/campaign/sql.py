@@ -175,7 +175,10 @@ def acaps_for(con, query: str) -> str:
 
 def catalog_tables(con) -> list[str]:
     """Return the tables of the attached catalog, including those in schema `stored`, whose views have their names."""
-    query = "select distinct table_name from duckdb_tables() where database_name = 'catalog' order by table_name"
+    query = (
+        "select distinct table_name from duckdb_tables() "
+        "where database_name = 'catalog' and schema_name in ('main', 'stored') order by table_name"
+    )
     return [name for (name,) in con.execute(query).fetchall()]
 
 
@@ -202,7 +205,7 @@ def known_names(con):
         message = str(error).splitlines()[0]
         if not message.startswith("Catalog Error: Table "):
             raise
-        query = "select table_name from information_schema.tables where table_schema <> 'stored'"
+        query = "select table_name from information_schema.tables where table_schema not in ('indexed', 'stored')"
         names = {name for (name,) in con.execute(query).fetchall()}
         raise UserError(message, fix=f"there are {', '.join(sorted(names))}") from error
 

@@ -17,7 +17,7 @@ from acapella_core.files import atomic_path, scratch_directory
 
 from .layout import Campaign, require
 
-TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
+TABLES = ("samples", "acaps", "flows", "stacks")
 STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
 VIEWS = ("frames", "connections")
 EMPTY = "acapella_creates_views"  # schema in which views of tables read empty files
@@ -146,7 +146,18 @@ def create_views_of_later_tables(con, root: Path, tables: Sequence[str]) -> None
 
 
 def store(con, name: str, query: str, bound: dict | None = None) -> None:
-    """Create a table of the catalog. If it has list columns, create a view with its name over a table in `stored`.
+    """Create a table of the catalog. If it has list columns, create a view with its name over a table in `stored`."""
+    stored = coded(con, query, bound)
+    if stored == query:
+        con.execute(f"create table {name} as {query}", bound)
+        return
+    con.execute("create schema if not exists stored")
+    con.execute(f"create table stored.{name} as {stored}", bound)
+    create_stored_view(con, name)
+
+
+def coded(con, query: str, bound: dict | None = None) -> str:
+    """Return the query of a table in `stored` for the result of a query; the same query if it has no list columns.
 
     DuckDB 1.0 cannot read a list column if the lists of a row group (122,880 rows) have no elements. Stored lists
     therefore begin with two nulls, and a null is stored as a list with one null.
@@ -154,16 +165,13 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
     relation = con.sql(query, params=bound or {})
     lists = {column: kind for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"}
     if not lists:
-        con.execute(f"create table {name} as {query}", bound)
-        return
-    coded = ", ".join(
+        return query
+    columns = ", ".join(
         f"case when {column} is null then [null]::{kind}"
         f" else list_concat([null, null]::{kind}, {column}) end as {column}"
         for column, kind in lists.items()
     )
-    con.execute("create schema if not exists stored")
-    con.execute(f"create table stored.{name} as select * replace ({coded}) from ({query})", bound)
-    create_stored_view(con, name)
+    return f"select * replace ({columns}) from ({query})"
 
 
 def create_stored_view(con, name: str) -> None:

@@ -31,9 +31,7 @@ def write(directory: Path, tables: Sequence[str]) -> None:
             views.store(con, "samples", queries.text("release", "samples"))
             for name, directory_of_files in (("flows", "flows"), ("stacks", "acap")):
                 files = sorted(map(str, Path(directory_of_files).glob("*.parquet")))
-                query = queries.text("index", f"{name}_of_files")
-                con.execute(f"create temp table {name}_of_files as {query}", {"files": files})
-                views.store(con, name, queries.text("index", name))
+                views.store(con, name, queries.text("index", name), {"files": files})
             views.create_views(con, Path(), searched=True)
             for name in tables:
                 source = views.literal(Path("tables") / f"{name}.parquet", pattern=True)

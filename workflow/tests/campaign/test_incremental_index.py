@@ -1,0 +1,276 @@
+"""Tests that an index which keeps rows of the earlier catalog has the same rows as an index of all files."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from acapella_testing.generated.tiny import add_sample, flow
+
+from acapella.campaign import index, reused
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella_core import shards
+
+PLACES = [("WEST", "p1"), ("WEST", "p2"), ("EAST", "p1")]
+TABLES = ("samples", "acaps", "flows", "stacks", "connections", "frames")
+
+
+def add(directory: Path, name: str, choice: random.Random, **manifest) -> None:
+    """Add or rewrite a sample with random flows."""
+    flows = [
+        flow(start, start + choice.randrange(5), src_port=choice.randrange(3), vlan=[7][: choice.randrange(2)])
+        for start in range(choice.randrange(4))
+    ]
+    add_sample(directory, name, choice.choice(PLACES), (0, 20), flows, **manifest)
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """Return a campaign of four samples. The clock of its file system has no coarse steps."""
+    monkeypatch.setattr(reused, "CLOCK_STEP_NS", 0)
+    directory = tmp_path / "made"
+    for name in "abcd":
+        add(directory, name, random.Random(name))
+    return directory
+
+
+def tick(directory: Path) -> None:
+    """Wait until the clock of the file system differs from the times of all files of a campaign."""
+    latest, probe = max(path.stat().st_ctime_ns for path in directory.rglob("*")), directory / "probe"
+    while True:
+        probe.write_bytes(b"")
+        if probe.stat().st_ctime_ns > latest:
+            return probe.unlink()
+
+
+def rows(directory: Path) -> dict[str, list]:
+    """Return the rows of all tables of a catalog in the order of their values."""
+    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
+        return {name: sorted(map(repr, con.execute(f"from {name}").fetchall())) for name in TABLES}
+
+
+def rows_of_new_catalog(directory: Path, **options) -> dict[str, list]:
+    """Return the rows of a catalog that is created from all files. The existing catalog is kept."""
+    earlier = (directory / "catalog.duckdb").rename(directory / "earlier")
+    index.build(Campaign.at(directory), **options)
+    found = rows(directory)
+    earlier.rename(directory / "catalog.duckdb")
+    return found
+
+
+@pytest.fixture
+def hashed(monkeypatch):
+    """Return a list of the files, relative to the campaign, whose checksums an index has computed."""
+    files, original = [], reused.sha256_of
+
+    def recorded(path):
+        files.append("/".join(Path(path).parts[-2:]))
+        return original(path)
+
+    reused.version()
+    monkeypatch.setattr(reused, "sha256_of", recorded)
+    return files
+
+
+def test_only_new_and_changed_files_are_read(directory, hashed, monkeypatch):
+    read, add_digests = [], index.add_digests
+    monkeypatch.setattr(
+        index, "add_digests", lambda *args, **more: (read.extend(d.sample for d in args[2]), add_digests(*args, **more))
+    )
+    tick(directory)
+    index.build(Campaign(directory))
+    assert read == [*"abcd"] and len(hashed) == 12
+    tick(directory)
+    hashed.clear(), read.clear()
+    os.utime(directory / "raw" / "b.json")
+    add(directory, "e", random.Random("e"))
+    tick(directory)
+    index.build(Campaign(directory))
+    assert read == ["e"]
+    assert sorted(hashed) == ["acap/e.parquet", "flows/e.parquet", "raw/b.json", "raw/e.json"]
+    assert rows(directory) == rows_of_new_catalog(directory)
+
+
+def rewritten(directory: Path, name: str, choice: random.Random) -> None:
+    """Change a byte of a manifest; its size and modification time remain the same."""
+    file = directory / "raw" / f"{name}.json"
+    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | {"bytes": choice.randrange(10)}))
+    os.utime(file, ns=times)
+
+
+def renamed(directory: Path, name: str, choice: random.Random) -> None:
+    """Replace the acap and flow table of a sample with those of a new sample, which disappears."""
+    add(directory, "other", choice)
+    site, port = (json.loads((directory / "raw" / "other.json").read_text())[key] for key in ("site", "port"))
+    for kind in ("acap", "flows"):
+        (directory / kind / "other.parquet").rename(directory / kind / f"{name}.parquet")
+    (directory / "raw" / "other.json").unlink()
+    manifest = directory / "raw" / f"{name}.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"site": site, "port": port}))
+
+
+def removed(directory: Path, name: str, _choice: random.Random) -> None:
+    """Remove a sample."""
+    for path in directory.glob(f"*/{name}.*"):
+        path.unlink()
+
+
+def without_digest(directory: Path, name: str, _choice: random.Random) -> None:
+    """Remove the digest of a sample."""
+    for kind in ("acap", "flows"):
+        (directory / kind / f"{name}.parquet").unlink()
+
+
+EDITS = {
+    "add": lambda directory, name, choice: add(directory, f"{name}{choice.randrange(100)}", choice),
+    "change": add,
+    "trial": lambda directory, name, choice: add(directory, name, choice, environment="E", trial=1),
+    "filter": lambda directory, name, choice: add(directory, name, choice, filter="tcp"),
+    "touch": lambda directory, name, choice: os.utime(directory / "flows" / f"{name}.parquet"),
+    "rewrite": rewritten,
+    "rename": renamed,
+    "remove": removed,
+    "no digest": without_digest,
+}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_index_after_random_edits_equals_one_of_all_files(directory, seed):
+    """Trials and filtered samples are excluded as long as others exist, so an edit may change rows of other samples."""
+    choice = random.Random(seed)
+    index.build(Campaign(directory))
+    kept = 0
+    for _ in range(3):
+        for _ in range(choice.randrange(1, 4)):
+            names = sorted(path.stem for path in (directory / "acap").iterdir())
+            edits = [edit for edit in EDITS if len(names) > 2 or edit not in ("remove", "no digest")]
+            EDITS[choice.choice(edits)](directory, choice.choice(names), choice)
+        options = {"exclude": [name for name in names if choice.random() < 0.1][:1]}
+        options["traffic"] = choice.choice(index.TRAFFIC)
+        tick(directory)
+        earlier = reused.read_earlier(Campaign(directory))
+        index.build(Campaign(directory), **options)
+        later = reused.read_earlier(Campaign(directory))
+        kept += sum(later.digests.get(sample) == digest for sample, digest in earlier.digests.items())
+        assert rows(directory) == rows_of_new_catalog(directory, **options)
+    assert kept > 0, "no rows were kept"
+
+
+def test_shards_are_indexed_again(directory):
+    """The paths of the files change, but not the files."""
+    tick(directory)
+    index.build(Campaign(directory))
+    for stage in ("collect", "digest"):
+        shards.marker(directory, stage).mkdir(parents=True)
+    for kind in ("acap", "flows", "raw"):
+        for path in [*(directory / kind).iterdir()]:
+            shard = directory / kind / shards.shard_of(path.stem)
+            shard.mkdir(exist_ok=True)
+            path.rename(shard / path.name)
+    index.build(Campaign.at(directory))
+    assert rows(directory) == rows_of_new_catalog(directory)
+
+
+def test_file_that_changes_right_after_an_index_is_read_again(directory, monkeypatch):
+    """The clock of the file system has steps of 2 s, and the file keeps its size and inode."""
+    monkeypatch.undo()
+    step, status_of = reused.CLOCK_STEP_NS, reused.status_of
+
+    def coarse(*files):
+        files = [[*map(int, text.split())] for text in status_of(*files).split("; ")]
+        return "; ".join(
+            f"{size} {time - time % step} {changed - changed % step} {inode}" for size, time, changed, inode in files
+        )
+
+    monkeypatch.setattr(reused, "status_of", coarse)
+    index.build(Campaign(directory))
+    manifest = directory / "raw" / "a.json"
+    manifest.write_text(manifest.read_text().replace('"bytes": 1', '"bytes": 2'))
+    index.build(Campaign(directory))
+    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
+        assert con.execute("select bytes from samples order by sample").fetchall() == [(2,), (1,), (1,), (1,)]
+
+
+def damage(catalog: Path) -> None:
+    """Invert a byte of the rows of table flows, which an index does not change."""
+    with duckdb.connect(str(catalog), read_only=True) as con:
+        query = "select block_id from pragma_storage_info('stored.flows') where column_name = 'src' and block_id >= 0"
+        ((block, *_), *_) = con.execute(query).fetchall()
+        ((size,),) = con.execute("select block_size from pragma_database_size()").fetchall()
+    content = bytearray(catalog.read_bytes())
+    content[3 * 4096 + block * size + 8] ^= 0xFF
+    catalog.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "change", [damage, lambda catalog: os.truncate(catalog, 5000), lambda catalog: catalog.write_bytes(b"?")]
+)
+def test_damaged_catalog_is_reported_and_replaced(directory, change, capsys):
+    tick(directory)
+    index.build(Campaign(directory))
+    expected = rows(directory)
+    change(directory / "catalog.duckdb")
+    assert cli.main(["campaign", "index", str(directory)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"acapella: {directory}/catalog.duckdb cannot be read; all samples are indexed again: ")
+    assert rows(directory) == expected
+
+
+@pytest.mark.parametrize("change", ["version", "copy", "few"])
+def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, change, hashed, monkeypatch):
+    tick(directory)
+    index.build(Campaign(directory))
+    hashed.clear()
+    if change == "version":
+        monkeypatch.setattr(reused, "version", lambda: "other")
+        monkeypatch.setattr(index, "version", lambda: "other")
+    elif change == "copy":
+        directory = shutil.copytree(directory, directory.with_name("copy"))
+    else:
+        for name in "abc":
+            add(directory, name, random.Random(name + "2"))
+    copied = []
+    monkeypatch.setattr(reused.shutil, "copyfile", lambda *paths: copied.append(paths))
+    index.build(Campaign(directory))
+    assert copied == []
+    assert len(hashed) == (9 if change == "few" else 12)
+    assert rows(directory) == rows_of_new_catalog(directory)
+
+
+def test_interrupted_index_keeps_the_earlier_catalog(directory, monkeypatch):
+    tick(directory)
+    index.build(Campaign(directory))
+    before = (directory / "catalog.duckdb").read_bytes()
+    add(directory, "e", random.Random("e"))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(index, "renew_places", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        index.build(Campaign(directory))
+    assert (directory / "catalog.duckdb").read_bytes() == before
+    assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+
+
+def test_duckdb_1_0_0_reads_a_catalog_with_replaced_rows(directory, old_client):
+    tick(directory)
+    index.build(Campaign(directory))
+    add(directory, "a", random.Random("changed"))
+    index.build(Campaign(directory))
+    code = f"import duckdb; con = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True); "
+    code += f"print([sorted(map(repr, con.execute(f'from {{t}}').fetchall())) for t in {TABLES}])"
+    command = [sys.executable, "-c", code]
+    old, new = (
+        subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment, check=True).stdout
+        for environment in (old_client, None)
+    )
+    assert old == new != ""
