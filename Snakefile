@@ -28,6 +28,7 @@ except ImportError as error:
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import figure_digest as digest_of_figure
+from acapella.snakefile.code import heuristics_digest as digest_of_heuristics
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.code import table_digests as digests_of_tables
 from acapella.snakefile.engine import with_engine
@@ -89,7 +90,7 @@ logger.addHandler(PROGRESS)
 
 
 AFTER_FAILURE = lambda: quarantine.after_failure(
-    CAMPAIGN, config, JOB_RECORDS, recorded_capture, writes=is_main_process(workflow)
+    CAMPAIGN, config, JOB_RECORDS, recorded_capture, recorded_values, writes=is_main_process(workflow)
 )
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
 atexit.register(lambda: JOB_RECORDS.failed and (AFTER_FAILURE(), NEXT_RUN()))

@@ -14,7 +14,6 @@ if BATCHED:
     rule analyze:
         input:
             digests="<campaign>/batches/digest/{batch}.tsv",
-            heuristics=ROOT / "schemas/heuristics.tsv",
         output:
             outcomes="<campaign>/batches/analyze/{batch}.tsv",
         log:
@@ -29,12 +28,13 @@ if BATCHED:
             members=lambda wildcards: BATCHES.description(wildcards.batch),
             options=ANALYZE_OPTIONS,
             tables=digests_of_tables(),
+            heuristics=digest_of_heuristics(),
             code=digest_of_code("acapella.campaign.analyze"),
         message:
             "analyze batch {wildcards.batch}: progress is in {log}"
         shell:
             "acapella campaign batch {params.campaign:q} analyze {wildcards.batch} -o {output.outcomes:q}"
-            " --code={params.code}.$(sha256sum < {input.heuristics:q} | cut -c 1-64) --tables {params.tables}"
+            " --code={params.code}.{params.heuristics} --tables {params.tables}"
             " -- {params.options:q} > {log:q} 2>&1"
 
 else:
@@ -44,7 +44,6 @@ else:
             manifest="<campaign>/raw/{sample}.json",
             acap="<campaign>/acap/{sample}.parquet",
             flows="<campaign>/flows/{sample}.parquet",
-            heuristics=ROOT / "schemas/heuristics.tsv",
         output:
             partial=directory("<campaign>/partial/{sample}"),
         log:
@@ -58,6 +57,7 @@ else:
             campaign=lambda wildcards: CAMPAIGN,
             options=ANALYZE_OPTIONS,
             sql=digest_of_sql("analyze", "congestion", "shared"),
+            heuristics=digest_of_heuristics(),
             code=digest_of_code("acapella.campaign.analyze"),
         message:
             "analyze {wildcards.sample}"

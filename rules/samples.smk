@@ -37,7 +37,8 @@ if config["testbed"] == "files":
         )
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
-    FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures)  # in an earlier run; they are in no table
+    # Samples that failed in an earlier run are in no table.
+    FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures, SHEET.manifest_values)
     EXCLUDED = [*config["exclude"], *FAILED]
     # A job does not request the headers of all objects in storage.
     if not is_without_captures(config) and (is_main_process(workflow) or not SHEET.queries()):
@@ -141,6 +142,11 @@ def capture(wildcards):
 def recorded_capture(sample):
     """Return the path of a sample's capture, or the version of its object, for the record of a failure."""
     return SHEET.recorded_capture(sample) if FILES else SAMPLES[sample].capture
+
+
+def recorded_values(sample):
+    """Return the values of a sample in the user's sheet, for the record of a failure."""
+    return SHEET.manifest_values(sample) if FILES else []
 
 
 def capture_of_digest(wildcards):

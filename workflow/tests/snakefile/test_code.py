@@ -16,6 +16,7 @@ from acapella.common import queries
 from acapella.figures import registry
 from acapella.snakefile import code
 from acapella.snakefile.canonical import PARSING, canonical, checksums
+from acapella_core.files import sha256_of
 
 SOURCE = Path(code.__file__).parents[1]
 
@@ -115,6 +116,7 @@ def check(value: int) -> int:
         raise ValueError(f"{value}: negative")
     print("checked", file=sys.stderr)
     names.report(f"note: {value}")
+    print("result", file=output)
     parser.add_argument("--value", help="a value", default="zero")
     return refuse(value) or LABELS["positive"]
 '''
@@ -126,7 +128,7 @@ CPP_CODE = """// A file.
   return a;
 }
 """
-SQL_CODE = "-- One row per value.\nselect /* all */ 'a -- b' as label\nfrom t -- t\n"
+SQL_CODE = "-- One row per value.\nselect /* all */ 'a -- b' as label, $$c -- d$$, $x$e -- f$x$\nfrom t -- t\n"
 
 
 @pytest.mark.parametrize(
@@ -143,6 +145,7 @@ SQL_CODE = "-- One row per value.\nselect /* all */ 'a -- b' as label\nfrom t --
         ("m.py", PYTHON_CODE, '"zero"', '"one"', True),
         ("m.py", PYTHON_CODE, '"positive"', '"other"', True),
         ("m.py", PYTHON_CODE, "value < 0", "value < 1", True),
+        ("m.py", PYTHON_CODE, '"result"', '"outcome"', True),
         ("m.py", PYTHON_CODE, "ValueError", "KeyError", True),
         ("m.cpp", CPP_CODE, "A file.", "Another file.", False),
         ("m.cpp", CPP_CODE, "  // a comment", "", False),
@@ -156,6 +159,8 @@ SQL_CODE = "-- One row per value.\nselect /* all */ 'a -- b' as label\nfrom t --
         ("m.sql", SQL_CODE, "/* all */ ", "", False),
         ("m.sql", SQL_CODE, " -- t", "", False),
         ("m.sql", SQL_CODE, "a -- b", "a -- c", True),
+        ("m.sql", SQL_CODE, "c -- d", "c -- e", True),
+        ("m.sql", SQL_CODE, "e -- f", "e -- g", True),
         ("m.sql", SQL_CODE, "from t", "from u", True),
         ("m.json", "1", "1", "1 ", True),
     ],
@@ -233,6 +238,35 @@ def test_edited_query_changes_only_the_digests_of_partial_tables_computed_from_i
     forget()
     assert {text.partition("=")[0] for text in {*digests()} - before} == expected
     assert {text.partition("=")[0] for text in before} == EVERY_TABLE
+
+
+@pytest.mark.parametrize(
+    ("stage", "table", "change", "changes"),
+    [
+        ("campaign.analyze", "congestion", {"type": "int64"}, True),
+        ("campaign.analyze", "congestion", {"null": "sometimes"}, True),
+        ("campaign.analyze", "congestion", {"about": "another text", "unit": "ms"}, False),
+        ("campaign.analyze", "flow_sizes", {"type": "int64"}, False),
+        ("digest.command", "frames", {"type": "int64"}, True),
+        ("digest.command", "flows", {"name": "renamed"}, True),
+        ("digest.command", "congestion", {"type": "int64"}, False),
+    ],
+)
+def test_columns_of_named_tables_change_the_digests_of_stages(stage, table, change, changes, monkeypatch):
+    """Congestion verdicts that are unknown, acaps and flow tables have the types of their schemas."""
+    before, original = code.digest.__wrapped__(f"acapella.{stage}"), code.schemas.table
+    schema = original(table)
+    edited = schema | {"columns": [schema["columns"][0] | change, *schema["columns"][1:]]}
+    monkeypatch.setattr(code.schemas, "table", lambda name: edited if name == table else original(name))
+    assert (code.digest.__wrapped__(f"acapella.{stage}") != before) == changes
+
+
+def test_heuristics_change_stage_analyze_by_their_content():
+    root = SOURCE.parents[2]
+    rule = (root / "rules" / "analyze.smk").read_text()
+    assert "heuristics.tsv" not in rule and rule.count("heuristics=digest_of_heuristics()") == 2
+    assert "--code={params.code}.{params.heuristics} " in rule
+    assert code.heuristics_digest() == sha256_of(root / "schemas" / "heuristics.tsv")
 
 
 def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):

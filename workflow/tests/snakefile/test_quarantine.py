@@ -14,7 +14,7 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs import warm_acapella
-from acapella_testing.runs.workflow_run import FIGURES, LETTER, Workplace, only_figures, workplace
+from acapella_testing.runs.workflow_run import FIGURES, LETTER, ROOT, Workplace, only_figures, workplace
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.batches import (
@@ -43,15 +43,26 @@ REPORT = configuration.checked(
 
 @pytest.fixture
 def campaign(tmp_path, monkeypatch):
-    """Return a function that ends a run in which the digest of sample `a` failed with an exit code and a log."""
+    """Return a function that ends a run in which sample `a` failed with an exit code and a log, by default in digest.
+
+    ``values``: its values in the sample sheet.
+    """
     monkeypatch.chdir(tmp_path)
     write_file(Path("a.pcap"), "capture")
 
-    def end_run(code: int | None, text: str = "acapella: error: reason", *, stopping: bool = False, errno=None) -> None:
+    def end_run(  # noqa: PLR0913
+        code: int | None,
+        text: str = "acapella: error: reason",
+        *,
+        rule: str = "digest",
+        values: tuple = (),
+        stopping: bool = False,
+        errno=None,
+    ) -> None:
         records, log = JobRecords(), write_file(Path("a.log"), text)
         records.stopping = stopping
-        records._failed[1] = [FailedJob("digest", "a", log, code, errno)]
-        quarantine.record_failures("mine", REPORT, records, lambda sample: f"{sample}.pcap")
+        records._failed[1] = [FailedJob(rule, "a", log, code, errno)]
+        quarantine.record_failures("mine", REPORT, records, lambda sample: f"{sample}.pcap", lambda _: [*values])
 
     return end_run
 
@@ -135,6 +146,29 @@ def test_sample_is_retried_with_different_code(campaign, monkeypatch):
     assert omitted() == []
     campaign(OUTSIDE)  # the first failure of this code
     assert omitted() == []
+
+
+@pytest.mark.parametrize("rule", STAGES)
+def test_sample_is_retried_with_different_values_in_the_sheet(campaign, rule):
+    values = ("WEST", "p1", None, ("sampling", "10"))
+    campaign(MISTAKE, rule=rule, values=values)
+    for changed, omitted in ((values, ["a"]), (("EAST", *values[1:]), []), ((*values[:3], ("sampling", "100")), [])):
+        assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}, lambda _, v=changed: [*v]) == omitted
+
+
+def test_rules_record_the_values_of_a_sample():
+    assert (
+        "omitted_samples(CAMPAIGN, config, SHEET.captures, SHEET.manifest_values)"
+        in (ROOT / "rules" / "samples.smk").read_text()
+    )
+    assert "recorded_capture, recorded_values, writes=" in (ROOT / "Snakefile").read_text()
+
+
+@pytest.mark.parametrize(("rule", "omitted"), [("digest", ["a"]), ("analyze", [])])
+def test_sample_whose_analysis_failed_is_retried_with_different_heuristics(campaign, rule, omitted, monkeypatch):
+    campaign(MISTAKE, rule=rule)
+    monkeypatch.setattr(quarantine.code, "heuristics_digest", lambda: "edited")
+    assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}) == omitted
 
 
 def test_sample_without_a_capture_is_retried_when_it_has_one(campaign):

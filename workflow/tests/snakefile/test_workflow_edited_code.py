@@ -90,6 +90,7 @@ def edited(tree: Path, *edits: dict[str, str | tuple[str, str]]) -> Iterator[Non
 
 FIGURE = {"src/acapella/figures/flow_sizes.py": "\nEDITED = 1\n"}
 ANALYSIS = {"sql/analyze/stacks.sql": "\nlimit 1\n"}
+HEURISTICS = {"../schemas/heuristics.tsv": "edited\ttcp\t-\n"}
 DISSECTOR = {"native/src/dissect/ethertypes.cpp": "\nint edited();\n"}
 COMMENTS = {
     "src/acapella/figures/flow_sizes.py": "\n# A comment.\n",
@@ -114,11 +115,20 @@ MESSAGES = {
         ([FIGURE], AFTER_TABLES),
         ([{"sql/process/flow_sizes.sql": "\nlimit 1\n"}], {"process", *AFTER_TABLES}),
         ([ANALYSIS], {"analyze", "process", *AFTER_TABLES}),
+        ([HEURISTICS], {"analyze", "process", *AFTER_TABLES}),  # restored later with another modification time
         ([{"src/acapella/digest/hybrid.py": "\nEDITED = 1\n"}], {"digest", *AFTER_DIGESTS}),
         ([DISSECTOR], {"collect", "samples", "digest", *AFTER_DIGESTS}),  # a collection uses the core, too
         ([COMMENTS, MESSAGES], set()),
     ],
-    ids=["figure", "query of tables", "query of an analysis", "engine", "dissector", "comments and messages"],
+    ids=[
+        "figure",
+        "query of tables",
+        "query of an analysis",
+        "heuristics",
+        "engine",
+        "dissector",
+        "comments and messages",
+    ],
 )
 def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, expected):
     with edited(tree, *edits):

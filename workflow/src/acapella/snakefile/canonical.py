@@ -20,7 +20,10 @@ from acapella_core import cpp_code
 PRINTING = ("print", "report")  # functions whose texts are messages
 PARSING = ("add_argument", "add_parser", "add_argument_group", "add_subparsers")  # methods of argparse
 HELP = ("help", "description", "epilog", "metavar")
-SQL = re.compile(rb"""'[^']*'|"[^"]*"|(?P<space>(?:\s|--[^\n]*|/\*.*?\*/)+)""", re.DOTALL)
+STDERR = ast.dump(ast.parse("sys.stderr", mode="eval").body)
+SQL = re.compile(
+    rb"""'[^']*'|"[^"]*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|(?P<space>(?:\s|--[^\n]*|/\*.*?\*/)+)""", re.DOTALL
+)
 
 
 def canonical(path: Path, source: bytes) -> bytes:
@@ -55,7 +58,7 @@ class WithoutMessages(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Remove texts of printed lines, exceptions and help."""
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if name in PRINTING or name.endswith("Error"):
+        if (name in PRINTING and not writes_file(node)) or name.endswith("Error"):
             WithoutTexts().generic_visit(node)
         elif name in PARSING:
             for keyword in node.keywords:
@@ -74,6 +77,11 @@ class WithoutTexts(ast.NodeTransformer):
     def visit_JoinedStr(self, _: ast.JoinedStr) -> ast.AST:
         """Replace an f-string with the expressions in it."""
         return ast.Constant("")
+
+
+def writes_file(call: ast.Call) -> bool:
+    """Return whether a call of `print` writes to a file other than standard error."""
+    return any(word.arg == "file" and ast.dump(word.value) != STDERR for word in call.keywords)
 
 
 def is_text(statement: ast.AST) -> bool:

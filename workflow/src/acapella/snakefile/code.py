@@ -2,9 +2,11 @@
 
 Snakemake compares the command line of a rule, but not the program that it runs. Therefore each rule has a parameter
 `code.digest(STAGE, ...)`. It is the SHA-256 of the module of the stage, all modules of Acapella that it imports (found
-by parsing, without running code), their data files, the sources of the native core if it is used (including the sources
-of an outdated build), and the versions of third-party packages that affect the output. Comments, docstrings and
-messages are ignored (`canonical`).
+by parsing, without running code), their data files, the columns of tables whose schemas they name, the sources of the
+native core if it is used (including the sources of an outdated build), and the versions of third-party packages that
+affect the output. Comments, docstrings and messages are ignored (`canonical`).
+
+Schemas that modules do not name, such as those of published tables, are input files of rules.
 """
 
 import contextlib
@@ -20,7 +22,7 @@ from typing import NamedTuple
 
 from acapella.campaign import analyze
 from acapella.common import queries, tshark, vendors
-from acapella_core import _native
+from acapella_core import _native, schemas
 from acapella_core.errors import UserError
 
 from . import canonical
@@ -31,6 +33,7 @@ NATIVE = "acapella_core._native"
 SOURCES = "workflow/native/src"  # sources of the core, in the source tree
 FIGURE_CODE = tuple(f"acapella.figures.{module}" for module in ("command", "compose", "save", "source"))
 COMMENT = re.compile("#.*")
+TABLE = re.compile(r"""\b(?:arrow_schema|schemas\.table)\(["'](\w+)["']\)""")
 IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<dots>\.*)(?P<base>[\w.]*)[ \t]+)?import\b[ \t]*(?P<names>\([^)]*\)|.*)", re.MULTILINE
 )
@@ -64,6 +67,8 @@ def digest(*stages: str) -> str:
     for _, name, path in sorted(files):
         total.update(f"{name}\0{checksum(path)}".encode())
     save_checksums()
+    for table in sorted({table for _, _, path in files if path.endswith(".py") for table in tables_named(path)}):
+        total.update(f"{table} {columns(table)}\n".encode())
     for package in sorted(foreign):
         total.update(f"{package} {version_of(package)}\n".encode())
     return total.hexdigest()
@@ -99,6 +104,22 @@ def table_digests() -> list[str]:
         digests.append(f"{name}={total.hexdigest()}")
     save_checksums()
     return digests
+
+
+def tables_named(path: str) -> list[str]:
+    """Return the tables whose schemas a module reads by their names."""
+    return TABLE.findall(content(Path(path)).decode())
+
+
+def columns(table: str) -> list[tuple]:
+    """Return name, type and nullability of the columns of a table, as in the Arrow schema."""
+    return [(column["name"], column["type"], column["null"] != "never") for column in schemas.table(table)["columns"]]
+
+
+@functools.cache
+def heuristics_digest() -> str:
+    """Return the SHA-256, in hexadecimal, of schemas/heuristics.tsv, which stage analyze reads."""
+    return hashlib.sha256(content(schemas.root() / "heuristics.tsv")).hexdigest()
 
 
 @functools.cache

@@ -4,8 +4,9 @@ The end of a run that failed writes quarantine/<sample>.json and quarantine/<sam
 `missing: report` in the config, the next run omits these samples, and the report names them. It starts immediately
 (`start_next_run`). With `missing: fail`, the default, they are retried, and tables need all samples.
 
-A sample is omitted as long as its capture, and the code, options and limits of its stage do not change. If the cause
-may be outside the sample, such as a lack of memory, it is omitted only after it has failed in MAX_RUNS runs.
+A sample is omitted as long as its capture, its values in the sheet, and the code, options and limits of its stage do
+not change. If the cause may be outside the sample, such as a lack of memory, it is omitted only after it has failed in
+MAX_RUNS runs.
 """
 
 import hashlib
@@ -41,29 +42,46 @@ TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 HARMLESS = ("cache", "threads")  # options of digest that do not affect whether it fails
 
 
-def after_failure(
-    campaign: str, config: Mapping, records: JobRecords, capture_of: Callable[[str], str], *, writes: bool
+def no_values(_sample: str) -> list:
+    """Return the values of a sample in the user's sheet if there is no sheet."""
+    return []
+
+
+def after_failure(  # noqa: PLR0913
+    campaign: str,
+    config: Mapping,
+    records: JobRecords,
+    capture_of: Callable[[str], str],
+    values_of: Callable[[str], list] = no_values,
+    *,
+    writes: bool,
 ) -> None:
     """Record the failed samples, and report the failure of a run; once.
 
-    ``writes``: whether this is Snakemake's main process. ``capture_of``: path of a sample's capture.
+    ``writes``: whether this is Snakemake's main process. Other parameters: see `record_failures`.
     """
     if writes and not records.reported:
-        record_failures(campaign, config, records, capture_of)
+        record_failures(campaign, config, records, capture_of, values_of)
     report_failures(records, config["exclude"], config["missing"])
 
 
-def record_failures(campaign: str, config: Mapping, records: JobRecords, capture_of: Callable[[str], str]) -> None:
+def record_failures(
+    campaign: str,
+    config: Mapping,
+    records: JobRecords,
+    capture_of: Callable[[str], str],
+    values_of: Callable[[str], list] = no_values,
+) -> None:
     """Write the records and logs of the samples that failed in this run.
 
-    ``capture_of``: path of a sample's capture, which may be missing. Errors such as a full disk are ignored: the next
-    run retries the samples.
+    ``capture_of``: path of a sample's capture, which may be missing; ``values_of``: values of the user's sheet that its
+    manifest contains. Errors such as a full disk are ignored: the next run retries the samples.
     """
     remove_completed(campaign)
     directory = directory_of(Path(campaign))
     earlier = read_records(Path(campaign))
     for job, reason in samples_that_failed(records.failed, stopping=records.stopping):
-        causes = causes_of(job.rule, config, capture_of(job.sample))
+        causes = causes_of(job.rule, config, capture_of(job.sample), values_of(job.sample))
         before = earlier.get(job.sample, {})
         runs = before.get("runs", 0) + 1 if before.items() >= causes.items() else 1
         record = {"rule": job.rule, "exit_code": job.exit_code, "reason": reason, "runs": runs, **causes}
@@ -84,17 +102,26 @@ def capture_state(capture: str) -> dict:
     return {"path": capture, "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
 
 
-def omitted_samples(campaign: str, config: Mapping, captures: Callable[[], Mapping[str, str]]) -> list[str]:
+def omitted_samples(
+    campaign: str,
+    config: Mapping,
+    captures: Callable[[], Mapping[str, str]],
+    values_of: Callable[[str], list] = no_values,
+) -> list[str]:
     """Return the samples that failed in earlier runs and are not retried; empty without `missing: report`.
 
-    ``captures``: returns the path of the capture of each sample of the campaign, even if it is missing.
-    Records of samples that have left the sheet may still exist.
+    ``captures``: returns the path of the capture of each sample of the campaign, even if it is missing; ``values_of``:
+    see `record_failures`. Records of samples that have left the sheet may still exist.
     """
     if config["missing"] != "report":
         return []
     records = read_records(Path(campaign))
     paths = {name: path for name, path in captures().items() if name not in config["exclude"]}
-    return [name for name, record in records.items() if name in paths and is_omitted(record, config, paths[name])]
+    return [
+        name
+        for name, record in records.items()
+        if name in paths and is_omitted(record, config, paths[name], values_of(name))
+    ]
 
 
 def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
@@ -103,20 +130,21 @@ def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
     return [records[sample]["reason"] for sample in samples]
 
 
-def is_omitted(record: Mapping, config: Mapping, capture: str) -> bool:
-    """Return whether the sample of a record is omitted. ``capture``: path of its capture."""
+def is_omitted(record: Mapping, config: Mapping, capture: str, values: list) -> bool:
+    """Return whether the sample of a record is omitted. ``capture``, ``values``: see `causes_of`."""
     if record["exit_code"] in TEMPORARY and record["runs"] < MAX_RUNS:
         return False
-    return record.items() >= causes_of(record["rule"], config, capture).items()
+    return record.items() >= causes_of(record["rule"], config, capture, values).items()
 
 
-def causes_of(rule: str, config: Mapping, capture: str) -> dict:
+def causes_of(rule: str, config: Mapping, capture: str, values: list) -> dict:
     """Return the part of a record that identifies what may have caused the failure: if it changes, a rerun may succeed.
 
-    ``rule``: collect, digest or analyze. A failure of analyze may be caused by the digest that it reads.
+    ``rule``: collect, digest or analyze; ``capture``: path of the sample's capture; ``values``: its values in the
+    user's sheet. A failure of analyze may be caused by the digest that it reads.
     """
     stages = ("digest", "analyze") if rule == "analyze" else (rule,)
-    described = json.dumps([settings_of(stage, config) for stage in stages], sort_keys=True)
+    described = json.dumps([values, *(settings_of(stage, config) for stage in stages)], sort_keys=True)
     return {"capture": capture_state(capture), "settings": hashlib.sha256(described.encode()).hexdigest()}
 
 
@@ -130,7 +158,8 @@ def settings_of(stage: str, config: Mapping) -> list:
         digests = [code.digest("acapella.digest.command", ENGINES[engine])]
         return [*digests, code.tshark_version(engine), code.vendors_sha256(), options]
     options = [config["analysis"][key] for key in ("throughput_bin_s", "congestion")]
-    return [code.digest("acapella.campaign.analyze"), code.sql_digest("analyze", "congestion", "shared"), options]
+    digests = [code.digest("acapella.campaign.analyze"), code.sql_digest("analyze", "congestion", "shared")]
+    return [*digests, code.heuristics_digest(), options]
 
 
 def remove_completed(campaign: str) -> None:
