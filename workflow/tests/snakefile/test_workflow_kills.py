@@ -13,6 +13,8 @@ import pytest
 from acapella_testing.release_records import text_of
 from acapella_testing.runs.workflow_run import RESULTS, Workplace, workplace
 
+from acapella.campaign.journal import Journal
+
 pytestmark = pytest.mark.skipif(
     "ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak (test_workflow_stops.py has one kill)"
 )
@@ -21,6 +23,19 @@ KILLS = 20
 PARTS = 4  # tests, which can run at the same time; every other one uses batches
 EVENTS = 14  # a run is killed after up to this number of jobs that have started or finished
 DELAY_S = 2.0  # and after a random part of this time
+
+
+def kill_in_analysis(place: Workplace) -> None:
+    """Start a run and kill it with its jobs when a group of samples of a batch has written one table."""
+    pause = place.pause_analysis()
+    running = place.start("--cores", "2")
+    while not place.tables_of_batch():
+        assert running.poll() is None
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    pause.unlink()
+    place.environment.clear()
 
 
 def kill_at_random(place: Workplace, choice: random.Random) -> bool:
@@ -57,6 +72,13 @@ def test_killed_runs_leave_complete_files_and_the_next_run_has_the_same_bytes(fi
     """
     choice, batches = random.Random(f"{SEED} {part}"), {"batches": {"samples": 2}} if part % 2 else {}
     place, kills, read = workplace(tmp_path / "place", **batches), 0, 0
+    if batches:
+        kill_in_analysis(place)
+        assert Journal(place.campaign, "analyze", "b0001").started_groups(["alpha-p1", "alpha-p2"]) == [
+            ["alpha-p1", "alpha-p2"]
+        ]
+        kills, read = 1, check_files(place)
+        place.succeed("--unlock")
     while kills < KILLS // PARTS:
         if kill_at_random(place, choice):
             kills += 1

@@ -1,20 +1,21 @@
 """Runs the workflow on a real Slurm with faults: each run ends with all results, and the same bytes as a local run.
 
-Each test takes one to three minutes, so `make soak` runs them, and `make test` only test_slurm.py.
+In most of them, all samples are in one batch: there are then as many jobs as for one sample. Each test takes one to
+three minutes, so `make soak` runs them, and `make test` only test_slurm.py.
 """
 
 import os
-import random
 import signal
 import time
 
 import pytest
 from acapella_testing.runs import slurm_runs
-from acapella_testing.runs.workflow_run import workplace
+from acapella_testing.runs.workflow_run import Workplace, workplace
+
+from acapella.campaign.journal import Journal
 
 pytestmark = pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
-SEED = int(os.environ.get("ACAPELLA_SEED", "16"))
 DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
 
 
@@ -30,6 +31,17 @@ def local(tmp_path_factory):
 def place(tmp_path):
     """Return the same campaign before its first run."""
     return slurm_runs.one_sample(tmp_path / "slurm")
+
+
+@pytest.fixture
+def batched(tmp_path):
+    """Return the tiny campaign, in one batch, before its first run."""
+    return workplace(tmp_path / "slurm", batches={"samples": 3})
+
+
+def started_samples(place: Workplace, stage: str) -> int:
+    """Return how many times a sample of the batch was started in a stage."""
+    return Journal(place.campaign, stage, "b0001").path.read_text().count("\t\t")
 
 
 def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
@@ -48,33 +60,47 @@ def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
     assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
-def test_jobs_of_a_failed_node_run_again(local, place):
-    """The node loses power while it runs a job, and is repaired after Slurm has noticed it."""
-    wait, failed = random.Random(SEED), []
+def test_jobs_of_a_failed_node_run_again(finished, batched):
+    """The node loses power after one table of a group of samples, and is repaired after Slurm has noticed it."""
+    pause, failed = batched.pause_analysis(), []
     with slurm_runs.cluster() as cluster:
 
         def fault():
-            job, node = slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "RUNNING"), "a job")[0]
-            time.sleep(wait.uniform(0, 2))
+            slurm_runs.wait_for(batched.tables_of_batch, "a table")
+            ((job, node),) = slurm_runs.jobs_in_state(cluster, "RUNNING", "analyze")
             cluster.fail_node(node)
+            pause.unlink()
             failed.append(job)
             slurm_runs.wait_for(lambda: "down" in cluster.run("sinfo", "-h", "-n", node, "-o", "%T"), "down")
             cluster.start_daemon(f"slurmd-{node}")
 
-        slurm_runs.run_on(cluster, place, "process", fault=fault)
+        slurm_runs.run_on(cluster, batched, "process", fault=fault)
         launched = cluster.launched()
     assert launched.count(failed[0]) == 2, (failed, launched)
-    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
+    assert started_samples(batched, "analyze") == 6
+    assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
-def test_job_over_its_memory_is_repeated_with_more(local, place):
-    more = ("--set-resources", "analyze:mem_mb=30 * 50**(attempt - 1)")
+def test_job_over_its_memory_is_repeated_with_more(finished, batched):
+    """It exceeds its memory after one table of a group of samples."""
+    pause = batched.pause_analysis("held.append(b'x' * (64 << 20))")
     with slurm_runs.cluster(over_memory_kill=True) as cluster:
-        printed = slurm_runs.run_on(cluster, place, "process", *more)
-        logs = [*place.directory.glob(".snakemake/slurm_logs/*/*/*.log"), *cluster.directory.glob("slurmd-*.log")]
-        assert any("exceeded memory limit" in log.read_text() for log in logs), printed
+
+        def exceeded() -> bool:
+            """Return whether a log contains Slurm's message."""
+            logs = [*batched.directory.glob(".snakemake/slurm_logs/*/*/*.log"), *cluster.directory.glob("slurmd-*.log")]
+            return any("exceeded memory limit" in log.read_text() for log in logs)
+
+        def fault():
+            slurm_runs.wait_for(exceeded, "a job over its memory")
+            pause.unlink()
+
+        printed = slurm_runs.run_on(
+            cluster, batched, "process", "--set-resources", "analyze:mem_mb=900 * attempt", fault=fault
+        )
     assert "Trying to restart job" in printed
-    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
+    assert started_samples(batched, "analyze") == 6
+    assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
 def test_one_run_completes_a_campaign_without_a_failed_sample(local, place):
@@ -93,9 +119,8 @@ def test_one_run_completes_a_campaign_without_a_failed_sample(local, place):
     assert place.sha256(*same) == local.sha256(*same)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_run_continues_after_a_restart_of_the_controller(local, place, number):
-    """After SIGKILL, the controller does not know the jobs submitted in the last seconds."""
+def restart_controller(place: Workplace, number: int) -> None:
+    """Run a campaign, and restart the controller while a job runs. ``number``: signal that ends the controller."""
     with slurm_runs.cluster() as cluster:
 
         def fault():
@@ -105,19 +130,32 @@ def test_run_continues_after_a_restart_of_the_controller(local, place, number):
             cluster.start_daemon("slurmctld")
 
         slurm_runs.run_on(cluster, place, "process", fault=fault)
+
+
+def test_run_continues_after_a_restart_of_the_controller(local, place):
+    restart_controller(place, signal.SIGTERM)
     assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
 
 
-def test_job_over_its_time_limit_is_repeated_with_more(local, place, tmp_path):
-    """tshark hangs in the first attempt."""
-    more = ("--set-resources", "digest:runtime=attempt**4")
-    place.replace_tshark(tmp_path / "first", "sleep 1000")
+def test_run_of_batches_continues_after_a_crash_of_the_controller(finished, batched):
+    """The controller does not know the jobs submitted in the last seconds."""
+    restart_controller(batched, signal.SIGKILL)
+    assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_job_over_its_time_limit_is_repeated_with_more(finished, batched, tmp_path):
+    """tshark hangs in the first attempt. The next attempt processes this sample last."""
+    batched.replace_tshark(tmp_path / "first", "sleep 1000")
     with slurm_runs.cluster() as cluster:
 
         def fault():
             slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "TIMEOUT", "digest"), "a time limit")
-            place.replace_tshark(tmp_path / "first", 'exec tshark "$@"')
+            batched.replace_tshark(tmp_path / "first", 'exec tshark "$@"')
 
-        printed = slurm_runs.run_on(cluster, place, "process", *more, fault=fault)
+        printed = slurm_runs.run_on(
+            cluster, batched, "process", "--set-resources", "digest:runtime=attempt**4", fault=fault
+        )
     assert "SLURM status is: 'TIMEOUT'" in printed
-    assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
+    costs = (batched.campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv").read_text().splitlines()
+    assert [line.split("\t")[0] for line in costs[1:]] == ["alpha-p2", "beta-p1", "alpha-p1"]
+    assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)

@@ -39,6 +39,18 @@ case " $* " in
   *) exec {tshark} "$@" ;;
 esac
 """
+# Imported at the start of every Python. The analysis of a batch waits after it has written a table, or does something
+# else repeatedly.
+PAUSED_ANALYSIS = """import os, sys, time
+replace, held = os.replace, []
+def replace_and_wait(source, target, **directories):
+    replace(source, target, **directories)
+    while str(target).endswith(".parquet") and os.path.exists({marker!r}):
+        time.sleep(0.05)
+        {instead}
+if {{"batch", "analyze"}} <= {{*sys.orig_argv}}:
+    os.replace = replace_and_wait
+"""
 SETTINGS = {"campaign": "tiny", "testbed": "files", "samples": "config/samples.tsv", "figures": {"formats": ["svg"]}}
 LETTER = "Dear reader, this is not a capture at all.\n"
 ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
@@ -173,6 +185,22 @@ class Workplace:
             self.replace_tshark(Path(directory), f"read line < '{fifo}'; {then}")
             yield PausedProgram(fifo)
         self.environment = before
+
+    def pause_analysis(self, instead: str = "pass") -> Path:
+        """Make the analysis of batches wait after it has written its first table, until the returned file is removed.
+
+        ``instead``: Python statement to run repeatedly while it waits, which may append to the list `held`.
+        """
+        marker = self.directory / "programs" / "pause"
+        text = PAUSED_ANALYSIS.format(marker=str(marker), instead=instead)
+        write_file(marker.with_name("sitecustomize.py"), text)
+        marker.touch()
+        self.environment["PYTHONPATH"] = str(marker.parent)
+        return marker
+
+    def tables_of_batch(self, batch: str = "b0001") -> list[Path]:
+        """Return the partial tables of a batch that exist."""
+        return [*(self.campaign / "batches" / "partial" / batch).glob("*.parquet")]
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of Snakemake for this directory."""
