@@ -181,7 +181,7 @@ def test_slice_that_is_never_stable_is_named(fabric):
     assert "Configuring after 0.3 s" in str(raised.value), "the reason of the failure is lost"
     fabric.testbed().release()
     assert not fabric.slices
-    assert testbed.leftovers() == ()
+    assert fabric.testbed().leftovers() == ()
 
 
 def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
