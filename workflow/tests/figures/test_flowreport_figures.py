@@ -348,7 +348,7 @@ def test_reports_count_as_new_after_every_pass_over_the_ring(monkeypatch, few_fl
     discarded.
     """
     monkeypatch.setattr(offered, "RING", 4 * offered.FLOWS)
-    total, seconds = 8 * offered.FLOWS, 2.0
+    total, seconds = 8 * offered.FLOWS, 4.0  # a worker that is late by half of it loses reports
     row = offered.measured(offered.ring(), total / seconds, 1, seconds)
     assert (row["offered"], row["accepted"], row["discarded"], row["lost"]) == (total, total, 0, 0)
     monkeypatch.setattr(offered, "advance", lambda reports, passes=1: None)
