@@ -338,5 +338,5 @@ def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeyp
 
     monkeypatch.setattr(fcntl, "flock", flock)
     assert analyze(digested) == 0 and analyze(digested) == 0
-    assert capsys.readouterr().err.count("waiting for a different process that runs analyze of batch b0001") == 1
+    assert capsys.readouterr().err.count("waiting for another process that runs analyze of batch b0001") == 1
     assert set(partials(digested)) == set(queries.names("analyze"))

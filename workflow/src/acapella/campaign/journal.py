@@ -145,7 +145,7 @@ def journal_file(campaign: Path, stage: str, batch: str) -> Path:
 
 @contextlib.contextmanager
 def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
-    """Hold the lock of a batch in a stage; wait while a different process holds it.
+    """Hold the lock of a batch in a stage; wait while another process holds it.
 
     A cluster may repeat a job that still runs on a node that it considers down, and both would extend the same tables.
     Forks share the lock. On file systems that have no locks, processes are not excluded.
@@ -155,7 +155,7 @@ def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            names.report(f"acapella: waiting for a different process that runs {stage} of batch {batch}")
+            names.report(f"acapella: waiting for another process that runs {stage} of batch {batch}")
             fcntl.flock(stream, fcntl.LOCK_EX)
         except OSError as error:
             if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
