@@ -329,7 +329,7 @@ def test_error_of_the_machine_names_no_sample(copied, capsys, monkeypatch, stage
     original = getattr(module, name)
 
     def failing(campaign, *arguments, **options):
-        samples = arguments[1] if stage == "process" else arguments[2]
+        samples = arguments[1] if stage == "process" else arguments[2].digests
         if len(samples) < 2:
             return original(campaign, *arguments, **options)
         with queries.one_line(campaign.directory) if stage == "index" else contextlib.nullcontext():
