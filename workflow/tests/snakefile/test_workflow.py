@@ -236,7 +236,7 @@ def test_missing_temporary_directory_is_reported_before_any_job(tmp_path):
 
 def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):
     place = workplace(tmp_path)
-    place.sheet(*(("a", "s", port, str(CAPTURES / "alpha-p1.pcap.gz")) for port in ("p1", "p2")))
+    place.sheet(*(("a", "s", port, str(CAPTURES / f"alpha-{port}.pcap.gz")) for port in ("p1", "p2")))
     assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2", place.fail("--dry-run"))
 
 
