@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -268,6 +269,12 @@ def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
     write_key(tmp_path / "key")
     with running([ACAPELLA, *command], cwd=tmp_path) as process:
         assert until_confined(process)["NoNewPrivs"] == "1"
+
+
+def test_directory_that_cannot_be_confined_is_an_error_of_one_line():
+    ended = subprocess.run([ACAPELLA, "campaign", "index", "x" * 300], capture_output=True, text=True, check=False)
+    assert ended.returncode == MISTAKE
+    assert re.fullmatch(r"acapella: error: \S*/x+: File name too long\n", ended.stderr), ended.stderr
 
 
 @needs_landlock

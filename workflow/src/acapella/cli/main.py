@@ -98,8 +98,6 @@ def main(argv: list[str] | None = None) -> int:
     if own_process:
         handle_fatal_signals(args.debug)
         pandas_import.prevent()
-    if own_process and args.confine:
-        args.confine(args)
     previous = os.umask(PRIVATE)
     try:
         with exceptions_for_signals() as received:
@@ -124,6 +122,8 @@ def handle_fatal_signals(debug: bool) -> None:
 def run_command(args: argparse.Namespace, received: list[int]) -> int:
     """Run the command of parsed arguments; print its error in one line. ``received``: signals received so far."""
     try:
+        if args.own_process and args.confine:
+            args.confine(args)
         remove_scratch()
         code = args.run(args) or 0
         sys.stdout.flush()  # reports a full disk now, not at exit
