@@ -14,7 +14,7 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs import warm_acapella
-from acapella_testing.runs.workflow_run import FIGURES, LETTER, ROOT, Workplace, only_figures, workplace
+from acapella_testing.runs.workflow_run import FIGURES, LETTER, Workplace, only_figures, workplace
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.batches import (
@@ -156,14 +156,6 @@ def test_sample_is_retried_with_different_values_in_the_sheet(campaign, rule):
         assert quarantine.omitted_samples("mine", REPORT, lambda: {"a": "a.pcap"}, lambda _, v=changed: [*v]) == omitted
 
 
-def test_rules_record_the_values_of_a_sample():
-    assert (
-        "omitted_samples(CAMPAIGN, config, SHEET.captures, SHEET.manifest_values)"
-        in (ROOT / "rules" / "samples.smk").read_text()
-    )
-    assert "recorded_capture, recorded_values, writes=" in (ROOT / "Snakefile").read_text()
-
-
 @pytest.mark.parametrize(("rule", "omitted"), [("digest", ["a"]), ("analyze", [])])
 def test_sample_whose_analysis_failed_is_retried_with_different_heuristics(campaign, rule, omitted, monkeypatch):
     campaign(MISTAKE, rule=rule)
@@ -266,6 +258,13 @@ def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path
     with duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True) as con:
         failed = con.execute("select sample, excluded from samples where acap is null").fetchall()
     assert failed == [("alpha-p2", "failed")]
+
+    sheet = tmp_path / "config" / "samples.tsv"
+    original = sheet.read_text()
+    assert "Nothing to be done" in place.succeed("--dry-run", "process")
+    sheet.write_text(original.replace("alpha-p2\talpha\t", "alpha-p2\tother\t"))
+    assert "digest" in place.succeed("--dry-run", "process"), "the sample is omitted despite its changed site"
+    sheet.write_text(original)
 
     shutil.copyfile(finished.directory / capture, tmp_path / capture)
     place.succeed("--cores", "2", "process")
