@@ -280,6 +280,14 @@ def test_interrupted_command_leaves_nothing(place, number, mode):
     assert list((place / "tmp").iterdir()) == []
 
 
+def test_agent_that_receives_another_signal_while_it_ends_leaves_nothing(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, fault="quit:sigterm")
+    with agent(place, place / "trace.pcap", "-i", "lo") as (process, options):
+        assert "quit: done" in replay(*options, "quit").stdout
+        assert process.wait(TIMEOUT_S) == 0
+    assert list((place / "tmp").iterdir()) == []
+
+
 def test_killed_agent_leaves_no_program_and_the_next_command_removes_its_files(place):
     with agent(place, place / "trace.pcap", "-i", "lo") as (process, _), Tree.below(process.pid) as tree:
         process.kill()

@@ -116,16 +116,20 @@ class Agent:
         self._ended.set()
 
     def request_stop(self) -> None:
-        """End the agent from another thread; no effect if it has ended."""
+        """End the agent from another thread or a signal handler; no effect if it has ended."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self.stop)
 
     def stop_on_signals(self) -> None:
-        """End the agent on Ctrl-C, kill, or a closed terminal, unless the signal is ignored, as with nohup."""
-        loop = asyncio.get_running_loop()
+        """End the agent on Ctrl-C, kill, or a closed terminal, unless the signal is ignored, as with nohup.
+
+        Further signals have no effect. The loop's own handlers are not used: they are removed when it is closed, and a
+        signal after that would end the process before its files are removed.
+        """
+        self._loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
-                loop.add_signal_handler(number, self.stop)
+                signal.signal(number, lambda *_: self.request_stop())
 
     async def _wait_for_end(self) -> None:
         """Wait until the agent is to end. Raises UserError if the program has ended."""

@@ -73,7 +73,10 @@ class CollectorRun:
         return max(write_codes) or code or int(explain_table_full(counters) is not None)
 
     def _stop_on_signals(self) -> None:
-        """End the run and keep its results on Ctrl-C, kill, or a closed terminal; ignore further signals."""
+        """End the run and keep its results on Ctrl-C, kill, or a closed terminal; ignore further signals.
+
+        The loop's own handlers are not used: they are removed when it is closed.
+        """
         loop = asyncio.get_running_loop()
 
         def stop(number: int) -> None:
@@ -82,9 +85,13 @@ class CollectorRun:
                 with contextlib.suppress(OSError):  # closed terminal
                     log(f"{signal.Signals(number).name}: writing results")
 
+        def handle(number: int, _: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: results are written
+                loop.call_soon_threadsafe(stop, number)
+
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # ignored with nohup
-                loop.add_signal_handler(number, stop, number)
+                signal.signal(number, handle)
 
     @contextlib.asynccontextmanager
     async def _servers(self, receiver: ReceiverThread, sessions: Sessions, control: ControlServer | None):

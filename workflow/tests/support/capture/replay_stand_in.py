@@ -3,13 +3,15 @@
 
 Reads commands and prints events as the program does. Options (all optional), separated by commas, in
 ACAPELLA_STAND_IN: `clock=NS` (its clock is NS ahead of this machine's), `late=NS` (every packet departs NS late),
-`fault=EVENT:KIND` (instead of EVENT: `die`, `garbage`, `silence`, `error`, `long`), `refuse=N` (the first N packets of
-a run are ring_full), `lost=N` (the kernel drops N packets of a run), `error=NS` (of its clock).
+`fault=EVENT:KIND` (instead of EVENT: `die`, `garbage`, `silence`, `error`, `long`; before EVENT: `sigterm`, sent to the
+parent), `refuse=N` (the first N packets of a run are ring_full), `lost=N` (the kernel drops N packets of a run),
+`error=NS` (of its clock).
 """
 
 import collections
 import json
 import os
+import signal
 import struct
 import sys
 import threading
@@ -47,6 +49,8 @@ class StandIn:
             os._exit(1)
         if kind == "silence":
             return
+        if kind == "sigterm":
+            os.kill(os.getppid(), signal.SIGTERM)
         line = {"garbage": "{no json", "long": '{"event": "' + "x" * (2 << 20) + '"}'}.get(kind)
         if kind == "error":
             name, values = "error", {"message": "injected"}
