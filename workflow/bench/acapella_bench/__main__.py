@@ -151,18 +151,18 @@ def main(argv: list[str]) -> int:
         for name in args.names or BENCHMARKS:
             run, about = BENCHMARKS[name]
             print(f"\n{name}: {about}", flush=True)
+            rows = results[name] = []
             try:
-                rows = run(bench)
-                if args.scale == "full":  # goals apply only to full runs
-                    rows = list(table.checked(rows))
+                for row in table.checked(run(bench)) if args.scale == "full" else run(bench):  # goals are of full runs
+                    rows.append(row)
             except (UserError, programs.Failed) as error:
                 failed.append(name)
-                rows = [{"measured": "failed", "value": str(error)}]
-            results[name] = rows
+                rows.append({"measured": "failed", "value": str(error)})
+            finally:  # what was measured is kept if the benchmark is interrupted
+                print(table.of(rows), flush=True)
+                content = {"machine": facts, "scale": args.scale, "results": results}
+                args.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
             missed += [f"{name}: {row['measured']}" for row in rows if row.get("met") is False]
-            print(table.of(rows), flush=True)
-            content = {"machine": facts, "scale": args.scale, "results": results}
-            args.output.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")  # even if it is interrupted
     print(f"\nsaved: {args.output}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)

@@ -13,6 +13,7 @@ import re
 import shutil
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -49,42 +50,41 @@ where samples.site = '{site}' and start_ns between {start_ns} and {end_ns} group
 }
 
 
-def run(bench: Bench) -> list[dict]:
-    """Return the rows on plans of large campaigns, and on a campaign that is processed up to its report."""
-    rows = []
+def run(bench: Bench) -> Iterator[dict]:
+    """Yield the rows on plans of large campaigns, and on a campaign that is processed up to its report."""
     for samples in bench.scale["planned_samples"]:
-        place = make_campaign(bench, samples, linked=True)
-        measured = snakemake(bench, place, "--dry-run")
-        goal = {"goal": "< 60"} if samples >= 100_000 else {}
-        rows += [
-            {"measured": f"plan of {samples:,} samples", "value": measured.wall_s, "unit": "s", **goal},
-            {"measured": f"jobs for {samples:,} samples", "value": jobs(measured), "unit": "jobs"},
-            {"measured": f"memory for {samples:,} samples", "value": measured.peak_mib, "unit": "MiB"},
-        ]
-        add_results(place, samples)
-        again = snakemake(bench, place, "--dry-run")
-        note = "with empty files as results of all samples"
-        rows += [
-            {"measured": f"plan of {samples:,} results", "value": again.wall_s, "unit": "s", **goal, "note": note},
-            {"measured": "its largest directory", "value": largest_directory(place / "results"), "unit": "entries"},
-        ]
+        yield from plan_rows(bench, samples)
     samples = bench.scale["batched_samples"]
     place = make_campaign(bench, samples, linked=False)
     campaign = place / "results" / "bench"
     whole = snakemake(bench, place)
     note = f"{samples:,} captures of {FRAMES:,} frames on one core, from the sample sheet to the report"
-    rows += [
-        {"measured": "all stages", "value": whole.wall_s, "unit": "s", "note": note},
-        {"measured": "a capture", "value": 1000 * whole.wall_s / samples, "unit": "ms", "goal": "< 20"},
-        *({**row, "goal": ""} for row in stage_rows(stages_of(campaign), whole.wall_s, cores=1)),
-        *(row for stage in STAGES for row in costs(campaign / "benchmarks" / "batches" / stage)),
-    ]
-    rows += catalog_rows(bench, campaign, max(bench.scale["planned_samples"]))
+    yield {"measured": "all stages", "value": whole.wall_s, "unit": "s", "note": note}
+    yield {"measured": "a capture", "value": 1000 * whole.wall_s / samples, "unit": "ms", "goal": "< 20"}
+    for row in stage_rows(stages_of(campaign), whole.wall_s, cores=1):
+        yield {**row, "goal": ""}
+    for stage in STAGES:
+        yield from costs(campaign / "benchmarks" / "batches" / stage)
+    yield from catalog_rows(bench, campaign, max(bench.scale["planned_samples"]))
     add_sample(place, samples)
     added = snakemake(bench, place, "--until", "process")
-    rows.append({"measured": "one more sample", "value": added.wall_s, "unit": "s", "note": "up to its tables"})
-    rows.append({"measured": "jobs for it", "value": jobs(added), "unit": "jobs"})
-    return rows
+    yield {"measured": "one more sample", "value": added.wall_s, "unit": "s", "note": "up to its tables"}
+    yield {"measured": "jobs for it", "value": jobs(added), "unit": "jobs"}
+
+
+def plan_rows(bench: Bench, samples: int) -> Iterator[dict]:
+    """Yield the rows on the plan of a campaign, without results and with an empty file for each result."""
+    place = make_campaign(bench, samples, linked=True)
+    measured = snakemake(bench, place, "--dry-run")
+    goal = {"goal": "< 60"} if samples >= 100_000 else {}
+    yield {"measured": f"plan of {samples:,} samples", "value": measured.wall_s, "unit": "s", **goal}
+    yield {"measured": f"jobs for {samples:,} samples", "value": jobs(measured), "unit": "jobs"}
+    yield {"measured": f"memory for {samples:,} samples", "value": measured.peak_mib, "unit": "MiB"}
+    add_results(place, samples)
+    again = snakemake(bench, place, "--dry-run")
+    note = "with empty files as results of all samples"
+    yield {"measured": f"plan of {samples:,} results", "value": again.wall_s, "unit": "s", **goal, "note": note}
+    yield {"measured": "its largest directory", "value": largest_directory(place / "results"), "unit": "entries"}
 
 
 def make_campaign(bench: Bench, samples: int, *, linked: bool) -> Path:

@@ -36,7 +36,7 @@ def shown(value: object) -> str:
 def of(rows: list[dict]) -> str:
     """Return rows of {measured, value, unit, goal, note} as aligned columns. Goal and note are optional."""
     cells = [[row["measured"], shown(row["value"]), row.get("unit", ""), row.get("goal", "")] for row in rows]
-    widths = [max(len(cell[i]) for cell in cells) for i in range(4)]
+    widths = [max((len(cell[i]) for cell in cells), default=0) for i in range(4)]
     lines = []
     for cell, row in zip(cells, rows, strict=True):
         measured, value, unit, goal = cell

@@ -1,5 +1,6 @@
 """The arithmetic and the command line of the benchmark program. No test depends on a measured time."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -87,6 +88,20 @@ def test_missed_goal_sets_the_exit_code(tmp_path, monkeypatch, capsys):
     assert main.main(arguments) == 1
     assert capsys.readouterr().err == "missed: kappa: rate\n"
     assert main.main([*arguments, "--scale", "small"]) == 0
+
+
+@pytest.mark.parametrize(("stop", "code"), [(KeyboardInterrupt(), None), (programs.Failed("sh: it broke"), 1)])
+def test_rows_measured_before_an_interruption_or_error_are_kept(tmp_path, monkeypatch, capsys, stop, code):
+    def run(_):
+        yield {"measured": "rate", "value": 3, "goal": ">= 2"}
+        raise stop
+
+    monkeypatch.setattr(main, "BENCHMARKS", {"kappa": (run, "a floor")})
+    saved = tmp_path / "results.json"
+    with contextlib.nullcontext() if code else pytest.raises(KeyboardInterrupt):
+        assert main.main(["kappa", "--work", str(tmp_path), "--output", str(saved)]) == code
+    assert "rate" in capsys.readouterr().out
+    assert json.loads(saved.read_text())["results"]["kappa"][0]["met"] is True
 
 
 def test_peak_memory_of_acapella_and_of_tshark_are_separate_rows():
