@@ -126,6 +126,8 @@ def remove_abandoned(directory: int, target: str) -> None:
     """Remove temporary files of ``target`` in an open directory that are not locked by a running writer."""
     # Every file is written with this search, so a directory of 10,000 files is listed once, without patterns.
     names = [name for name in os.listdir(directory) if name.startswith(f".{target}.")]
+    if not names:  # compiling patterns takes milliseconds
+        return
     for name in fnmatch.filter(names, f".{glob.escape(target)}.????????.part"):
         with contextlib.suppress(OSError):  # already removed, of another user, or a link
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

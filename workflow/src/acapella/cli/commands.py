@@ -172,11 +172,28 @@ def example(text: str | None) -> list[str]:
     return [line.strip() for line in block[0].splitlines()] if block else []
 
 
+kept_parsers: dict[tuple[str, ...], argparse.ArgumentParser] = {}  # by the words that name the command
+
+
+def keep_parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """Return the parser of a command; `build_parser` then returns it again. For forks that run the same command."""
+    parser = build_parser(words)
+    kept_parsers[command_words(words)] = parser
+    return parser
+
+
+def command_words(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words at the start of a command line that name the command."""
+    return tuple(words[: 2 if words and isinstance(COMMANDS.get(words[0]), Group) else 1])
+
+
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of a command line that begins with ``words``.
 
     If they name a command, only this command is imported and added, so that it starts quickly; for --version, none.
     """
+    if kept := kept_parsers.get(command_words(words)):
+        return kept
     parser = CommandLine()
     if words and words[0] == "--version":
         return parser

@@ -20,7 +20,7 @@ from acapella_core import beneath
 from acapella_core.errors import INTERNAL, OUTSIDE
 
 from . import entry
-from .commands import build_parser
+from .commands import keep_parser
 
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
@@ -42,11 +42,11 @@ class Outcome:
 
 
 def load(command: Sequence[str]) -> None:
-    """Import the modules of a command and read the data that all samples share, before the first fork.
+    """Import the modules of a command, and keep its parser and the data that all samples share, before the first fork.
 
     The module of a command has a function `preload(args)` for this.
     """
-    args = build_parser(command).parse_args(command)
+    args = keep_parser(command).parse_args(command)
     module = importlib.import_module(args.run.__module__)
     if hasattr(module, "preload"):
         module.preload(args)
