@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-char *publish_part(const char *path) {
+char *publish_part_name(const char *path) {
     char *part = NULL;
     return asprintf(&part, "%s.part", path) < 0 ? NULL : part;
 }
@@ -35,9 +35,9 @@ int publish(int fd, const char *part, const char *path) {
     return rename(part, path);
 }
 
-int publish_written(const char *path, int (*write)(FILE *to, const void *argument), const void *argument,
-                    struct fault *fault) {
-    char *part = publish_part(path);
+int write_and_publish(const char *path, int (*write)(FILE *to, const void *argument), const void *argument,
+                      struct fault *fault) {
+    char *part = publish_part_name(path);
     const int fd = part ? publish_create(part) : -1;
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     int status = 0;

@@ -7,7 +7,7 @@
 #include "common/fault.h"
 
 /* Returns NAME.part, the name of incomplete files; the caller frees it. Returns NULL if out of memory. */
-char *publish_part(const char *path);
+char *publish_part_name(const char *path);
 
 /* Opens a file for publish(). It has no name until then, so that the kernel removes it after SIGKILL; without
  * O_TMPFILE its name is NAME.part. Removes an old NAME.part. Returns -1 with errno set on error. */
@@ -17,7 +17,7 @@ int publish_create(const char *part);
 int publish(int fd, const char *part, const char *path);
 
 /* Writes a file with the function `write`, which returns 0 or -1 with errno, and publishes it. */
-int publish_written(const char *path, int (*write)(FILE *to, const void *argument), const void *argument,
-                    struct fault *fault);
+int write_and_publish(const char *path, int (*write)(FILE *to, const void *argument), const void *argument,
+                      struct fault *fault);
 
 #endif

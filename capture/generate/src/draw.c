@@ -51,9 +51,10 @@ double draw_exp(double x) {
 
 int64_t distribution_draw(const struct distribution *of, uint64_t index) {
     double value = of->scale;
-    if (of->law != LAW_CONSTANT) {
+    if (of->kind != DISTRIBUTION_CONSTANT) {
         const double log = draw_log(draw_unit(draw(of->key, index)));
-        value = of->law == LAW_EXPONENTIAL ? of->scale * -log : of->scale * draw_exp(-log / of->shape);
+        value =
+            of->kind == DISTRIBUTION_EXPONENTIAL ? of->scale * -log : of->scale * draw_exp(-log / of->shape);
     }
     return (int64_t)((value < DRAW_LARGEST ? value : DRAW_LARGEST) + 0.5);
 }

@@ -24,11 +24,11 @@ static inline double draw_unit(uint64_t value) { return ((double)(value >> 12) +
 double draw_log(double x);
 double draw_exp(double x);
 
-enum law { LAW_CONSTANT, LAW_EXPONENTIAL, LAW_PARETO };
+enum distribution_kind { DISTRIBUTION_CONSTANT, DISTRIBUTION_EXPONENTIAL, DISTRIBUTION_PARETO };
 
 /* A distribution: constant `scale`; exponential of mean `scale`; Pareto of minimum `scale` and `shape`. */
 struct distribution {
-    enum law law;
+    enum distribution_kind kind;
     double scale, shape;
     uint64_t key;
 };

@@ -188,7 +188,7 @@ static uint32_t next_size(const struct size *size, uint64_t index) {
 
 static int64_t next_on_off(struct gap *gap) {
     if (gap->left == 0) {
-        gap->left = (uint64_t)(distribution_draw(&gap->drawn, gap->burst) / gap->ns) + 1;
+        gap->left = (uint64_t)(distribution_draw(&gap->random, gap->burst) / gap->ns) + 1;
     }
     if (--gap->left) {
         return gap->ns;
@@ -206,8 +206,8 @@ static int64_t next_gap(struct flow *flow) {
             gap->carry = total % gap->denominator;
             return (int64_t)(total / gap->denominator);
         }
-        case GAP_DRAWN:
-            return distribution_draw(&gap->drawn, flow->index);
+        case GAP_RANDOM:
+            return distribution_draw(&gap->random, flow->index);
         case GAP_ON_OFF:
             return next_on_off(gap);
         case GAP_LIST:

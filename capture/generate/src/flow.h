@@ -48,14 +48,14 @@ struct checksum {
     uint64_t every;
 };
 
-enum gap_kind { GAP_CONSTANT, GAP_RATE, GAP_DRAWN, GAP_ON_OFF, GAP_LIST };
+enum gap_kind { GAP_CONSTANT, GAP_RATE, GAP_RANDOM, GAP_ON_OFF, GAP_LIST };
 
 struct gap {
     enum gap_kind kind;
     int64_t ns;                      /* CONSTANT: and `remainder` / `denominator`; ON_OFF: within a burst */
     uint64_t remainder, denominator; /* RATE: bit/s */
     uint64_t carry;
-    struct distribution drawn; /* ON_OFF: the time on */
+    struct distribution random; /* ON_OFF: the time on */
     struct distribution off;
     uint64_t burst, left; /* ON_OFF: number of the next burst, packets left in this one */
     const struct list *list;

@@ -259,12 +259,12 @@ static void read_checksum(struct words *words, struct model *model) {
 }
 
 static struct distribution next_distribution(struct words *words) {
-    static const char *const laws[] = {"constant", "exponential", "pareto", NULL};
-    struct distribution of = {.law = (enum law)next_choice(words, laws)};
+    static const char *const kinds[] = {"constant", "exponential", "pareto", NULL};
+    struct distribution of = {.kind = (enum distribution_kind)next_choice(words, kinds)};
     of.scale = next_double(words);
     of.shape = next_double(words);
     of.key = next_number(words, UINT64_MAX);
-    if (of.law == LAW_PARETO && !(of.shape >= 1)) {
+    if (of.kind == DISTRIBUTION_PARETO && !(of.shape >= 1)) {
         set_error(words, "an invalid shape");
     }
     return of;
@@ -272,19 +272,19 @@ static struct distribution next_distribution(struct words *words) {
 
 static void read_gap(struct words *words, struct model *model) {
     struct flow *flow = current_flow(model);
-    static const char *const kinds[] = {"constant", "rate", "drawn", "on_off", "list", NULL};
+    static const char *const kinds[] = {"constant", "rate", "random", "on_off", "list", NULL};
     struct gap *gap = &flow->gap;
     *gap = (struct gap){.kind = (enum gap_kind)next_choice(words, kinds), .denominator = 1};
     switch (gap->kind) {
         case GAP_RATE:
             gap->denominator = next_number(words, UINT64_MAX / 2);
             break;
-        case GAP_DRAWN:
-            gap->drawn = next_distribution(words);
+        case GAP_RANDOM:
+            gap->random = next_distribution(words);
             break;
         case GAP_ON_OFF:
             gap->ns = (int64_t)next_number(words, INT64_MAX / 4);
-            gap->drawn = next_distribution(words);
+            gap->random = next_distribution(words);
             gap->off = next_distribution(words);
             break;
         case GAP_LIST:

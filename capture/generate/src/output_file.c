@@ -66,7 +66,7 @@ int output_file_write(struct model *model, const char *path, int64_t start_ns, s
         return -1;
     }
     const struct output output = {&schedule, start_ns};
-    const int status = publish_written(path, write_packets, &output, fault);
+    const int status = write_and_publish(path, write_packets, &output, fault);
     schedule_close(&schedule);
     return status;
 }

@@ -45,11 +45,11 @@ int monitor_fuzz_begin(uint8_t choice) {
     return 0;
 }
 
-struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t kept, uint32_t wire,
-                                                 int64_t later_ns) {
+struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t cap_len, uint32_t wire_len,
+                                                 int64_t gap_ns) {
     struct monitor_fuzz_identity found = {false, 0, 0};
-    now_ns = (int64_t)((uint64_t)now_ns + (uint64_t)later_ns);
-    const struct packet_in packet = {.bytes = bytes, .kept = kept, .wire = wire, .arrival_ns = now_ns};
+    now_ns = (int64_t)((uint64_t)now_ns + (uint64_t)gap_ns);
+    const struct packet_in packet = {.bytes = bytes, .kept = cap_len, .wire = wire_len, .arrival_ns = now_ns};
     monitor.logger[0].user = &found;
     monitor_burst(&monitor, &packet, 1);
     return found;

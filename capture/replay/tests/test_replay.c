@@ -158,7 +158,7 @@ static void test_packets_that_cannot_be_sent_are_rejected_before_the_start(void)
     world_add(&world, 3, 200, 0, 0, false);
     world_start(&world, 1, 1000000);
     const struct plan *plan = &world.replay.plan;
-    CHECK(plan->refused[OUTCOME_TOO_LONG] == 1 && plan->refused[OUTCOME_TOO_SHORT] == 1);
+    CHECK(plan->rejected[OUTCOME_TOO_LONG] == 1 && plan->rejected[OUTCOME_TOO_SHORT] == 1);
     CHECK(plan->entry[0].count == 1 && plan->entry[3].count == 1);
     world_run(&world, NULL, NULL, 1);
     const struct summary summary = summary_of(&world);

@@ -12,7 +12,7 @@ from acapella_testing.capture.commands import run_command
 from acapella_testing.new_files import write_file
 
 from acapella_capture.generate import command, model, program
-from acapella_capture.generate.compiled import Compiled
+from acapella_capture.generate.compiled import CompiledModel
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Generated:
 
     path: Path
     document: dict[str, Any]
-    model: Compiled
+    model: CompiledModel
     table: Path
 
 

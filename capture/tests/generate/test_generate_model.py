@@ -136,7 +136,7 @@ TEMPLATE = "templates:\n  web:\n" + FLOW.split("- ", 1)[1].replace("headers", " 
 def test_rows_of_a_table_replace_values_of_their_template(tmp_path):
     (tmp_path / "flows.csv").write_text(TABLE)
     first, second = read(tmp_path, TEMPLATE).flows
-    assert (first.name, first.packets, first.sizes.least) == ("first", 7, 60)
+    assert (first.name, first.packets, first.sizes.minimum) == ("first", 7, 60)
     assert (second.name, second.packets, second.rate_bps, second.sizes.kind) == ("second", 3, 1_000_000, "uniform")
     rows = expected.flow_table(read(tmp_path, TEMPLATE)).to_pylist()
     assert {(row["dst"], row["src_port"]) for row in rows} == {

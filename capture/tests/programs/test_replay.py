@@ -121,7 +121,7 @@ def test_packets_over_the_mtu_are_rejected_before_the_start(tmp_path, capture):
         found = program.departures(tmp_path / "d")
         assert program.end() == 0, program.messages
     long = [frame.wire + 16 > 1514 for frame in FRAMES]
-    assert scheduled["refused"] == {"too_long": sum(long), "too_short": 0}
+    assert scheduled["rejected"] == {"too_long": sum(long), "too_short": 0}
     assert done["dropped"]["too_long"] == sum(long) > 0
     assert [each.outcome == "too_long" for each in found] == long
     sent = replayer.sent_to_file(tmp_path / "out.pcap")

@@ -366,7 +366,7 @@ def lead_of_run(tmp_path, direct, *lead: object) -> dict:
     assert [frame.data for frame in arrived] == [frame.data for frame in FRAMES[:50]]
     assert all(each.departed_ns >= each.requested_ns for each in found)
     (used,) = done["leads"]
-    assert {key: value for key, value in port["lead"].items() if key not in ("probes", "stamped")} == used
+    assert {key: value for key, value in port["lead"].items() if key not in ("probes", "timestamped")} == used
     assert all(each.flags & 4 == 0 for each in found), "a veth has no hardware timestamps"
     return port["lead"]
 
@@ -376,7 +376,7 @@ def test_lead_time_is_measured_by_loopback_to_the_peer(tmp_path, direct):
     lead = lead_of_run(tmp_path, direct, *("--vdev", "net_af_packet1,iface=in0", "--measure-lead", "net_af_packet1"))
     assert (lead["source"], lead["timestamps"]) == ("loopback", "kernel")
     assert lead["probes"] == 201
-    assert 100 < lead["stamped"] <= 201
+    assert 100 < lead["timestamped"] <= 201
     assert lead["p5_ns"] <= lead["ns"] <= lead["p95_ns"]
 
 

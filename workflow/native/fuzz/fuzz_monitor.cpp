@@ -27,7 +27,7 @@ void check(bool holds) {
 // Compares identities of IPv4 packets with TCP or UDP, for which both dissectors find the same headers.
 void compare_identities(const acapella::Record& record, const monitor_fuzz_identity& found) {
     acapella::PacketSpan network;
-    if (!found.is_whole || !acapella::kappa::find_network_quickly(record, network)) return;
+    if (!found.is_valid || !acapella::kappa::find_network_quickly(record, network)) return;
     acapella::kappa::Identifier identifier({});
     const auto part = identifier.find(record);
     const auto identity = identifier.hash(part.captured);
@@ -50,10 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         record.wire_len = static_cast<std::uint32_t>(kept + data[at + 1]);
         record.link_type = 1;
         record.bytes = std::as_bytes(std::span(packet.get(), kept));
-        const auto later_ns =
+        const auto gap_ns =
             std::int64_t{static_cast<std::int8_t>(data[at + 2])} * (std::int64_t{1} << data[at + 3] % 56);
         compare_identities(record, monitor_fuzz_packet(packet.get(), static_cast<std::uint32_t>(kept),
-                                                       record.wire_len, later_ns));
+                                                       record.wire_len, gap_ns));
         ++packets;
         at += kHead + kept;
     }

@@ -45,18 +45,18 @@ Request request_of(std::uint8_t choices, const std::string& a, const std::string
     request.files = {{{a, "1"}}, {{b, "2"}}};
     if (choices & 0x80) request.files[1].push_back({a, "1"});  // B has two files
     request.pairs = {{0, 1}};
-    IdentityRule& rule = request.reading.identity;
+    IdentityRule& rule = request.options.identity;
     rule.kind = static_cast<IdentityKind>(choices & 3);
     rule.l4_checksum = (choices & 4) == 0;
     rule.tag = static_cast<TagLayout>((choices >> 3) % 3);
     if (rule.kind == IdentityKind::regions)
         rule.regions = {{12, 2}, {20, std::uint32_t{1} << (choices >> 3 & 7)}};
     if (choices & 0x40) {
-        request.reading.selection.relative = true;
-        request.reading.selection.from_ns = 1;
+        request.options.selection.relative = true;
+        request.options.selection.from_ns = 1;
     }
     // A few compressed bytes may expand to gigabytes.
-    request.reading.progress = [](std::uint64_t bytes) {
+    request.options.progress = [](std::uint64_t bytes) {
         if (bytes > std::uint64_t{8} << 20) throw TrialError("too long");
     };
     request.pair = {{0, 10}, 7, {}};

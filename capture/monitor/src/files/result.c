@@ -78,5 +78,5 @@ static int write_all(FILE *to, const void *argument) {
 
 int result_write(const char *path, const struct result *result, struct fault *fault) {
     _Static_assert(sizeof(struct flow) == 256, "result.py has the same layout");
-    return publish_written(path, write_all, result, fault);
+    return write_and_publish(path, write_all, result, fault);
 }

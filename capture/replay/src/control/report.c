@@ -91,7 +91,7 @@ static void put_measured_lead(FILE *to, const struct lead *lead) {
     put_lead(to, lead);
     if (is_measured(lead)) {
         put_number(to, "probes", lead->probes);
-        put_number(to, "stamped", lead->stamped);
+        put_number(to, "timestamped", lead->stamped);
     }
     fputc('}', to);
 }
@@ -241,8 +241,8 @@ void report_loaded(const struct session *session, const char *path, const struct
     FILE *to = begin(session, "loaded");
     put_text(to, "file", path);
     put_recording(to, &session->recording);
-    put_number(to, "truncated", loaded->truncated);
-    put_bool(to, "cut", loaded->cut);
+    put_number(to, "truncated_packets", loaded->truncated);
+    put_bool(to, "file_truncated", loaded->cut);
     end(to);
 }
 
@@ -265,8 +265,8 @@ void report_scheduled(const struct session *session) {
     put_run(to, session);
     put_number(to, "packets", plan->packets);
     put_number(to, "time_reversed", plan->time_reversed);
-    fprintf(to, ", \"refused\": {\"too_long\": %" PRIu64 ", \"too_short\": %" PRIu64 "}",
-            plan->refused[OUTCOME_TOO_LONG], plan->refused[OUTCOME_TOO_SHORT]);
+    fprintf(to, ", \"rejected\": {\"too_long\": %" PRIu64 ", \"too_short\": %" PRIu64 "}",
+            plan->rejected[OUTCOME_TOO_LONG], plan->rejected[OUTCOME_TOO_SHORT]);
     put_clock(to, &session->time, false);
     end(to);
 }

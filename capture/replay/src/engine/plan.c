@@ -52,7 +52,7 @@ static int set_packet(struct plan *plan, uint32_t at, const struct packet *packe
     entry->queue = packet->queue;
     plan->mbuf[at] = mbuf;
     if (mbuf->pkt_len < SHORTEST) {
-        entry->refused = OUTCOME_TOO_SHORT;
+        entry->rejected = OUTCOME_TOO_SHORT;
     } else if (plan->copies) {
         mbuf = rte_pktmbuf_copy(packet->mbuf, ports->pool, 0, UINT32_MAX);
         if (!mbuf) {
@@ -61,17 +61,17 @@ static int set_packet(struct plan *plan, uint32_t at, const struct packet *packe
         }
         plan->mbuf[at] = mbuf;
         if (!tag_append(tagger, mbuf, packet, options)) {
-            entry->refused = OUTCOME_TOO_LONG;
+            entry->rejected = OUTCOME_TOO_LONG;
         }
     }
-    if (!entry->refused && !port_fits(&ports->port[packet->port], mbuf)) {
-        entry->refused = OUTCOME_TOO_LONG;
+    if (!entry->rejected && !port_fits(&ports->port[packet->port], mbuf)) {
+        entry->rejected = OUTCOME_TOO_LONG;
     }
-    plan->refused[entry->refused] += entry->refused != 0;
+    plan->rejected[entry->rejected] += entry->rejected != 0;
     return 0;
 }
 
-/* Groups packets into bursts. Refused packets belong to no burst. */
+/* Groups packets into bursts. Rejected packets belong to no burst. */
 static void set_bursts(struct plan *plan, const struct recording *recording, const struct options *options) {
     struct entry *first = NULL;
     for (uint32_t i = 0; i < plan->packets; ++i) {
@@ -79,7 +79,7 @@ static void set_bursts(struct plan *plan, const struct recording *recording, con
         const bool joins = first && options->pacing == PACING_BURSTS && !recording_at(recording, i)->first &&
                            first->port == entry->port && first->queue == entry->queue &&
                            first->count < options->burst;
-        if (entry->refused) {
+        if (entry->rejected) {
             first = NULL;
         } else if (joins) {
             ++first->count;
@@ -136,7 +136,7 @@ int plan_build(struct plan *plan, const struct recording *recording, const struc
 void plan_free(struct plan *plan) {
     for (uint32_t i = 0; plan->copies && plan->mbuf && i < plan->packets; ++i) {
         /* frames that are too short are not copied */
-        if (plan->mbuf[i] && plan->entry[i].refused != OUTCOME_TOO_SHORT) {
+        if (plan->mbuf[i] && plan->entry[i].rejected != OUTCOME_TOO_SHORT) {
             rte_pktmbuf_free(plan->mbuf[i]);
         }
     }

@@ -22,8 +22,8 @@ struct entry {
     int64_t offset_ns; /* since the start of the loop */
     uint32_t next;     /* the port's next burst, if a burst begins here; `packets`: none */
     uint8_t port, queue;
-    uint8_t count;   /* packets of the burst that begins here; 0 if it is not the first of a burst */
-    uint8_t refused; /* outcome of a packet that is not sent; 0 if it is sent */
+    uint8_t count;    /* packets of the burst that begins here; 0 if it is not the first of a burst */
+    uint8_t rejected; /* outcome of a packet that is not sent; 0 if it is sent */
 };
 
 struct plan {
@@ -33,7 +33,7 @@ struct plan {
     uint32_t first[OPTIONS_PORTS]; /* the first burst of each port; `packets`: none */
     int64_t period_ns;             /* between the starts of two loops: the duration and one mean gap */
     uint64_t time_reversed; /* packets with a time before that of their predecessor, whose time they get */
-    uint64_t refused[OUTCOMES];
+    uint64_t rejected[OUTCOMES];
     bool copies; /* the mbufs are tagged copies, freed with the plan */
 };
 

@@ -99,10 +99,10 @@ int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, st
                     plan->packets, (unsigned long long)replay->capacity);
     }
     for (uint64_t i = 0; i < packets; ++i) {
-        const uint8_t refused = plan->entry[i % plan->packets].refused;
+        const uint8_t rejected = plan->entry[i % plan->packets].rejected;
         replay->departed[i] = (struct departure){
             .ns = DEPARTED_NEVER,
-            .outcome = refused ? refused : (uint8_t)OUTCOME_STOPPED,
+            .outcome = rejected ? rejected : (uint8_t)OUTCOME_STOPPED,
         };
     }
     replay->loops = loops;

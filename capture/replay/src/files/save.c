@@ -77,7 +77,7 @@ static int write_recording(FILE *to, const void *argument) {
 int save_recording(const struct recording *recording, const struct ports *ports, const char *path,
                    struct fault *fault) {
     const struct recorded recorded = {recording, ports};
-    return publish_written(path, write_recording, &recorded, fault);
+    return write_and_publish(path, write_recording, &recorded, fault);
 }
 
 static int write_departures(FILE *to, const void *argument) {
@@ -104,5 +104,5 @@ static int write_departures(FILE *to, const void *argument) {
 }
 
 int save_departures(const struct replay *replay, const char *path, struct fault *fault) {
-    return publish_written(path, write_departures, replay, fault);
+    return write_and_publish(path, write_departures, replay, fault);
 }

@@ -30,7 +30,7 @@ from ..replay import times
 from ..replay.command import count
 from ..replay.departures import duration
 from . import expected, model, program, result
-from .compiled import Compiled
+from .compiled import CompiledModel
 
 MAX_SEED = 2**64 - 1
 ETHERNET_BYTES = 14
@@ -103,7 +103,7 @@ def check_targets(args: argparse.Namespace) -> None:
             raise UserError(f"--{name.replace('_', '-')} has no effect with --output")
 
 
-def check_lengths(path: Path, compiled: Compiled) -> None:
+def check_lengths(path: Path, compiled: CompiledModel) -> None:
     """Raise UserError for packets that a network interface cannot send: Linux drops them and reports no error."""
     for flow in compiled.flows:
         shortest = min(flow.sizes.smallest, flow.truncate[0] or flow.sizes.smallest)
@@ -112,7 +112,7 @@ def check_lengths(path: Path, compiled: Compiled) -> None:
             raise UserError(message, where=path, fix="make them longer, or write a file")
 
 
-def output_arguments(args: argparse.Namespace, compiled: Compiled) -> list[str]:
+def output_arguments(args: argparse.Namespace, compiled: CompiledModel) -> list[str]:
     """Return the program's arguments for a file."""
     return ["--output", str(args.output), "--start-ns", str(compiled.start_ns)]
 

@@ -1,4 +1,4 @@
-"""A compiled model: what acapella-dpdk-generate executes. `text` is its input (capture/generate/src/model.c)."""
+"""A compiled model: the input of acapella-dpdk-generate (`text`; its format is in capture/generate/README.md)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,8 +6,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Varying:
-    """Values of a field that varies. ``kind``: increment, interleave (``values``), or random."""
+class VaryingValues:
+    """The values of a field that varies. ``kind``: increment, interleave (``values``), or random."""
 
     kind: str
     start: int = 0
@@ -26,7 +26,7 @@ class Field:
     bit: int
     bits: int
     value: int
-    varying: Varying | None = None
+    varying: VaryingValues | None = None
 
 
 @dataclass(frozen=True)
@@ -57,40 +57,52 @@ class Checksum:
 
 @dataclass(frozen=True)
 class Distribution:
-    """``law``: constant, exponential (mean ``scale``), or pareto (minimum ``scale``, ``shape``)."""
+    """A distribution of random numbers.
 
-    law: str
+    ``kind``: constant, exponential (mean ``scale``), or pareto (minimum ``scale``, ``shape``).
+    """
+
+    kind: str
     scale: float
     shape: float = 0.0
     key: int = 0
 
-    def words(self) -> tuple[Any, ...]:
-        """Return the words of the text."""
-        return self.law, self.scale.hex(), self.shape.hex(), self.key
+    def tokens(self) -> tuple[Any, ...]:
+        """Return the tokens of this distribution in the model text."""
+        return self.kind, self.scale.hex(), self.shape.hex(), self.key
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """``kind``: constant (``ns`` and ``remainder``/``denominator``), rate, drawn, on_off, list."""
+    """The gaps between the packets of a flow.
+
+    ``kind``: constant (``ns`` and ``remainder``/``denominator``), rate, random (``random``), on_off (bursts:
+    ``random``, pauses: ``off``), or list (``values``).
+    """
 
     kind: str
     ns: int = 0
     remainder: int = 0
     denominator: int = 1
-    drawn: Distribution | None = None
+    random: Distribution | None = None
     off: Distribution | None = None
     values: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """``kind``: constant, uniform, weighted (``thresholds`` in units of 2^-32), exponential, list."""
+    """The packet sizes of a flow.
+
+    ``kind``: constant, uniform, weighted (``thresholds`` in units of 2^-32), exponential, or list. Uniform and
+    exponential sizes are ``minimum`` to ``minimum + count - 1`` bytes. Exponential sizes exceed ``minimum`` by ``mean``
+    before they are limited to this range, which has probability ``range_probability``.
+    """
 
     kind: str
-    least: int = 0
+    minimum: int = 0
     count: int = 1
     mean: float = 0.0
-    span: float = 0.0
+    range_probability: float = 0.0
     key: int = 0
     values: tuple[int, ...] = ()
     thresholds: tuple[int, ...] = ()
@@ -98,17 +110,20 @@ class Sizes:
     @property
     def smallest(self) -> int:
         """The smallest size."""
-        return min(self.values) if self.values else self.least
+        return min(self.values) if self.values else self.minimum
 
     @property
     def largest(self) -> int:
         """The largest size."""
-        return max(self.values) if self.values else self.least + self.count - 1
+        return max(self.values) if self.values else self.minimum + self.count - 1
 
 
 @dataclass(frozen=True)
 class Flow:
-    """A flow. Times are relative to the start of the traffic; 0 packets, ``until_ns`` and ``rate_bps``: no limit."""
+    """A flow. Times are relative to the start of the traffic.
+
+    ``packets``, ``until_ns`` and ``rate_bps``: 0 means no limit.
+    """
 
     name: str
     protocols: tuple[str, ...]
@@ -129,7 +144,7 @@ class Flow:
 
     @property
     def pattern_offset(self) -> int:
-        """The first byte of the payload pattern."""
+        """The offset of the first byte of the payload pattern."""
         return len(self.template) if self.stamp is None else self.stamp + STAMP_BYTES
 
     @property
@@ -142,18 +157,18 @@ STAMP_BYTES = 18
 
 
 @dataclass
-class Lists:
-    """The lists of numbers in a text, without duplicates."""
+class NumberLists:
+    """The lists of numbers in the model text, without duplicates."""
 
     known: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def number(self, values: tuple[int, ...]) -> int:
-        """Return the index of a list, which is added if it is new."""
+        """Return the index of a list; add the list if it is new."""
         return self.known.setdefault(values, len(self.known))
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledModel:
     """A compiled model."""
 
     sha256: str
@@ -164,8 +179,8 @@ class Compiled:
 
     def text(self) -> str:
         """Return the input of acapella-dpdk-generate."""
-        lists = Lists()
-        flows = [" ".join(map(str, words)) for flow in self.flows for words in lines_of(flow, lists)]
+        lists = NumberLists()
+        flows = [" ".join(map(str, tokens)) for flow in self.flows for tokens in lines_of(flow, lists)]
         head = ["acapella-model 1", f"port {self.rate_bps}"]
         head += [f"list {len(values)} {' '.join(map(str, values))}" for values in lists.known]
         return "\n".join([*head, f"flows {len(self.flows)}", *flows, ""])
@@ -179,8 +194,8 @@ def container(one: Field) -> tuple[int, int, int]:
     return offset, width, 8 * (offset + width) - one.bit - one.bits
 
 
-def lines_of(flow: Flow, lists: Lists) -> Iterator[tuple[Any, ...]]:
-    """Yield the words of the lines of a flow."""
+def lines_of(flow: Flow, lists: NumberLists) -> Iterator[tuple[Any, ...]]:
+    """Yield the tokens of each line of a flow."""
     stamp = flow.stamp or 0
     head = (flow.packets, flow.start_ns, flow.until_ns, flow.rate_bps, flow.pattern, stamp, flow.template.hex())
     yield ("flow", *head)
@@ -197,27 +212,27 @@ def lines_of(flow: Flow, lists: Lists) -> Iterator[tuple[Any, ...]]:
         yield ("checksum", one.offset, one.start, one.end, *pseudo)
     if flow.truncate[0]:
         yield ("truncate", *flow.truncate)
-    yield ("gap", flow.gaps.kind, *gap_words(flow.gaps, lists))
-    yield ("size", flow.sizes.kind, *size_words(flow.sizes, lists))
+    yield ("gap", flow.gaps.kind, *gap_tokens(flow.gaps, lists))
+    yield ("size", flow.sizes.kind, *size_tokens(flow.sizes, lists))
 
 
-def gap_words(gaps: Gaps, lists: Lists) -> tuple[Any, ...]:
-    """Return the words that follow the kind of gaps."""
+def gap_tokens(gaps: Gaps, lists: NumberLists) -> tuple[Any, ...]:
+    """Return the tokens that follow the kind of gaps."""
     return {
         "constant": lambda: (gaps.ns, gaps.remainder, gaps.denominator),
         "rate": lambda: (gaps.denominator,),
-        "drawn": lambda: (*gaps.drawn.words(),),
-        "on_off": lambda: (gaps.ns, *gaps.drawn.words(), *gaps.off.words()),
+        "random": lambda: (*gaps.random.tokens(),),
+        "on_off": lambda: (gaps.ns, *gaps.random.tokens(), *gaps.off.tokens()),
         "list": lambda: (lists.number(gaps.values),),
     }[gaps.kind]()
 
 
-def size_words(sizes: Sizes, lists: Lists) -> tuple[Any, ...]:
-    """Return the words that follow the kind of sizes."""
+def size_tokens(sizes: Sizes, lists: NumberLists) -> tuple[Any, ...]:
+    """Return the tokens that follow the kind of sizes."""
     return {
-        "constant": lambda: (sizes.least, 1),
-        "uniform": lambda: (sizes.least, sizes.count, sizes.key),
+        "constant": lambda: (sizes.minimum, 1),
+        "uniform": lambda: (sizes.minimum, sizes.count, sizes.key),
         "weighted": lambda: (lists.number(sizes.values), lists.number(sizes.thresholds), sizes.key),
-        "exponential": lambda: (sizes.least, sizes.count, sizes.mean.hex(), sizes.span.hex(), sizes.key),
+        "exponential": lambda: (sizes.minimum, sizes.count, sizes.mean.hex(), sizes.range_probability.hex(), sizes.key),
         "list": lambda: (lists.number(sizes.values),),
     }[sizes.kind]()

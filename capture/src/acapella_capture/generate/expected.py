@@ -13,7 +13,7 @@ import pyarrow as pa
 from acapella_core.errors import UserError
 
 from . import draws
-from .compiled import Compiled, Distribution, Field, Flow, Gaps, Sizes
+from .compiled import CompiledModel, Distribution, Field, Flow, Gaps, Sizes
 from .protocols import NETWORK
 
 BITS = 8
@@ -57,14 +57,14 @@ class Packets:
     keys: np.ndarray
 
 
-def drawn(distribution: Distribution, index: np.ndarray) -> np.ndarray:
-    """Return values drawn from a distribution, rounded to integers."""
-    if distribution.law == "constant":
+def random_values(distribution: Distribution, index: np.ndarray) -> np.ndarray:
+    """Return random values of a distribution, rounded to integers."""
+    if distribution.kind == "constant":
         return np.full(len(index), int(min(distribution.scale, draws.LARGEST) + 0.5), np.int64)
     log = draws.log(draws.unit(draws.draw(distribution.key, index)))
     value = (
         distribution.scale * -log
-        if distribution.law == "exponential"
+        if distribution.kind == "exponential"
         else distribution.scale * draws.exp(-log / distribution.shape)
     )
     return (np.minimum(value, draws.LARGEST) + 0.5).astype(np.int64)
@@ -73,17 +73,17 @@ def drawn(distribution: Distribution, index: np.ndarray) -> np.ndarray:
 def sizes_of(sizes: Sizes, index: np.ndarray) -> np.ndarray:
     """Return the lengths of packets before truncation."""
     if sizes.kind == "constant":
-        return np.full(len(index), sizes.least, np.int64)
+        return np.full(len(index), sizes.minimum, np.int64)
     if sizes.kind == "list":
         return np.array(sizes.values, np.int64)[index % np.uint64(len(sizes.values))]
     value = draws.draw(sizes.key, index)
     if sizes.kind == "uniform":
-        return sizes.least + draws.below(value, sizes.count).astype(np.int64)
+        return sizes.minimum + draws.below(value, sizes.count).astype(np.int64)
     if sizes.kind == "weighted":
         chosen = np.searchsorted(np.array(sizes.thresholds, np.uint64), value >> np.uint64(32), side="right")
         return np.array(sizes.values, np.int64)[np.minimum(chosen, len(sizes.values) - 1)]
-    above = (sizes.mean * -draws.log(1 - draws.unit(value) * sizes.span)).astype(np.int64)
-    return sizes.least + np.minimum(above, sizes.count - 1)
+    above = (sizes.mean * -draws.log(1 - draws.unit(value) * sizes.range_probability)).astype(np.int64)
+    return sizes.minimum + np.minimum(above, sizes.count - 1)
 
 
 def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -94,15 +94,15 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     if gaps.kind == "rate":
         whole, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
         return whole + carries_of(rest, gaps.denominator)
-    if gaps.kind == "drawn":
-        return drawn(gaps.drawn, index)
+    if gaps.kind == "random":
+        return random_values(gaps.random, index)
     if gaps.kind == "list":
         return np.array(gaps.values, np.int64)[index % np.uint64(len(gaps.values))]
-    bursts = drawn(gaps.drawn, index) // gaps.ns + 1
+    bursts = random_values(gaps.random, index) // gaps.ns + 1
     lasts = np.cumsum(bursts) - 1  # the last packet of each burst
     count = int(np.searchsorted(lasts, len(index)))
     result = np.full(len(index), gaps.ns, np.int64)
-    result[lasts[:count]] += drawn(gaps.off, index[:count])
+    result[lasts[:count]] += random_values(gaps.off, index[:count])
     return result
 
 
@@ -229,7 +229,7 @@ def key_of(flow: Flow, replaced: dict[tuple[int, str], int], truncated: int | No
     return tags, labels, tunnels, version, *addresses, value(inner, "protocol"), *ports
 
 
-def flow_table(model: Compiled) -> pa.Table:
+def flow_table(model: CompiledModel) -> pa.Table:
     """Return the expected flow table, in the order of the first frames. See SCHEMA; vni is from VXLAN."""
     known: dict[Key | None, int] = {None: 0}
     flows = [packets_of(flow, known) for flow in model.flows]

@@ -8,7 +8,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from . import draws
-from .compiled import Checksum, Field, Length, Varying
+from .compiled import Checksum, Field, Length, VaryingValues
 from .protocols import NETWORK, NUMBERS, PROTOCOLS, TRANSPORT, VXLAN_PORT, FieldType, Protocol
 from .reading import Section, integer, items, text_of
 
@@ -138,7 +138,7 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
         values = tuple(constant(item, where, kind) for item, where in items(value, place))
         if len(values) > MAX_LIST or len({each >> bits for each in values}) > 1:
             raise UserError(f"the values differ above the low {bits} bits, or are more than {MAX_LIST}", where=place)
-        varying = Varying("interleave", values=tuple(each % (1 << bits) for each in values), count=len(values))
+        varying = VaryingValues("interleave", values=tuple(each % (1 << bits) for each in values), count=len(values))
         first = values[0]
     else:
         first = constant(value, place, kind)
@@ -148,7 +148,7 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
         count = section.take("count", integer(1, most), most)
         if way == "random" and count > 1 << 32 and count & (count - 1):
             raise UserError("a count above 2^32 is not a power of two", where=section.place("count"))
-        varying = Varying(way, first % (1 << bits), step, count, key if way == "random" else 0)
+        varying = VaryingValues(way, first % (1 << bits), step, count, key if way == "random" else 0)
     section.done()
     shift = field.bits - bits
     return replace(field, value=first, varying=varying, bit=field.bit + shift, bits=bits)

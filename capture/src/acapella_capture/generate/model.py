@@ -10,7 +10,7 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from . import headers, traffic
-from .compiled import STAMP_BYTES, Checksum, Compiled, Flow, Length
+from .compiled import STAMP_BYTES, Checksum, CompiledModel, Flow, Length
 from .headers import Template
 from .protocols import PROTOCOLS
 from .reading import Section, choice, integer, items, parse, read_bytes, string, text_of
@@ -61,7 +61,7 @@ def with_digest(digest: Any, path: Path, where: str) -> None:
         raise UserError(f"{text_of(path.name)} cannot be read: {reason}", where=where) from error
 
 
-def read(path: Path, traces: Traces, *, seed: int | None = None) -> Compiled:
+def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledModel:
     """Read and compile a model; ``seed`` overrides the seed of the file. Raises UserError."""
     files = Files(path, traces)
     section = Section(parse(files.read(path), path), str(path))
@@ -77,7 +77,7 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> Compiled:
             raise UserError(f"more than {MAX_FLOWS} flows", where=path)
         flows.append(read_flow(value, where, seed=own, number=len(flows), files=files))
     section.done()
-    return Compiled(files.digest.hexdigest(), own, start_ns, rate_bps, tuple(flows))
+    return CompiledModel(files.digest.hexdigest(), own, start_ns, rate_bps, tuple(flows))
 
 
 def flow_values(section: Section, files: Files) -> Iterator[tuple[Any, str]]:

@@ -13,7 +13,7 @@ from acapella_core.files import scratch_directory
 from ..programs.dpdk import failure, started
 from ..programs.executables import find_executable
 from ..replay.ports import port_options
-from .compiled import Compiled
+from .compiled import CompiledModel
 
 PROGRAM = "acapella-dpdk-generate"
 
@@ -29,7 +29,7 @@ def port_arguments(interface: str, mtu: int | None = None) -> list[str]:
     return [*devices, "--tx", port, *(["--max-frame", str(frame)] if frame else [])]
 
 
-def run(model: Compiled, arguments: list[str]) -> dict[str, Any]:
+def run(model: CompiledModel, arguments: list[str]) -> dict[str, Any]:
     """Generate the packets of a model; return the program's report. Raises UserError with its last message."""
     with scratch_directory() as scratch:
         compiled = scratch / "model"

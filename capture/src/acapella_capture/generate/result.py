@@ -5,14 +5,14 @@ from typing import Any
 
 from acapella_core import names
 
-from .compiled import Compiled, Field, Flow
+from .compiled import CompiledModel, Field, Flow
 from .protocols import NETWORK
 
 FORMAT = "acapella-generated"
 VERSION = 1
 
 
-def document(model: Compiled, report: dict[str, Any], output: str) -> dict[str, Any]:
+def document(model: CompiledModel, report: dict[str, Any], output: str) -> dict[str, Any]:
     """Return the document for a report of acapella-dpdk-generate. ``output``: file or interface."""
     pairs = zip(model.flows, report["flows"], strict=True)
     return {

@@ -47,9 +47,9 @@ def read_gaps(value: Any, where: str, origin: Origin) -> Gaps:
     if kind == "on_off":
         return on_off(Section(outer.values[kind], outer.place(kind)), origin)
     if kind == "pareto":
-        return Gaps("drawn", drawn=distribution(outer, origin.key("gaps")))
+        return Gaps("random", random=distribution(outer, origin.key("gaps")))
     mean = in_section(outer, kind, "mean_ns", number(1, MAX_NS))
-    return Gaps("drawn", drawn=Distribution("exponential", mean, key=origin.key("gaps")))
+    return Gaps("random", random=Distribution("exponential", mean, key=origin.key("gaps")))
 
 
 def constant_gaps(outer: Section, kind: str) -> Gaps:
@@ -65,7 +65,7 @@ def on_off(section: Section, origin: Origin) -> Gaps:
     gap_ns = section.take("gap_ns", integer(1, MAX_NS))
     burst, pause = (distribution(section.take(name, Section), origin.key(name)) for name in ("burst", "pause"))
     section.done()
-    return Gaps("on_off", gap_ns, drawn=burst, off=pause)
+    return Gaps("on_off", gap_ns, random=burst, off=pause)
 
 
 def in_section(outer: Section, kind: str, key: str, parse: Callable[[Any, str], Any]) -> Any:
@@ -78,15 +78,15 @@ def in_section(outer: Section, kind: str, key: str, parse: Callable[[Any, str], 
 
 def distribution(outer: Section, key: int) -> Distribution:
     """Return a distribution of durations with a given mean."""
-    law = outer.one_of("constant", "exponential", "pareto")
-    section = Section(outer.values[law], outer.place(law))
+    kind = outer.one_of("constant", "exponential", "pareto")
+    section = Section(outer.values[kind], outer.place(kind))
     scale = section.take("mean_ns", number(1, MAX_NS))
     shape = 0.0
-    if law == "pareto":
+    if kind == "pareto":
         shape = section.take("shape", number(1.001, 1000))
         scale *= (shape - 1) / shape  # mean = minimum * shape / (shape - 1)
     section.done()
-    return Distribution(law, scale, shape, key)
+    return Distribution(kind, scale, shape, key)
 
 
 def read_sizes(value: Any, where: str, origin: Origin, least: int) -> Sizes:
@@ -114,8 +114,10 @@ def read_sizes(value: Any, where: str, origin: Origin, least: int) -> Sizes:
     mean = section.take("scale_bytes", number(1, 10 * MAX_BYTES))
     section.done()
     count = high - low + 1
-    span = 1 - 1 / float(draws.exp(np.float64(min(count / mean, MAX_EXPONENT))))  # libm differs between machines
-    return checked(Sizes("exponential", low, count, mean, span, key), place, least)
+    range_probability = 1 - 1 / float(
+        draws.exp(np.float64(min(count / mean, MAX_EXPONENT)))
+    )  # libm differs between machines
+    return checked(Sizes("exponential", low, count, mean, range_probability, key), place, least)
 
 
 def weighted(section: Section, key: int) -> Sizes:

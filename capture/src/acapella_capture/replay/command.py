@@ -295,7 +295,7 @@ def check_target(departures: Path | None) -> None:
 
 def load(program: ReplayProgram, recording: local.Recording) -> None:
     """Load a recording; print a warning if the capture truncated packets."""
-    truncated = number_in(program.command("load", recording.path).get("truncated"))
+    truncated = number_in(program.command("load", recording.path).get("truncated_packets"))
     if truncated:
         names.report(
             f"acapella: warning: {truncated} of {recording.frames} packets were truncated by the capture and are sent "

@@ -140,9 +140,9 @@ static int finish(struct statistics *statistics, struct output *output, bool ran
     }
     statistics->output = &closed;
     statistics->stopped_by = received_signal ? signal_name() : "end";
-    if ((options->registers && publish_written(options->registers, dump, statistics->p4, fault) != 0) ||
+    if ((options->registers && write_and_publish(options->registers, dump, statistics->p4, fault) != 0) ||
         (options->statistics &&
-         publish_written(options->statistics, p4_statistics_write, statistics, fault) != 0)) {
+         write_and_publish(options->statistics, p4_statistics_write, statistics, fault) != 0)) {
         return EXIT_FAILED;
     }
     if (!p4_balanced(statistics->p4)) {
@@ -189,7 +189,7 @@ static int write_code(FILE *to, const void *what) {
 static int generate(const struct options *options, struct fault *fault) {
     struct fault why = {.text = ""};
     const struct code code = {options->spec, &why};
-    const int status = publish_written(options->generated, write_code, &code, fault);
+    const int status = write_and_publish(options->generated, write_code, &code, fault);
     if (why.text[0]) {
         *fault = why;
     }

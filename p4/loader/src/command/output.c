@@ -39,7 +39,7 @@ static int open_interface(struct output *output, const char *name, struct fault 
 static int open_file(struct output *output, const char *path, struct fault *fault) {
     static const struct file_info info = {.program = PROGRAM " " ACAPELLA_VERSION, .interface = "p4"};
     output->path = strdup(path);
-    output->part = publish_part(path);
+    output->part = publish_part_name(path);
     output->buffer = malloc(BUFFER);
     if (!output->path || !output->part || !output->buffer) {
         return fail(fault, "%.200s: out of memory", path);

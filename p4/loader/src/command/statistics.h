@@ -14,7 +14,7 @@ struct statistics {
     const char *stopped_by; /* end, SIGTERM, ... */
 };
 
-/* For publish_written: a struct statistics. */
+/* For write_and_publish: a struct statistics. */
 int p4_statistics_write(FILE *to, const void *statistics);
 
 #endif

@@ -292,7 +292,7 @@ std::vector<std::vector<TrialFile>> files_of(const Files& files) {
     return trials;
 }
 
-Reading reading_of(const nb::dict& options) {
+ReadOptions read_options_of(const nb::dict& options) {
     return {rule_of(options), selection_of(options), nb::cast<input::DecompressionLimits>(options["limits"]),
             progress_of(options["progress"])};
 }
@@ -305,7 +305,7 @@ nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, st
     request.pairs = pairs;
     for (const auto& [a, b] : pairs)
         if (a >= files.size() || b >= files.size()) throw nb::index_error("no such trial");
-    request.reading = reading_of(options);
+    request.options = read_options_of(options);
     request.pair = {nb::cast<std::vector<std::uint64_t>>(options["within_ns"]),
                     nb::cast<std::optional<std::uint64_t>>(options["windows"]),
                     nb::cast<std::optional<std::uint64_t>>(options["window_ns"])};
@@ -332,7 +332,7 @@ nb::dict align_trials(const std::vector<std::pair<std::string, std::uint32_t>>& 
     AlignRequest request;
     for (const auto& [path, loops] : recordings) request.recordings.push_back({{path, ""}, loops});
     request.trials = files_of(trials);
-    request.reading = reading_of(options);
+    request.options = read_options_of(options);
     request.memory_bytes = nb::cast<std::uint64_t>(options["memory_bytes"]);
     request.directory = nb::cast<std::string>(options["spool"]);
     Aligned aligned = [&request] {

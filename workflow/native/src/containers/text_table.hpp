@@ -1,4 +1,4 @@
-// Numbers texts in order of first appearance. For small sets such as header stacks and tokens.
+// Assigns numbers to strings in order of first appearance. For small sets such as header stacks and tokens.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class TextTable {
     std::uint64_t bytes() const { return bytes_; }  // approximate memory use
 
   private:
-    // The text, its view and row, a node and a bucket, malloc headers.
+    // The string, its view and row, a node and a bucket, malloc headers.
     static constexpr std::uint64_t kEntry = 128;
 
     std::uint64_t bytes_ = 0;

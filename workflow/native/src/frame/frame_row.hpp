@@ -18,7 +18,7 @@ struct FrameRow {
         kHasPayloadLen = 2,
         kSure = 4,
         kPayloadUndecoded = 8,
-        kSent = 16,
+        kSent = 16,         // passed to tshark
         kUntimed = 32,      // no timestamp, or an implausible one
         kImplausible = 64,  // the timestamp is outside the years 1970 to 2106
         kHasIpId = 128,

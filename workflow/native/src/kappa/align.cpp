@@ -117,7 +117,7 @@ Aligned align(const AlignRequest& request) {
     for (const Recording& recording : request.recordings) files.push_back({recording.file});
     files.insert(files.end(), request.trials.begin(), request.trials.end());
     MemoryBudget budget(request.memory_bytes / 2, request.directory);
-    const Trials read = read_trials(files, request.reading, budget, request.recordings.size());
+    const Trials read = read_trials(files, request.options, budget, request.recordings.size());
     check_memory(read, request);
     Aligned aligned;
     std::vector<Identity> replayed;

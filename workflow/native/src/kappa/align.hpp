@@ -20,7 +20,7 @@ struct Recording {
 struct AlignRequest {
     std::vector<Recording> recordings;
     std::vector<std::vector<TrialFile>> trials;
-    Reading reading;  // without a selection, which would change the frame numbers
+    ReadOptions options;  // without a selection, which would change the frame numbers
     std::uint64_t memory_bytes = 0;
     std::string directory;  // for temporary files
 };

@@ -146,7 +146,7 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
 Compared compare_files(const Request& request) {
     Compared compared;
     compared.budget = std::make_unique<MemoryBudget>(request.memory_bytes / 2, request.directory);
-    compared.trials = std::make_unique<Trials>(read_trials(request.files, request.reading, *compared.budget));
+    compared.trials = std::make_unique<Trials>(read_trials(request.files, request.options, *compared.budget));
     const std::uint64_t left = request.memory_bytes - request.memory_bytes / 2 + compared.budget->left();
     compared.report = compare_trials(*compared.trials, request, left);
     return compared;

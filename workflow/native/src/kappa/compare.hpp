@@ -30,7 +30,7 @@ PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& reque
 struct Request {
     std::vector<std::vector<TrialFile>> files;  // by trial
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
-    Reading reading;
+    ReadOptions options;
     PairRequest pair;
     std::uint64_t memory_bytes = 0;
     std::string directory;  // for temporary files

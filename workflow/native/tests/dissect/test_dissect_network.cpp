@@ -11,7 +11,7 @@ ByteVector in_ethernet(const ByteVector& packet) {
 }
 Dissection of(const ByteVector& packet) { return Frame{in_ethernet(packet)}.dissected(); }
 
-TEST(DissectNetwork, TcpHasPortsNumbersAndPayload) {
+TEST(DissectNetwork, TcpHasPortsSequenceNumbersAndPayload) {
     const Dissection found = of(ipv4(6, tcp(kData)));
     EXPECT_EQ(found.src_port, 50000);
     EXPECT_EQ(found.dst_port, 443);
@@ -77,7 +77,7 @@ TEST(DissectNetwork, TotalLengthZeroMeansTheFrameLength) {
     EXPECT_EQ(of(packet).payload_len, kData.size());
 }
 
-TEST(DissectNetwork, BadLengths) {
+TEST(DissectNetwork, BadLengthsAreReportedAsIssues) {
     ByteVector short_header = ipv4(17, udp(53, kData));
     short_header[0] = 0x44;
     EXPECT_EQ(of(short_header).issue, Issue::bad_ipv4_header_length);
@@ -88,7 +88,7 @@ TEST(DissectNetwork, BadLengths) {
     EXPECT_EQ(of(ipv4(6, bad_tcp)).issue, Issue::bad_tcp_header_length);
 }
 
-TEST(DissectNetwork, ExtensionHeaders) {
+TEST(DissectNetwork, ExtensionHeadersAreTokensBeforeTheLayer4Protocol) {
     const ByteVector fragment = hex("11 00 0001 00000001") + udp(53, kData);
     const ByteVector hop_by_hop = hex("2c 00 0104 00000000") + fragment;
     const Dissection found = of(ipv6(0, hop_by_hop));
@@ -113,7 +113,7 @@ TEST(DissectNetwork, QuotedPacketAddsTokensButNoKeys) {
     EXPECT_EQ(found.inner_wire_len, 14U + 20U + 8U + 40U + 8U + kData.size());
 }
 
-TEST(DissectNetwork, IcmpEcho) {
+TEST(DissectNetwork, IcmpEchoDataIsUndecodedPayload) {
     EXPECT_EQ(protocols_of(of(ipv4(1, hex("0800000000010001") + kData))), "eth:ethertype:ip:icmp");
     EXPECT_TRUE(of(ipv4(1, hex("0800000000010001") + kData)).payload_undecoded);
     EXPECT_FALSE(of(ipv4(1, hex("0800000000010001"))).payload_undecoded);
@@ -125,15 +125,18 @@ TEST(DissectNetwork, SctpDataIsUndecodedPayload) {
     EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + ByteVector(12))).payload_undecoded);
 }
 
-TEST(DissectNetwork, UnknownProtocolsAndThoseWithoutPayload) {
-    EXPECT_EQ(protocols_of(of(ipv4(89, kData))), "eth:ethertype:ip:ospf");
-    EXPECT_EQ(protocols_of(of(ipv4(2, hex("16000000e0000001")))), "eth:ethertype:ip:igmp:igmp");
-    EXPECT_EQ(stack_of(of(ipv4(2, hex("16000000e0000001")))), "Ethernet/IPv4/IGMP");
+TEST(DissectNetwork, UnknownProtocolIsUndecodedPayload) {
     EXPECT_EQ(protocols_of(of(ipv4(200, kData))), "eth:ethertype:ip");
     EXPECT_TRUE(of(ipv4(200, kData)).payload_undecoded);
 }
 
-TEST(DissectNetwork, LongerThanOnTheWireIsLeftToTshark) {
+TEST(DissectNetwork, IgmpAndOspfAddTokens) {
+    EXPECT_EQ(protocols_of(of(ipv4(89, kData))), "eth:ethertype:ip:ospf");
+    EXPECT_EQ(protocols_of(of(ipv4(2, hex("16000000e0000001")))), "eth:ethertype:ip:igmp:igmp");
+    EXPECT_EQ(stack_of(of(ipv4(2, hex("16000000e0000001")))), "Ethernet/IPv4/IGMP");
+}
+
+TEST(DissectNetwork, CaptureLengthAboveWireLengthIsLeftToTshark) {
     const ByteVector frame = in_ethernet(ipv4(6, tcp(kData)));
     Record record;
     record.link_type = 1;

@@ -81,7 +81,7 @@ class StandIn:
             stamps.append(seconds * 10**9 + rest * (1 if data[:4] == b"\x4d\x3c\xb2\xa1" else 1000))
             at += 16 + size
         self.gaps = [stamp - stamps[0] for stamp in stamps]
-        self.event("loaded", file=file, packets=len(stamps), truncated=self.number["truncated"])
+        self.event("loaded", file=file, packets=len(stamps), truncated_packets=self.number["truncated"])
 
     def on_record(self, start: str, until: str) -> None:
         self.begin("recording", max(int(start), self.now()), int(until))

@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, scratch_directory, sha256_of
 
 from ...generate import model, program, result
-from ...generate.compiled import Compiled, Flow
+from ...generate.compiled import CompiledModel, Flow
 from ...monitor import expected, tables
 from ...monitor import program as monitor
 from ...monitor.sender import Sender
@@ -52,7 +52,7 @@ class Generator:
         for environment in settings.environments:
             check_path(network, environment, bridges=bridges)
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
-        self._model: Compiled | None = None
+        self._model: CompiledModel | None = None
         self._current: Run | None = None
 
     def replay_plan(self) -> Replay:
@@ -122,7 +122,7 @@ class Generator:
 class Run:
     """The trials of an environment."""
 
-    def __init__(self, traffic: Compiled, path: ReplayPath, link: EmulatedLink | None, receiver: str, mtu: int):
+    def __init__(self, traffic: CompiledModel, path: ReplayPath, link: EmulatedLink | None, receiver: str, mtu: int):
         self._model = traffic
         self._path = path
         self._link = link
@@ -182,7 +182,7 @@ class Run:
 class LocalSender(Sender):
     """The generator at a node."""
 
-    def __init__(self, traffic: Compiled, endpoint: Any, mtu: int, scratch: Path, settle_s: float):
+    def __init__(self, traffic: CompiledModel, endpoint: Any, mtu: int, scratch: Path, settle_s: float):
         super().__init__(settle_s)
         self._model = traffic
         self._node = endpoint.node
@@ -214,7 +214,7 @@ class LocalSender(Sender):
         return document
 
 
-def expected_flows(traffic: Compiled, scratch: Path) -> expected.Expected:
+def expected_flows(traffic: CompiledModel, scratch: Path) -> expected.Expected:
     """Return the list of flows of a model, from a file that is generated and removed. Raises UserError."""
     capture, document = scratch / "generated.pcap", scratch / LIST
     report = program.run(traffic, ["--output", str(capture), "--start-ns", str(traffic.start_ns)])
@@ -223,7 +223,7 @@ def expected_flows(traffic: Compiled, scratch: Path) -> expected.Expected:
     return expected.read(document)
 
 
-def between_macs(traffic: Compiled, source: str, destination: str) -> Compiled:
+def between_macs(traffic: CompiledModel, source: str, destination: str) -> CompiledModel:
     """Return a model with the given addresses in the outermost Ethernet headers."""
     return replace(traffic, flows=tuple(flow_between(flow, source, destination) for flow in traffic.flows))
 

@@ -88,8 +88,8 @@ struct Report {
 // published format, only the zeros before the time can be checked.
 bool is_report(Format format, const std::byte* bytes);
 
-// These functions are templates by format, because they are called in the innermost loop, where a branch on
-// the format or a key in memory would be expensive.
+// These functions are templates on the format, because they are called in the innermost loop, where a branch
+// on the format or a key in memory would be expensive.
 template <Format kFormat>
 ReportKey::Words key_of(const std::byte* bytes);
 template <>

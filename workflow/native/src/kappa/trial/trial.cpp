@@ -12,7 +12,7 @@
 namespace acapella::kappa {
 namespace {
 
-constexpr std::uint64_t kFramesToProgress = std::uint64_t{1} << 16;
+constexpr std::uint64_t kProgressInterval = std::uint64_t{1} << 16;  // frames between two progress callbacks
 
 bool matches_filter(const std::optional<FlowFilter::Address>& expected, std::uint8_t version,
                     const std::array<std::byte, 16>& address) {
@@ -46,7 +46,7 @@ class FrameFilter {
     }
 
     // Call in file order. `number` is tshark's frame number.
-    bool has(const Record& record, std::uint64_t number) {
+    bool selects(const Record& record, std::uint64_t number) {
         if (selection_.by_frames) {
             while (at_ < numbers_.size() && numbers_[at_] < number) ++at_;
             if (at_ == numbers_.size() || numbers_[at_] != number) return false;
@@ -67,14 +67,14 @@ class FrameFilter {
 // Reads the selected frames of one file.
 class SelectedFrames {
   public:
-    SelectedFrames(const Reading& reading, const std::string& path)
-        : source_(input::ByteSource::open(path, reading.limits)),
+    SelectedFrames(const ReadOptions& options, const std::string& path)
+        : source_(input::ByteSource::open(path, options.limits)),
           reader_(input::open_capture(*source_)),
-          filter_(reading.selection, path) {}
+          filter_(options.selection, path) {}
 
     bool next(Record& record) {
         while (reader_->next(record))
-            if (filter_.has(record, record.frame + reader_->info().blocks_not_frames)) return true;
+            if (filter_.selects(record, record.frame + reader_->info().blocks_not_frames)) return true;
         return false;
     }
     [[nodiscard]] const input::FileInfo& info() const { return reader_->info(); }
@@ -92,7 +92,7 @@ struct TimeRange {
     std::optional<std::int64_t> from_ns;
     std::optional<std::int64_t> to_ns;
 
-    [[nodiscard]] bool has(std::int64_t ts_ns) const {
+    [[nodiscard]] bool contains(std::int64_t ts_ns) const {
         return (!from_ns || ts_ns >= *from_ns) && (!to_ns || ts_ns < *to_ns);
     }
 };
@@ -103,13 +103,13 @@ std::int64_t add_saturated(std::int64_t base, std::int64_t offset) {
     return offset > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
 }
 
-TimeRange time_range_of(const Reading& reading, const std::vector<TrialFile>& files) {
-    const Selection& selection = reading.selection;
+TimeRange time_range_of(const ReadOptions& options, const std::vector<TrialFile>& files) {
+    const Selection& selection = options.selection;
     TimeRange time_range{selection.from_ns, selection.to_ns};
     if (!selection.relative || (!time_range.from_ns && !time_range.to_ns)) return time_range;
     std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
     for (const TrialFile& file : files) {
-        SelectedFrames frames(reading, file.path);
+        SelectedFrames frames(options, file.path);
         for (Record record; frames.next(record);)
             if (plausible(record.ts_ns)) first_ns = std::min(first_ns, record.ts_ns);
     }
@@ -142,11 +142,11 @@ class IdentityBytes {
 
 class TrialReader {
   public:
-    TrialReader(const Reading& reading, IdentityBytes& identity_bytes, std::uint64_t& bytes_read)
-        : reading_(reading),
+    TrialReader(const ReadOptions& options, IdentityBytes& identity_bytes, std::uint64_t& bytes_read)
+        : options_(options),
           identity_bytes_(identity_bytes),
           bytes_read_(bytes_read),
-          identifier_(reading.identity) {}
+          identifier_(options.identity) {}
 
     void read(const std::vector<TrialFile>& files, Trial& trial);
 
@@ -154,10 +154,10 @@ class TrialReader {
     FileInfo read_file(const TrialFile& file, const TimeRange& time_range, Trial& trial);
     void take(const Record& record, const SelectedFrames& frames, FileInfo& info, Trial& trial);
     void progress(std::uint64_t in_file) const {
-        if (reading_.progress) reading_.progress(bytes_read_ + in_file);
+        if (options_.progress) options_.progress(bytes_read_ + in_file);
     }
 
-    const Reading& reading_;
+    const ReadOptions& options_;
     IdentityBytes& identity_bytes_;
     std::uint64_t& bytes_read_;
     Identifier identifier_;
@@ -172,13 +172,13 @@ void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return files[a].sha256 < files[b].sha256; });
-    const TimeRange time_range = time_range_of(reading_, files);
+    const TimeRange time_range = time_range_of(options_, files);
     trial.files.resize(files.size());
     for (const std::size_t i : order) trial.files[i] = read_file(files[i], time_range, trial);
 }
 
 FileInfo TrialReader::read_file(const TrialFile& file, const TimeRange& time_range, Trial& trial) {
-    SelectedFrames frames(reading_, file.path);
+    SelectedFrames frames(options_, file.path);
     FileInfo info;
     info.path = file.path;
     info.sha256 = file.sha256;
@@ -186,10 +186,10 @@ FileInfo TrialReader::read_file(const TrialFile& file, const TimeRange& time_ran
     last_interface_.reset();
     std::uint64_t selected = 0;
     for (Record record; frames.next(record);) {
-        if (++selected % kFramesToProgress == 0) progress(frames.offset());
+        if (++selected % kProgressInterval == 0) progress(frames.offset());
         if (!plausible(record.ts_ns))
             ++info.implausible;
-        else if (time_range.has(record.ts_ns))
+        else if (time_range.contains(record.ts_ns))
             take(record, frames, info, trial);
     }
     info.frames = frames.info().records;
@@ -238,17 +238,17 @@ void TrialReader::take(const Record& record, const SelectedFrames& frames, FileI
 
 // Estimates the number from the first frames of every file, so that a second pass is rarely needed.
 std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& trials,
-                                    const Reading& reading) {
+                                    const ReadOptions& options) {
     constexpr int kFrames = 1000;
     IdentityBytes identity_bytes(kAllBytes);
-    Identifier identifier(reading.identity);
+    Identifier identifier(options.identity);
     for (const auto& files : trials) {
-        const TimeRange time_range = time_range_of(reading, files);
+        const TimeRange time_range = time_range_of(options, files);
         for (const TrialFile& file : files) {
-            SelectedFrames frames(reading, file.path);
+            SelectedFrames frames(options, file.path);
             Record record;
             for (int i = 0; i < kFrames && frames.next(record); ++i) {
-                if (!plausible(record.ts_ns) || !time_range.has(record.ts_ns)) continue;
+                if (!plausible(record.ts_ns) || !time_range.contains(record.ts_ns)) continue;
                 if (const auto found = identifier.find(record); found.usable) identity_bytes.update(found);
             }
         }
@@ -258,17 +258,17 @@ std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& t
 
 }  // namespace
 
-Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading,
+Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const ReadOptions& options,
                    MemoryBudget& budget, std::size_t unsorted) {
     Trials result;
-    result.identity_bytes = estimate_identity_bytes(files, reading);
+    result.identity_bytes = estimate_identity_bytes(files, options);
     for (int pass = 0; pass < 2; ++pass) {
         IdentityBytes identity_bytes(result.identity_bytes);
         std::uint64_t bytes_read = 0;
         result.trials.clear();
         result.trials.reserve(files.size());
         for (const auto& of_trial : files) {
-            TrialReader(reading, identity_bytes, bytes_read)
+            TrialReader(options, identity_bytes, bytes_read)
                 .read(of_trial, result.trials.emplace_back(budget));
             if (identity_bytes.holds() && result.trials.size() > unsorted)
                 finish_trial(result.trials.back(), budget);

@@ -93,7 +93,7 @@ struct Trial {
 // the timestamps are more than 292 years apart.
 void finish_trial(Trial& trial, MemoryBudget& budget);
 
-struct Reading {
+struct ReadOptions {
     IdentityRule identity;
     Selection selection;
     input::DecompressionLimits limits;
@@ -110,7 +110,7 @@ struct Trials {
     std::vector<Trial> trials;
     std::size_t identity_bytes = kAllBytes;
 };
-Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading,
+Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const ReadOptions& options,
                    MemoryBudget& budget, std::size_t unsorted = 0);
 
 }  // namespace acapella::kappa
