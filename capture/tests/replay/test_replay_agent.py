@@ -211,7 +211,7 @@ def test_silent_connections_do_not_block_a_controller(agent):
     silent = [socket.create_connection(("127.0.0.1", agent.port)) for _ in range(MAX_UNAUTHENTICATED + 20)]
     with Peer(agent.port) as owner:
         assert "welcome" in owner.hear()
-    agent.counted("crowded_out", 20)
+    agent.counted("evicted", 20)
     for one in silent:
         one.close()
 

@@ -37,7 +37,7 @@ def test_all_reports_of_a_live_interface_arrive(run_scenario, tmp_path):
     assert found["plane"]["reports"] > 2000
     assert found["delivery"] == {
         "sent": found["plane"]["reports"],
-        "came": found["plane"]["reports"],
+        "received": found["plane"]["reports"],
         "accepted": found["plane"]["reports"],
         "kernel_dropped": 0,
         "missing": 0,
@@ -57,8 +57,8 @@ def test_new_collector_replaces_a_killed_one(run_scenario):
     assert not {"flows.parquet", "series.parquet", "counters.json"} & set(found["left"])
     reports, delivery, sent = found["reports"], found["delivery"], found["plane"]["reports"]
     assert reports["accepted"] >= 50
-    assert reports["accepted"] + reports["bad_qp"] == delivery["came"]
-    assert delivery["missing"] == sent - delivery["came"] >= found["before"]["reports"]["accepted"]
+    assert reports["accepted"] + reports["bad_qp"] == delivery["received"]
+    assert delivery["missing"] == sent - delivery["received"] >= found["before"]["reports"]["accepted"]
     old, new = found["before"]["sessions"][0], found["sessions"][0]
     assert old["instance"] == new["instance"]
     assert not set(old["queue_pairs"]) & set(new["queue_pairs"])

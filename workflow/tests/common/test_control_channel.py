@@ -389,7 +389,7 @@ def test_silent_connections_do_not_block_a_data_plane():
         with contextlib.suppress(ConnectionResetError):  # the oldest one was closed after its challenge
             while silent[0].recv(4096):
                 pass
-        assert server.counts["crowded_out"] >= 20
+        assert server.counts["evicted"] >= 20
 
 
 def test_proof_of_the_secret_has_a_timeout():

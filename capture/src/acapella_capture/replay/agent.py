@@ -170,7 +170,7 @@ class Agent:
         """Send a challenge and wait for the proof of the secret; return the keys, or None without valid proof."""
         self._unauthenticated[task] = writer
         if len(self._unauthenticated) > MAX_UNAUTHENTICATED:
-            self.counts["crowded_out"] += 1
+            self.counts["evicted"] += 1
             self._unauthenticated.pop(next(iter(self._unauthenticated))).transport.abort()
         challenge = Challenge.new()
         try:

@@ -202,6 +202,6 @@ def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None
     its number.
     """
     received = counters["frames"] - counters["not_roce"]
-    counts = {"came": received, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}
+    counts = {"received": received, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}
     missing = None if sent is None else sent - received - counters["kernel_dropped"]
     return {"sent": sent, **counts, "missing": missing}

@@ -85,7 +85,7 @@ class ControlServer:
         """Wait for proof that the client has the secret; return whether it was valid."""
         self._unauthenticated[task] = writer
         if len(self._unauthenticated) > MAX_UNAUTHENTICATED:
-            self.counts["crowded_out"] += 1
+            self.counts["evicted"] += 1
             self._unauthenticated.pop(next(iter(self._unauthenticated))).transport.abort()
         try:
             return await connection.authenticate(reader)

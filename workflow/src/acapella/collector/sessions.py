@@ -57,7 +57,8 @@ class Sessions:
             raise Refused(f"busy: {len(others)} other data plane{'s' * (len(others) > 1)} connected")
         report_bytes = REPORT_BYTES[hello.format]
         pairs = self._allocator.allocate(self._queue_pairs, ring_size(self._ring_bytes, report_bytes), hello.format)
-        # Simultaneous data planes all count seconds, so a flow that several of them observe has the same epochs.
+        # 0: simultaneous data planes number their first epoch by their start time. With epochs of 1 s, the epochs of a
+        # flow that several of them observe then have almost the same numbers.
         epoch = 0 if others else self._allocator.next_epoch()
         session = Session(len(self._sessions) + 1, report_bytes, epoch, pairs)
         self._sessions[session.number] = SessionState(session, hello, numbers=[pair.number for pair in pairs])
