@@ -12,7 +12,7 @@ from .settings import NS_PER_MS, TransferSettings
 
 @dataclass(frozen=True)
 class Cell:
-    """A combination of settings, and the number of its run from 0."""
+    """One run of a cell: a combination of settings, and ``run``, the number of the run with these settings, from 0."""
 
     mode: str
     topology: str
@@ -41,7 +41,7 @@ class Cell:
 
     @property
     def cell_id(self) -> str:
-        """Name of its directory: a hash of the settings, and the run."""
+        """The name of the run's directory: a hash of the settings, and the number of the run."""
         text = json.dumps([self.mode, self.topology, self.fingerprint, self.settings], sort_keys=True)
         return f"{hashlib.sha256(text.encode()).hexdigest()[:12]}-{self.run}"
 
@@ -68,7 +68,7 @@ class Cell:
 
 
 def plan(settings: TransferSettings) -> list[Cell]:
-    """Return all runs in their order. The same settings and seed give the same order."""
+    """Return all runs in execution order. The same settings and seed give the same order."""
     names = list(settings.grid)
     cells = [
         Cell(
@@ -98,11 +98,12 @@ def plan(settings: TransferSettings) -> list[Cell]:
 def repeated_cells(cells: list[Cell], number: int, choice: random.Random) -> set[int]:
     """Return the indexes of the cells that are repeated: all algorithms of randomly chosen settings.
 
-    If ``number`` is not a multiple of the number of algorithms, the last settings have only some of them.
+    If ``number`` is not a multiple of the number of algorithms, the last of the chosen settings are repeated with some
+    of the algorithms only.
     """
     alike: dict[Cell, list[int]] = {}
-    for place, cell in enumerate(cells):
-        alike.setdefault(replace(cell, algorithm=""), []).append(place)
+    for index, cell in enumerate(cells):
+        alike.setdefault(replace(cell, algorithm=""), []).append(index)
     order = choice.sample([*alike.values()], len(alike))
     return set(itertools.islice(itertools.chain.from_iterable(order), number))
 

@@ -108,10 +108,10 @@ class Hosts:
             return "unknown: the kernel does not list bbr"
         module = self._nodes.run(host, ["cat", f"{MODULE}/version"])
         if module.status == 0:
-            return f"{module.stdout.strip()}, of module tcp_bbr, Linux {kernel}"
+            return f"{module.stdout.strip()} (module tcp_bbr), Linux {kernel}"
         if self._nodes.run(host, ["test", "-d", f"{MODULE}/holders"]).status == 0:
-            return f"that of Linux {kernel}, a module without a version"
+            return f"Linux {kernel}, module without a version"
         for command in (["zgrep", BUILT_IN, "/proc/config.gz"], ["grep", BUILT_IN, f"/boot/config-{kernel}"]):
             if self._nodes.run(host, command).status == 0:
-                return f"that of Linux {kernel}, built in"
+                return f"Linux {kernel}, built in"
         return f"unknown: Linux {kernel} lists bbr, but has no module tcp_bbr, and its configuration cannot be read"
