@@ -247,7 +247,7 @@ def protocol(stack):
 
 
 def information(table, text: dict):
-    """Return ports, TCP flags and numbers and payload length, or headers if there are no ports; then any issue."""
+    """Return ports, TCP flags, sequence numbers and payload length, or headers without ports; then any issue."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     ports = pc.binary_join_element_wise(text["flow.src_port"], text["flow.dst_port"], f" {ARROW} ")

@@ -5,10 +5,10 @@
 
 Digests every FILE, runs tshark on the same file with the preferences recorded in each digest, and counts the frames on
 which both agree, for each layer: time, lengths, header tokens of the link, network and transport layers (including
-tunnels), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the complete
-frame.protocols. In a directory, every capture is compared; skipped files are listed on standard error with the reason.
-Frames affected by a known tshark error are counted separately (schemas/tshark_errata.yaml lists each error with the
-clause of the standard).
+tunnels), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags, sequence and acknowledgment
+numbers, and the complete frame.protocols. In a directory, every capture is compared; skipped files are listed on
+standard error with the reason. Frames affected by a known tshark error are counted separately
+(schemas/tshark_errata.yaml lists each error with the clause of the standard).
 
 Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
 frames in its digest.
@@ -19,12 +19,13 @@ that were not compared. The output does not depend on --jobs.
 
 Exit codes:
 
-    0  no disagreement is printed (known tshark errors do not count)
-    1  there is a disagreement on any layer, or a FILE could not be compared (files in a directory are only counted)
+    0  all FILEs were compared, and no disagreement is printed (known tshark errors do not count)
+    1  there is a disagreement on any layer, or a FILE could not be compared (files in a directory are only counted),
+       but at least one file was compared
     2  no file could be compared
 
 Above layer 4, digests of engines native and hybrid may differ on frames that were not passed to tshark. The last line
-counts the frames with a disagreement on layers that the core determined itself.
+counts the frames with a disagreement on layers that the native dissector decoded itself.
 """
 
 import argparse
