@@ -1,4 +1,7 @@
-"""Extracts frames of public captures, including malformed ones: they equal those of editcap; positions are small."""
+"""Extracts frames of public captures, including malformed ones.
+
+The extracted frames equal those of editcap, and the frame positions in the acap take at most two bytes per frame.
+"""
 
 import pytest
 from acapella_testing.oracles.naive_captures import packets
@@ -7,18 +10,18 @@ from acapella_testing.processes import run
 from acapella.cli.main import main
 from acapella.digest.acap_files import POSITIONS_KEY, metadata_of
 
-EVERY = 20  # captures of a directory
-FREE_BYTES = 64  # for captures of few frames
+EVERY = 20  # every 20th capture of a directory is tested
+EXTRA_BYTES = 64  # allowed for captures of fewer than 1,000 frames
 
 
 def ranges_of(frames: int) -> str:
-    """Return a selection with the first and the last frames, and every third one between."""
+    """Return a selection of the first three and the last two frames, and of at most about 40 frames between."""
     some = {1, 2, 3, frames - 1, frames, *range(5, frames, max(3, frames // 40))}
     return ",".join(str(frame) for frame in sorted(some) if 1 <= frame <= frames)
 
 
 def editcap(capture, target, ranges: str) -> None:
-    """Copy frames with editcap, whose exit code is not 0 if it reads up to damage."""
+    """Copy frames with editcap, whose exit code is not 0 if the capture is damaged."""
     run("editcap", "-F", "pcapng", "-r", capture, target, *ranges.split(","))
 
 
@@ -36,13 +39,13 @@ def test_frames_of_public_captures_equal_those_of_editcap(corpus, tmp_path, part
     cut = tmp_path / "cut.pcap"
     for capture in (path for whole in sorted((corpus / part).iterdir())[::EVERY] for path in (whole, cut)):
         if capture != cut:
-            cut.write_bytes(capture.read_bytes()[:-3])  # the next one: a truncated copy
+            cut.write_bytes(capture.read_bytes()[:-3])  # the next capture: a truncated copy
         metadata = digested(capture, tmp_path)
         if not metadata or not metadata["frames"]:
             continue
         ranges = ranges_of(metadata["frames"])
-        words = [str(capture), "--acap", str(tmp_path / "t.acap.parquet"), "--frames", ranges]
-        assert main(["extract", *words, "-o", str(tmp_path / "ours.pcapng")]) == 0, capture
+        arguments = [str(capture), "--acap", str(tmp_path / "t.acap.parquet"), "--frames", ranges]
+        assert main(["extract", *arguments, "-o", str(tmp_path / "ours.pcapng")]) == 0, capture
         editcap(capture, tmp_path / "theirs.pcapng", ranges)
         ours = [packet._replace(time_s=packet.time_s or 0) for packet in packets(tmp_path / "ours.pcapng")]
         assert ours == packets(tmp_path / "theirs.pcapng"), capture  # editcap writes time 0 if there is none
@@ -61,6 +64,6 @@ def test_positions_have_at_most_two_bytes_per_frame(corpus, tmp_path):
             keys = pq.read_metadata(tmp_path / "t.acap.parquet").metadata
             sizes[capture.name] = (len(keys.get(POSITIONS_KEY.encode(), b"")), metadata["frames"])
     for name, (size, frames) in sizes.items():
-        assert size <= 2 * frames + (FREE_BYTES if frames < 1000 else 0), name
+        assert size <= 2 * frames + (EXTRA_BYTES if frames < 1000 else 0), name
         assert size or frames < 40, name
     assert max(frames for _, frames in sizes.values()) >= 1000

@@ -197,7 +197,7 @@ def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
     assert batch_campaign.analyze(campaign) == 0
     capture = campaign.parent / "s1.pcap"
     write_pcap(capture, busy_port() * 20)
-    words = {"digest": batch_campaign.digest_words, "analyze": batch_campaign.analysis_words}
+    words = {"digest": batch_campaign.digest_arguments, "analyze": batch_campaign.analysis_arguments}
     if stage == "analyze":
         assert main(words["digest"](campaign)) == 0
     Path("disk").rename("before")

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from acapella_testing.runs.batch_campaign import BATCH, digest_words, write_campaign
+from acapella_testing.runs.batch_campaign import BATCH, digest_arguments, write_campaign
 
 from acapella.campaign.batches import (
     Member,
@@ -72,19 +72,19 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
         return original()
 
     monkeypatch.setattr(entry, "main", crash_or_run)
-    assert cli.main(digest_words(campaign)) == code
+    assert cli.main(digest_arguments(campaign)) == code
     assert failures(campaign) == {"s1": code}
     assert sorted(path.stem for path in (campaign / "acap").glob("*/*")) == ["s0", "s2"]
     assert not (campaign / "batches" / "digest" / "b0001.tsv").exists()
     monkeypatch.undo()
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "kept"] and failures(campaign) == {}
 
 
 def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
     atexit.register(print_end := lambda: os.write(1, b"the batch ends\n"))
     try:
-        assert cli.main(digest_words(campaign)) == 0
+        assert cli.main(digest_arguments(campaign)) == 0
     finally:
         atexit.unregister(print_end)
     assert "the batch ends" not in capfd.readouterr().out
@@ -95,26 +95,26 @@ def test_exit_code_of_several_failures_is_the_smallest(campaign):
     (campaign.parent / "s0.pcap").unlink()
     damaged = campaign.parent / "s1.pcap"
     damaged.write_bytes(damaged.read_bytes() + b"\xff" * 100)
-    assert cli.main(digest_words(campaign)) == 1
+    assert cli.main(digest_arguments(campaign)) == 1
     assert failures(campaign) == {"s0": 2, "s1": 1}
 
 
 @pytest.mark.parametrize(("damage", "code"), [(b"\xff" * 100, 1), (None, 2)], ids=["damaged capture", "no capture"])
 def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, code):
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     capture = campaign.parent / "s1.pcap"
     content = capture.read_bytes()
     capture.unlink()
     if damage:
         capture.write_bytes(content + damage)
-    assert cli.main(digest_words(campaign)) == code
+    assert cli.main(digest_arguments(campaign)) == code
     for kind in ("acap", "flows"):
         assert sorted(path.stem for path in (campaign / kind).glob("*/*")) == ["s0", "s2"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number, code):
-    running = subprocess.Popen([sys.executable, "-c", SLEEPER, *digest_words(campaign)], start_new_session=True)
+    running = subprocess.Popen([sys.executable, "-c", SLEEPER, *digest_arguments(campaign)], start_new_session=True)
     log = campaign / "logs" / "digest" / shard_of("s1") / "s1.log"
     deadline = time.monotonic() + TIMEOUT_S
     while not (log.is_file() and log.read_text().endswith("\n")):
@@ -128,7 +128,7 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
         time.sleep(0.02)
     assert not Campaign.at(campaign).acap("s2").exists()
     assert read_current(current_file(campaign, "digest", "b0001")) == "s1"
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "done"]
     costs = campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv"
     processed = [line.split("\t")[0] for line in costs.read_text().splitlines()[1:]]
@@ -141,17 +141,17 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
     [(["--memory=100M", "--threads=2", "--damaged=keep", "--progress"], "kept"), (["--max-ratio=9"], "done")],
 )
 def test_only_options_that_change_the_output_repeat_the_digest(campaign, options, expected):
-    assert cli.main(digest_words(campaign)) == 0
-    assert cli.main(digest_words(campaign, *options)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
+    assert cli.main(digest_arguments(campaign, *options)) == 0
     assert set(outcomes(campaign)) == {expected}
 
 
 def test_changed_output_is_recreated(campaign):
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     acap = Campaign.at(campaign).acap("s2")
     before = acap.read_bytes()
     acap.write_bytes(before[:-1])
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept", "kept", "done"] and acap.read_bytes() == before
 
 
@@ -172,12 +172,12 @@ def test_samples_of_a_group_have_at_most_its_bytes():
     ],
 )
 def test_damaged_lines_of_a_journal_are_ignored(campaign, damage, expected):
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     journal = Journal(campaign, "digest", BATCH).path
     journal.write_bytes(damage(journal.read_bytes()))
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == expected
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept"] * 3, "lines that follow the damage cannot be read"
 
 

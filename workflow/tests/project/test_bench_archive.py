@@ -52,7 +52,7 @@ def test_stage_that_did_not_run_is_an_error(campaign):
 
 def test_captures_of_an_archive_have_different_connections_and_times():
     archive = captures.Archive(1000, 300_000, 6000)
-    words = [archive.generator_words(number) for number in range(archive.captures)]
+    words = [archive.generator_arguments(number) for number in range(archive.captures)]
     firsts = [line[line.index("--first") + 1] for line in words]
     assert all(after - before == archive.flows // 2 for before, after in itertools.pairwise(firsts))
     starts = {(*archive.row(n)[1:3], line[line.index("--start-ns") + 1]) for n, line in enumerate(words)}

@@ -22,7 +22,7 @@ from ..testbeds.nic_settings import too_long_note
 from .gather import COMPRESSED, delete_on_node, gather
 from .node_digest import SUFFIX as DIGEST_SUFFIX
 from .node_digest import CannotDigest, deliver_digest, size_on_node
-from .preprocess import ANONYMIZED, preprocess
+from .preprocess import OUTPUT_SUFFIX, preprocess
 from .sampling import ActiveSample, Failure
 from .watchdog import MB, parse_clock
 
@@ -59,7 +59,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
     if manifest is None and sample.capture is not None:
         with contextlib.suppress(UserError):  # node unreachable: the first error is reported
             files = [f"{name}{ending}" for name in (sample.planned.file, f"{sample.planned.name}{DIGEST_SUFFIX}")
-                     for ending in ("", COMPRESSED, ANONYMIZED)]  # fmt: skip
+                     for ending in ("", COMPRESSED, OUTPUT_SUFFIX)]  # fmt: skip
             delete_on_node(testbed, sample.instance.name, *files)
     return manifest or sample.failure()
 

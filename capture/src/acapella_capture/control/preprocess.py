@@ -17,7 +17,7 @@ from ..settings import PreprocessSettings
 from ..testbeds.base import Testbed
 from ..testbeds.uploads import upload
 
-ANONYMIZED = ".anonymized"  # incomplete output
+OUTPUT_SUFFIX = ".anonymized"  # of the output, until it replaces the capture
 NOTE = "anonymized on its node before it was fetched: headers only, pseudonyms for addresses (docs/release.md)"
 COMMAND_NOT_FOUND = 127
 TIMEOUT_S = 3600  # time for a node to process a capture
@@ -33,7 +33,7 @@ def preprocess(testbed: Testbed, node: str, file: str, settings: PreprocessSetti
     if not settings.anonymize:
         return []
     path = testbed.path_on_node(node, file)
-    output = f"{path}{ANONYMIZED}"
+    output = f"{path}{OUTPUT_SUFFIX}"
     try:
         if uploads_program(testbed.name, settings):
             run_uploaded(testbed, node, path, output, settings)
@@ -98,9 +98,8 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
                         where=f"node {node}")  # fmt: skip
     if result.status != 0:
         lines = result.stderr.strip().splitlines()
-        raise UserError(
-            f"not anonymized, so not fetched: {lines[-1] if lines else result.status}", where=f"node {node}"
-        )
+        cause = lines[-1] if lines else f"exit status {result.status}"
+        raise UserError(f"not anonymized, so not fetched: {cause}", where=f"node {node}")
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:

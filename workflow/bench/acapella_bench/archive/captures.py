@@ -1,4 +1,6 @@
-"""Generates campaigns of captures. All captures have different addresses, ports, labels and times.
+"""Generates campaigns of captures.
+
+All captures have different addresses, ports and labels. Captures of different ports start at the same times.
 
 A capture contains the headers of its frames (snap length 96) and is compressed with zstd to save disk space.
 """
@@ -17,7 +19,7 @@ SITES, PORTS = 28, 7
 SNAPLEN = 96  # Ethernet, VLAN, two MPLS labels, control word, Ethernet, IPv4, and TCP with timestamps
 GAP_NS = 300_000_000_000  # samples of a port start five minutes apart
 START_NS = 1_700_000_000_000_000_000
-DIRECTORY_FILES = 1000
+FILES_PER_DIRECTORY = 1000
 
 
 @dataclass(frozen=True)
@@ -31,35 +33,39 @@ class Archive:
     def row(self, number: int) -> tuple[str, str, str, str]:
         """Return sample, site, port and file of a capture."""
         name = f"s{number:06}"
-        file = f"captures/{number // DIRECTORY_FILES:03}/{name}.pcap.zst"
+        file = f"captures/{number // FILES_PER_DIRECTORY:03}/{name}.pcap.zst"
         return name, f"SITE{number % SITES}", f"p{number // SITES % PORTS}", file
 
-    def generator_words(self, number: int) -> list:
+    def generator_arguments(self, number: int) -> list:
         """Return the arguments of acapella-generate."""
         start_ns = START_NS + number // (SITES * PORTS) * GAP_NS
-        words = ["--frames", self.frames, "--flows", self.flows, "--snaplen", SNAPLEN, "--seed", number + 1]
-        return [*words, "--first", number * (self.flows // 2), "--start-ns", start_ns]
+        arguments = ["--frames", self.frames, "--flows", self.flows, "--snaplen", SNAPLEN, "--seed", number + 1]
+        return [*arguments, "--first", number * (self.flows // 2), "--start-ns", start_ns]
 
 
-def make_campaign(bench: Bench, place: Path, archive: Archive, batch: int) -> int:
-    """Write captures, sample sheet and config below ``place``; return the bytes of the captures.
+def make_campaign(bench: Bench, directory: Path, archive: Archive, batch: int) -> int:
+    """Write captures, sample sheet and config below ``directory``; return the total size of the captures in bytes.
 
-    ``batch``: samples of a batch. Captures are generated on two cores.
+    ``batch``: number of samples per batch. Captures are generated on two cores.
     """
     rows = [archive.row(number) for number in range(archive.captures)]
     for file in sorted({row[3] for row in rows}):
-        (place / "config" / file).parent.mkdir(parents=True, exist_ok=True)
+        (directory / "config" / file).parent.mkdir(parents=True, exist_ok=True)
     generate, compress = native_program("acapella-generate"), compressor()
     with ThreadPoolExecutor(max_workers=2) as pool:
         made = [
             pool.submit(
-                write_capture, generate, archive.generator_words(number), compress, place / "config" / rows[number][3]
+                write_capture,
+                generate,
+                archive.generator_arguments(number),
+                compress,
+                directory / "config" / rows[number][3],
             )
             for number in range(archive.captures)
         ]
         size = sum(future.result() for future in made)
-    write_sheet(place, rows)
-    write_config(place, "native", batch)
+    write_sheet(directory, rows)
+    write_config(directory, "native", batch)
     return size
 
 
@@ -70,10 +76,10 @@ def compressor() -> list[str]:
     return [path, "-1", "-q", "-c"]
 
 
-def write_capture(generate: Path, words: list, compress: list[str], path: Path) -> int:
+def write_capture(generate: Path, arguments: list, compress: list[str], path: Path) -> int:
     """Generate a capture, compressed; return its size in bytes."""
     with path.open("wb") as target:
-        command = [str(generate), *map(str, words)]
+        command = [str(generate), *map(str, arguments)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as generator:
             compressed = subprocess.run(compress, stdin=generator.stdout, stdout=target, check=False)
         if generator.returncode or compressed.returncode:
@@ -81,13 +87,15 @@ def write_capture(generate: Path, words: list, compress: list[str], path: Path) 
     return path.stat().st_size
 
 
-def write_sheet(place: Path, rows: list[tuple]) -> None:
+def write_sheet(directory: Path, rows: list[tuple]) -> None:
     """Write the sample sheet."""
     lines = (("sample", "site", "port", "file"), *rows)
-    (place / "config" / "samples.tsv").write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+    (directory / "config" / "samples.tsv").write_text(
+        "".join("\t".join(line) + "\n" for line in lines), encoding="utf-8"
+    )
 
 
-def write_config(place: Path, engine: str, batch: int) -> None:
+def write_config(directory: Path, engine: str, batch: int) -> None:
     """Write the configuration. The default limit on the bytes of a batch is for larger captures."""
     config = {
         "campaign": "bench",
@@ -95,4 +103,4 @@ def write_config(place: Path, engine: str, batch: int) -> None:
         "batches": {"samples": batch, "megabytes": 100_000},
         "digest": {"engine": engine},
     }
-    (place / "config" / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    (directory / "config" / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")

@@ -2,7 +2,7 @@
 real clock.
 
 Two neighbors that arrive in a different order than requested must be within the skew of the replayers plus the larger
-departure error of both (docs/kappa_path.md, Order of several replayers).
+of their departure errors (docs/kappa_path.md, Order of several replayers).
 """
 
 import json

@@ -106,7 +106,7 @@ def confine(args: argparse.Namespace) -> None:
     from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     if "html" in args.formats:
-        vega.keep()
+        vega.fill_cache()
     # The renderer wakes its threads through a pair of Unix sockets.
     confine_self(Path(args.campaign, "figures"), serves=True)
 

@@ -5,13 +5,16 @@ from .comparison import scope
 from .compose import Figure
 from .source import Source
 
-SUBJECT = "Differences of latency"
-ABOUT = "Differences of latency since the first packet between each run and the first trial (CHOIR, figures 4 to 10)."
+SUBJECT = "Differences in latency"
+ABOUT = (
+    "Differences between the latencies of each trial and of the first trial; latency is relative to the first packet "
+    "(CHOIR, figures 4 to 10)."
+)
 TABLE = "consistency_deltas"
 SCOPE = scope
 COLUMNS = ("measure = latency", "bin", "lo_ns", "share")
 
 
 def draw(source: Source) -> Figure:
-    """Draw one panel per environment and one line per run."""
+    """Draw one panel per environment and one line per trial."""
     return deltas.draw(source, "latency", "latency")

@@ -1,4 +1,4 @@
-"""Provides Vega, Vega-Lite and vega-embed as one script, compiled once by vl-convert and later read from a file."""
+"""Provides Vega, Vega-Lite and vega-embed as one script: a bundle that vl-convert makes once and a file caches."""
 
 import contextlib
 import functools
@@ -15,44 +15,44 @@ VEGA_LITE = "6.4"
 @functools.cache
 def vega() -> str:
     """Return the script (about 0.9 MB)."""
-    return kept() or compiled()
+    return cached_script() or bundle()
 
 
-def keep() -> None:
-    """Have a child process write the script to its file, unless it exists. A confined process cannot write it.
+def fill_cache() -> None:
+    """Write the cache file in a child process, unless it exists. A confined process cannot write it.
 
     vl-convert is not loaded here: its threads would stay unconfined.
     """
-    if kept() is None and os.access(kept_file().parent, os.W_OK):
+    if cached_script() is None and os.access(cache_file().parent, os.W_OK):
         subprocess.run([sys.executable, "-P", "-m", __name__], stderr=subprocess.DEVNULL, check=False)
 
 
 def write() -> None:
-    """Write the script to its file; do nothing if it is not writable."""
-    script, file = compiled().encode(), kept_file()
+    """Write the script to the cache file; do nothing if it is not writable."""
+    script, file = bundle().encode(), cache_file()
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         temporary.write_bytes(f"{hashlib.sha256(script).hexdigest()}\n".encode() + script)
         temporary.replace(file)
 
 
-def kept() -> str | None:
-    """Return the script in the file; None if it is missing or damaged."""
+def cached_script() -> str | None:
+    """Return the script in the cache file; None if it is missing or damaged."""
     try:
-        checksum, _, script = kept_file().read_bytes().partition(b"\n")
+        checksum, _, script = cache_file().read_bytes().partition(b"\n")
     except OSError:
         return None
     return script.decode() if hashlib.sha256(script).hexdigest().encode() == checksum else None
 
 
-def kept_file() -> Path:
-    """Return the path of the file, next to the modules that Python has compiled."""
+def cache_file() -> Path:
+    """Return the path of the cache file, next to the modules that Python has compiled."""
     name = f"vega-{VEGA_LITE}.vl-convert-{version('vl-convert-python')}.cache"
     return Path(__file__).parent / "__pycache__" / name
 
 
-def compiled() -> str:
-    """Return the script as vl-convert compiles it."""
+def bundle() -> str:
+    """Return the bundle that vl-convert makes."""
     import vl_convert  # noqa: PLC0415 (slow to import)
 
     return vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace("</script", "<\\/script")

@@ -1,9 +1,9 @@
 """Counts reversed pairs of packets from several replayers, and the reversed pairs that the replayers do not explain.
 
 Two neighbors in the requested order, from different replayers, may arrive reversed because of the replayers alone if
-their requested departures differ by at most the skew of the replayers plus the larger departure error of both packets,
-or if they may have departed in reverse order. Every port of a replayer counts as a replayer. Neighbors that were
-requested to depart at the same time have no order and are not counted.
+their requested departures differ by at most the skew of the replayers plus the larger of the two packets' departure
+errors, or if they may have departed in reverse order. Every port of a replayer counts as a replayer. Neighbors with
+equal requested departures have no order and are not counted.
 """
 
 import math
@@ -18,11 +18,11 @@ Z_95 = 1.959964  # quantile of the normal distribution
 
 
 @dataclass(frozen=True)
-class Order:
-    """Counts of a trial: arrived neighbors from different replayers, and among these, reversed pairs.
+class OrderCounts:
+    """Counts of a trial: pairs of neighbors from different replayers that arrived, and reversed pairs among them.
 
     ``unexplained``: reversed pairs that the replayers do not explain. ``sent_in_order``: reversed pairs that certainly
-    departed in the requested order, however late both were.
+    departed in the requested order, however late the two packets were.
     """
 
     pairs: int
@@ -36,8 +36,8 @@ class Senders:
     """The ports of all replayers of a trial. ``of_key``: the number of the sender of each key, -1 for none.
 
     ``skew_ns``: for each pair of senders, the difference of their median departure errors plus its uncertainty.
-    ``clock_ns``: for each pair, the largest error of the difference between their clocks; ``offset_ns``: of each
-    sender.
+    ``clock_ns``: for each pair, the largest error of the difference between their clocks. ``offset_ns``: the clock
+    offset of each sender.
     """
 
     of_key: np.ndarray
@@ -49,7 +49,10 @@ class Senders:
 def order_of(
     arrivals: tuple[np.ndarray, np.ndarray], own: Schedule, sources: list[Departures], numbering: Numbering
 ) -> dict | None:
-    """Return the counts of a trial (keys and times, from align); None for one sender, or if the skew is unknown."""
+    """Return the counts of a trial; None if there is one sender, or if the skew is unknown.
+
+    ``arrivals``: keys and times, from align.
+    """
     senders = senders_of(own, sources, numbering)
     if senders is None:
         return None
@@ -71,7 +74,7 @@ def order_of(
     latest = earliest + own.late_ns[numbers]
     in_order = reversed_ & (earliest[1:] - latest[:-1] > senders.clock_ns[sender[1:], sender[:-1]])
     counted = (neighbors, reversed_, in_order & (distance > bound), in_order)
-    return asdict(Order(*(int(pairs.sum()) for pairs in counted)))
+    return asdict(OrderCounts(*(int(pairs.sum()) for pairs in counted)))
 
 
 def senders_of(own: Schedule, sources: list[Departures], numbering: Numbering) -> Senders | None:

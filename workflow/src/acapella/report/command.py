@@ -63,7 +63,7 @@ def confine(args: argparse.Namespace) -> None:
     """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
-    vega.keep()
+    vega.fill_cache()
     # The renderer wakes its threads through a pair of Unix sockets.
     confine_self(Path(args.campaign, "report.html"), serves=True)
 

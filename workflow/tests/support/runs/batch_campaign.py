@@ -17,7 +17,7 @@ BATCH = "b0001"
 def write_campaign(campaign: Path) -> Path:
     """Write a plan of one batch, and its captures next to the campaign; return the campaign.
 
-    The port of each sample has its name.
+    The port of each sample has the same name as the sample.
     """
     campaign.mkdir(parents=True)
     captures = {name: write_pcap(campaign.parent / f"{name}.pcap", busy_port()) for name in SAMPLES}
@@ -25,7 +25,7 @@ def write_campaign(campaign: Path) -> Path:
     return campaign
 
 
-def digest_words(campaign: Path, *options: str) -> list[str]:
+def digest_arguments(campaign: Path, *options: str) -> list[str]:
     """Return the arguments that digest the batch."""
     output = campaign / "batches" / "digest" / f"{BATCH}.tsv"
     return ["campaign", "batch", str(campaign), "digest", BATCH, "-o", str(output), "--", "--engine=native", *options]
@@ -33,14 +33,14 @@ def digest_words(campaign: Path, *options: str) -> list[str]:
 
 def write_digests(campaign: Path) -> Path:
     """Digest the batch and write manifests; return the campaign."""
-    assert cli.main(digest_words(campaign)) == 0
+    assert cli.main(digest_arguments(campaign)) == 0
     for name in SAMPLES:
         write_manifest(campaign, name, ("site", name), status="ok")
     return campaign
 
 
-def analysis_words(campaign: Path, **versions: int) -> list[str]:
-    """Return the arguments that analyze the batch. ``versions``: versions of queries that are not 1."""
+def analysis_arguments(campaign: Path, **versions: int) -> list[str]:
+    """Return the arguments that analyze the batch. ``versions``: query versions other than 1."""
     output = str(campaign / "batches" / "analyze" / f"{BATCH}.tsv")
     tables = [f"{name}={versions.get(name, 1)}" for name in queries.names("analyze")]
     return ["campaign", "batch", str(campaign), "analyze", BATCH, "-o", output, "--tables", *tables, "--"]
@@ -48,7 +48,7 @@ def analysis_words(campaign: Path, **versions: int) -> list[str]:
 
 def analyze(campaign: Path, **versions: int) -> int:
     """Analyze the batch; return the exit code."""
-    return cli.main(analysis_words(campaign, **versions))
+    return cli.main(analysis_arguments(campaign, **versions))
 
 
 def partials(campaign: Path) -> dict[str, list[dict]]:
