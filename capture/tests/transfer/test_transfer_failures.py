@@ -18,8 +18,8 @@ from acapella_capture.transfer.emulation import Emulation
 from acapella_capture.transfer.grid import plan
 from acapella_capture.transfer.hosts import Hosts
 from acapella_capture.transfer.measurement import Measurements
-from acapella_capture.transfer.results import MOST_ATTEMPTS, Results
-from acapella_capture.transfer.runner import MOST_IN_A_ROW, Runner, check_failed, run_grid
+from acapella_capture.transfer.results import MAX_ATTEMPTS, Results
+from acapella_capture.transfer.runner import MAX_CONSECUTIVE_FAILURES, Runner, check_failed, run_grid
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.transfer import Flow, Outcome
 from acapella_core.errors import UserError
@@ -205,7 +205,7 @@ def test_unreachable_node_does_not_keep_programs_on_other_nodes_running(monkeypa
     assert "warning: node h1: lost connection" in capsys.readouterr().err, "it does not replace the first error"
 
 
-@pytest.mark.parametrize("reason", [None, UserError("10 runs in a row failed"), KeyboardInterrupt()])
+@pytest.mark.parametrize("reason", [None, UserError("10 consecutive runs failed"), KeyboardInterrupt()])
 def test_error_of_the_cleanup_stops_neither_the_cleanup_nor_the_first_error(capsys, reason):
     ended, broken = Runner.__new__(Runner), Mock(**{"remove.side_effect": UserError("tc failed", where="node r2")})
     ended._emulation = ended._hosts = ended._delays = broken
@@ -228,9 +228,11 @@ def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
 
 
 def test_slice_that_does_not_work_ends_the_grid(tmp_path, slice_of_stubs):
-    cells = [replace(CELLS[0], run=run) for run in range(MOST_IN_A_ROW + 1)]
+    cells = [replace(CELLS[0], run=run) for run in range(MAX_CONSECUTIVE_FAILURES + 1)]
     slice_of_stubs._emulation.apply.side_effect = UserError("lost connection", where="node r1")
-    with pytest.raises(UserError, match=f"{MOST_IN_A_ROW} runs in a row failed; the last: node r1: lost connection"):
+    with pytest.raises(
+        UserError, match=f"{MAX_CONSECUTIVE_FAILURES} consecutive runs failed; the last: node r1: lost connection"
+    ):
         grid_of(slice_of_stubs, Results(tmp_path), cells)
     assert Results(tmp_path).is_missing(cells[-1], retry=False)
 
@@ -238,10 +240,10 @@ def test_slice_that_does_not_work_ends_the_grid(tmp_path, slice_of_stubs):
 def test_run_is_repeated_until_it_has_failed_three_times(tmp_path, monkeypatch, slice_of_stubs):
     monkeypatch.setattr(capture, "digest", Mock(side_effect=UserError("damaged", where="wire.pcap")))
     results, (cell, *_) = Results(tmp_path), CELLS
-    for _ in range(MOST_ATTEMPTS):
+    for _ in range(MAX_ATTEMPTS):
         assert results.is_missing(cell, retry=False)
         grid_of(slice_of_stubs, results, [cell])
-    assert results.attempts(cell) == MOST_ATTEMPTS == 3
+    assert results.attempts(cell) == MAX_ATTEMPTS == 3
     assert not results.is_missing(cell, retry=False)
     assert results.is_missing(cell, retry=True)
     assert results.write_complete([cell]) == [f"{cell.cell_id}: wire.pcap: damaged"]

@@ -12,7 +12,7 @@ from acapella_testing.requirements import require
 
 from acapella_capture.transfer.delay import LinkDelays
 from acapella_capture.transfer.link_process import Link
-from acapella_capture.transfer.processors import STEER, ReservedProcessor, processor_mask
+from acapella_capture.transfer.reserved_cpu import STEER, ReservedCpu, cpu_mask
 from acapella_capture.transfer.topology import read_topology
 
 
@@ -30,7 +30,7 @@ def affinity(monkeypatch):
 
 
 def test_last_processor_is_for_the_link_alone_until_the_end(affinity):
-    reserved = ReservedProcessor()
+    reserved = ReservedCpu()
     reserved.assign(77)
     assert affinity == {0: {1, 4}, 77: {6}}
     reserved.close()
@@ -39,15 +39,15 @@ def test_last_processor_is_for_the_link_alone_until_the_end(affinity):
 
 def test_packets_that_arrive_at_a_host_are_processed_on_the_others(affinity):
     nodes = nodes_whose_programs_end()
-    assert ReservedProcessor().steer(nodes, "h1", "to-r1")
+    assert ReservedCpu().steer(nodes, "h1", "to-r1")
     ((node, argv),) = [each.args for each in nodes.run.call_args_list]
     assert (node, argv[-2:]) == ("h1", ["12", "to-r1"])
-    assert not ReservedProcessor().steer(nodes_whose_programs_end(1), "h1", "to-r1")
+    assert not ReservedCpu().steer(nodes_whose_programs_end(1), "h1", "to-r1")
 
 
 def test_single_processor_is_shared(affinity):
     affinity[0] = {3}
-    nodes, reserved = nodes_whose_programs_end(), ReservedProcessor()
+    nodes, reserved = nodes_whose_programs_end(), ReservedCpu()
     reserved.assign(77)
     assert not reserved.steer(nodes, "h1", "to-r1")
     reserved.close()
@@ -59,14 +59,14 @@ def test_single_processor_is_shared(affinity):
     [([0], "1"), ([0, 1, 3], "b"), ([32], "1,00000000"), (range(40), "ff,ffffffff"), ([0, 64], "1,00000000,00000001")],
 )
 def test_mask_has_groups_of_32_bits(processors, mask):
-    assert processor_mask(processors) == mask
+    assert cpu_mask(processors) == mask
 
 
 def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
     namespaces_or_skip(Caller())
     require(os.geteuid() == 0, "receive packet steering needs root")
     script = f'ip link add to-r1 type veth peer name other && ({STEER}) && cat "/sys/class/net/$2/queues/rx-0/rps_cpus"'
-    done = run("unshare", "--net", "--mount", "sh", "-c", script, "sh", processor_mask([0]), "to-r1")
+    done = run("unshare", "--net", "--mount", "sh", "-c", script, "sh", cpu_mask([0]), "to-r1")
     assert (int(done.stdout.replace(",", ""), 16), done.stderr) == (1, "")
 
 

@@ -1,6 +1,6 @@
 """Generates traffic from a model: `acapella generate`.
 
-reading.py parses YAML, headers.py reads the headers of a flow, traffic.py its gaps and sizes, and model.py the whole
-model. compiled.py contains the result, which acapella-dpdk-generate (capture/generate) executes, and from which
-expected.py computes the expected flow table independently of that program.
+reading.py parses YAML, headers.py reads the headers of a flow, traffic.py reads its gaps and sizes, and model.py reads
+the whole model. compiled.py defines the result. acapella-dpdk-generate (capture/generate) executes it, and expected.py
+computes the expected flow table from it, independently of that program.
 """

@@ -1,16 +1,17 @@
-"""Generate traffic from a model: to a pcap file, or to an interface at exact times.
+"""Generate traffic from a model: write it to a pcap file, or send it from an interface at exact times.
 
     acapella generate model.yaml -o traffic.pcap
     acapella generate model.yaml --interface eth1
 
 MODEL is a YAML file with flows: headers, fields that vary, gaps, sizes, rate limits, payload, stamps and deliberate
-errors (docs/generate.md). The same model and seed produce the same file, byte for byte. Packets contain the number of
-the flow, a sequence number and the time of departure, unless the model disables this stamp.
+errors (docs/generate.md). The same model and seed produce the same file, byte for byte. Each packet contains a stamp
+with its flow, its sequence number and its departure time, unless the model disables the stamp.
 
 The flows that were generated are written to OUT.generated.json (--expected), which `acapella monitor --expected` reads.
---flow-table writes the flow table that a digest of the packets would write, computed from the model alone.
+--flow-table writes the flow table that a digest of the packets would contain, computed only from the model.
 
---interface needs root or CAP_NET_RAW. The exit code is 0, 1 if packets were not sent, or 2 or 75 after an error.
+--interface needs root or CAP_NET_RAW. The exit code is 0 if all packets were sent or written, 1 if packets were not
+sent, and 2 or 75 after an error.
 """
 
 import argparse
@@ -47,7 +48,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     target.add_argument("--output", "-o", type=Path, metavar="OUT.pcap", help="write the packets to OUT.pcap")
     target.add_argument(
         "--interface", "-i", metavar="PORT",
-        help="send to PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
+        help="send from PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
         "--vdev)",
     )  # fmt: skip
     parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="override the seed of the model")
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     if table is not None:
         with atomic_path(args.flow_table) as path:
             pq.write_table(table, path)
-    return DAMAGED if result.incomplete(document) else 0
+    return DAMAGED if result.unsent_reasons(document) else 0
 
 
 def check_targets(args: argparse.Namespace) -> None:
@@ -104,7 +105,7 @@ def check_targets(args: argparse.Namespace) -> None:
 
 
 def check_lengths(path: Path, compiled: CompiledModel) -> None:
-    """Raise UserError for packets that a network interface cannot send: Linux drops them and reports no error."""
+    """Raise UserError for packets that a network interface cannot send: Linux drops them without an error."""
     for flow in compiled.flows:
         shortest = min(flow.sizes.smallest, flow.truncate[0] or flow.sizes.smallest)
         if shortest < ETHERNET_BYTES:
@@ -113,24 +114,24 @@ def check_lengths(path: Path, compiled: CompiledModel) -> None:
 
 
 def output_arguments(args: argparse.Namespace, compiled: CompiledModel) -> list[str]:
-    """Return the program's arguments for a file."""
+    """Return the arguments with which the program writes a file."""
     return ["--output", str(args.output), "--start-ns", str(compiled.start_ns)]
 
 
 def interface_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the program's arguments for an interface."""
+    """Return the arguments with which the program sends from an interface."""
     arguments = program.port_arguments(args.interface)
     at_ns = args.at(time.time_ns()) if args.at else None
     values = {
         "--start-ns": at_ns, "--burst": args.burst, "--retry-ns": args.retry_ns, "--priority": args.priority,
         "--cpus": args.cpus,
     }  # fmt: skip
-    arguments += [word for name, value in values.items() if value is not None for word in (name, str(value))]
+    arguments += [text for name, value in values.items() if value is not None for text in (name, str(value))]
     return arguments + (["--huge"] if args.huge else [])
 
 
 def print_summary(document: dict[str, Any], target: object) -> None:
-    """Print what was generated, and warnings."""
+    """Print a summary of the generated traffic, and warnings."""
     counts = {"packet": document["packets"], "byte": document["bytes"], "flow": len(document["flows"])}
     print(f"{target}: {', '.join(names.pluralize(number, noun) for noun, number in counts.items())}", flush=True)
     timing = document["timing"]
@@ -138,5 +139,5 @@ def print_summary(document: dict[str, Any], target: object) -> None:
         errors = [timing[f"{name}_ns"] for name in ("error_median", "error_p99", "error_largest", "clock_error")]
         median, p99, largest, clock = ("unknown" if error is None else duration(error) for error in errors)
         print(f"departure error: median {median}, 99th percentile {p99}, largest {largest}; clock error {clock}")
-    for reason in result.incomplete(document):
+    for reason in result.unsent_reasons(document):
         names.report(f"acapella: warning: {reason}")

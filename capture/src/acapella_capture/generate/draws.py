@@ -1,6 +1,6 @@
-"""Random numbers that depend only on a key and an index: the same as those of capture/generate/src/draw.h.
+"""Compute random numbers that depend only on a key and an index, as capture/generate/src/draw.h does.
 
-All IEEE 754 operations have the same order, so the results are bit-identical.
+Both use the same IEEE 754 operations in the same order, so the results are bit-identical.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def key_of(seed: int, flow: int, stream: str) -> int:
 
 
 def draw(key: int, index: np.ndarray) -> np.ndarray:
-    """Return the numbers of a sequence (uint64) at ``index`` (uint64)."""
+    """Return the numbers at positions ``index`` (uint64) of a sequence (uint64)."""
     value = index * np.uint64(GOLDEN) + np.uint64((key + GOLDEN) & MASK)
     value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)

@@ -1,7 +1,7 @@
-"""Compute the flow table that a digest of the generated packets would contain, from the model alone.
+"""Compute the flow table that a digest of the generated packets would contain, only from the model.
 
-It repeats the arithmetic of acapella-dpdk-generate on arrays, but reads no packet, so a difference between this table
-and the digest is an error in the generator, this module, or the digest.
+This module repeats the arithmetic of acapella-dpdk-generate on arrays, but reads no packets. Therefore, a difference
+between this table and the digest is an error in the generator, in this module, or in the digest.
 """
 
 import ipaddress
@@ -21,7 +21,7 @@ PORTS_BYTES = 4
 SECOND_NS = 10**9
 ENDLESS = 1 << 62
 MAX_SUM = 2**63 - 1
-MAX_PACKETS = 1 << 26  # maximum for a flow; each packet needs about 100 bytes
+MAX_PACKETS = 1 << 26  # of a flow; each packet needs about 100 bytes of memory
 FIRST_GUESS = 1024  # initial number of packets for a flow that ends at a given time
 Key = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...], int, int, int, int, int | None, int | None]
 
@@ -109,7 +109,7 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def carries_of(rest: np.ndarray, denominator: int) -> np.ndarray:
     """Return the growth of the integer part of the running sum of rest / denominator at each element.
 
-    Sums are computed over parts of the array, so that they fit into 64 bits.
+    The sums are computed over parts of the array, so that they fit into 64 bits.
     """
     carry, step, grown = 0, MAX_SUM // denominator - 1, []
     for at in range(0, len(rest), step):
@@ -120,7 +120,7 @@ def carries_of(rest: np.ndarray, denominator: int) -> np.ndarray:
 
 
 def times_of(flow: Flow, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return arrival times and lengths of the first ``count`` packets of a flow."""
+    """Return times and lengths of the first ``count`` packets of a flow. Rate limits do not apply to these times."""
     index = np.arange(count, dtype=np.uint64)
     sizes = sizes_of(flow.sizes, index)
     bytes_, every = flow.truncate
@@ -155,7 +155,7 @@ def too_many() -> UserError:
 
 
 def limited(arrivals: np.ndarray, sizes: np.ndarray, rate_bps: int) -> np.ndarray:
-    """Return departures at a limited rate: a packet waits until its predecessors have been sent."""
+    """Return departure times with a rate limit: a packet waits until its predecessors have been sent."""
     if not rate_bps or not len(arrivals):
         return arrivals
     before = np.concatenate(([0], np.cumsum(-(-sizes[:-1] * (BITS * SECOND_NS) // rate_bps))))
@@ -230,13 +230,13 @@ def key_of(flow: Flow, replaced: dict[tuple[int, str], int], truncated: int | No
 
 
 def flow_table(model: CompiledModel) -> pa.Table:
-    """Return the expected flow table, in the order of the first frames. See SCHEMA; vni is from VXLAN."""
+    """Return the expected flow table (SCHEMA), in the order of the first frames. ``vni`` contains VXLAN identifiers."""
     known: dict[Key | None, int] = {None: 0}
     flows = [packets_of(flow, known) for flow in model.flows]
     due = np.concatenate([packets.due_ns for packets in flows])
     sizes = np.concatenate([packets.sizes for packets in flows])
     keys = np.concatenate([packets.keys for packets in flows])
-    order = np.argsort(due, kind="stable")  # at equal times, flows are in the order of their indexes
+    order = np.argsort(due, kind="stable")  # packets with equal times are in the order of their flows
     sizes, keys = sizes[order], keys[order]
     times = model.start_ns + limited(due[order], sizes, model.rate_bps)
     return table_of(list(known), keys, times, sizes)

@@ -29,12 +29,12 @@ class Header:
     bit: int  # position in the packet
     bytes: int
     fields: dict[str, Field]
-    content: bytes = b""  # of `bytes`
+    content: bytes = b""  # only of header `bytes`
     without_checksum: bool = False
 
     @property
     def offset(self) -> int:
-        """The first byte in the packet."""
+        """The offset of the header in the packet, in bytes."""
         return self.bit // 8
 
     @property
@@ -101,7 +101,7 @@ def read_header(item: Any, where: str, number: int, bit: int, origin: tuple[int,
 
 
 def hexadecimal(value: Any, where: str) -> bytes:
-    """Return bytes of a string of hexadecimal digits. Without quotes, YAML reads 0123 as an octal number."""
+    """Return the bytes of a string of hexadecimal digits. Without quotes, YAML reads 0123 as an octal number."""
     try:
         content = bytes.fromhex(value)
     except (TypeError, ValueError):
@@ -127,14 +127,14 @@ def read_field(section: Section, key: str, kind: FieldType, at: tuple[int, int],
 
 
 def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> Field:
-    """Return a field that varies: increment and random have a first value and a count, interleave has a list."""
-    way = next((way for way in ("increment", "random", "interleave") if way in section), None)
-    if way is None:
+    """Return a field that varies. Increment and random have a first value and a count; interleave has a list."""
+    variation = next((variation for variation in ("increment", "random", "interleave") if variation in section), None)
+    if variation is None:
         raise UserError("expected a value, or increment, interleave or random", where=section.where)
-    place = section.place(way)
-    value = section.values.pop(way)
+    place = section.place(variation)
+    value = section.values.pop(variation)
     bits = min(field.bits, LOW_BITS)
-    if way == "interleave":
+    if variation == "interleave":
         values = tuple(constant(item, where, kind) for item, where in items(value, place))
         if len(values) > MAX_LIST or len({each >> bits for each in values}) > 1:
             raise UserError(f"the values differ above the low {bits} bits, or are more than {MAX_LIST}", where=place)
@@ -143,12 +143,12 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
     else:
         first = constant(value, place, kind)
         room = (1 << bits) - first % (1 << bits)
-        step = 0 if way == "random" else section.take("step", integer(1, room), 1)
+        step = 0 if variation == "random" else section.take("step", integer(1, room), 1)
         most = (room - 1) // step + 1 if step else room
         count = section.take("count", integer(1, most), most)
-        if way == "random" and count > 1 << 32 and count & (count - 1):
+        if variation == "random" and count > 1 << 32 and count & (count - 1):
             raise UserError("a count above 2^32 is not a power of two", where=section.place("count"))
-        varying = VaryingValues(way, first % (1 << bits), step, count, key if way == "random" else 0)
+        varying = VaryingValues(variation, first % (1 << bits), step, count, key if variation == "random" else 0)
     section.done()
     shift = field.bits - bits
     return replace(field, value=first, varying=varying, bit=field.bit + shift, bits=bits)
@@ -190,7 +190,7 @@ def link(number: int, header: Header, following: Header | None) -> None:
 
 
 def finish(headers: list[Header], size: int, where: str) -> Template:
-    """Return the template for a complete list of headers."""
+    """Return the template for a list of headers whose fields are all set."""
     if size > MAX_BYTES:
         raise UserError(f"the headers are longer than {MAX_BYTES} bytes", where=where)
     content = 0
@@ -231,7 +231,7 @@ def checksum_of(number: int, headers: list[Header]) -> Checksum | None:
         return Checksum(number, offset, header.offset, header.offset + header.bytes)
     below = headers[number - 1] if number else None
     if below is None or below.name not in NETWORK:
-        return None  # RFC 9293 and 768 define no pseudo-header
+        return None  # without IP, RFC 9293 and RFC 768 define no pseudo-header
     source = below.protocol.fields["src"]
     pseudo_bytes = 2 * source.bits // 8
     return Checksum(

@@ -27,7 +27,7 @@ Traces = Callable[[Path], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 class Files:
-    """The files of a model, relative to its directory, and their common digest."""
+    """The files of a model, relative to its directory, and one digest of all of them."""
 
     def __init__(self, path: Path, traces: Traces):
         self.directory = path.parent
@@ -36,7 +36,7 @@ class Files:
         self.known: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def read(self, path: Path) -> bytes:
-        """Return the content of a file, and include it in the digest."""
+        """Return the content of a file, and add it to the digest."""
         content = read_bytes(path)
         self.digest.update(content)
         return content
@@ -45,13 +45,13 @@ class Files:
         """Return gaps and sizes of a capture."""
         if name not in self.known:
             path = self.directory / name
-            with_digest(self.digest, path, where)
+            add_to_digest(self.digest, path, where)
             self.known[name] = self.traces(path)
         return self.known[name]
 
 
-def with_digest(digest: Any, path: Path, where: str) -> None:
-    """Include a file in a digest."""
+def add_to_digest(digest: Any, path: Path, where: str) -> None:
+    """Add the content of a file to a digest. Raises UserError."""
     try:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
@@ -81,7 +81,7 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledMode
 
 
 def flow_values(section: Section, files: Files) -> Iterator[tuple[Any, str]]:
-    """Yield the flows of the YAML file, then the flows of its table, with their places."""
+    """Yield the flows of the YAML file, then the flows of its table, with their locations for messages."""
     if not ("flows" in section or "table" in section):
         raise UserError("expected flows or table", where=section.where)
     templates = section.take("templates", Section, None)
@@ -93,7 +93,7 @@ def flow_values(section: Section, files: Files) -> Iterator[tuple[Any, str]]:
 
 
 def table_rows(path: Path, files: Files, templates: dict[str, Any]) -> Iterator[tuple[Any, str]]:
-    """Yield the flows of a CSV table: a template, with the cells of a row in place of its values."""
+    """Yield the flows of a CSV table: templates in which the cells of a row replace values."""
     try:
         rows = list(csv.reader(io.StringIO(files.read(path).decode("utf-8"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -113,10 +113,10 @@ def table_rows(path: Path, files: Files, templates: dict[str, Any]) -> Iterator[
 
 
 def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, Any]:
-    """Return a flow with the cells of a row in place of the template's values. Empty cells change nothing."""
+    """Return a flow: a template in which the cells of a row replace values. Empty cells change nothing."""
     flow = dict(Section(template, where).values)
     stack = [header_values(item, place) for item, place in items(flow.get("headers"), f"{where}: headers")]
-    with_fields = {str(number) for number, (name, _) in enumerate(stack) if name != "bytes"}
+    indexes = {str(number) for number, (name, _) in enumerate(stack) if name != "bytes"}
     for column, text in cells.items():
         if not text:
             continue
@@ -124,7 +124,7 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
         number, _, field = column.partition(".")
         if column in CELLS:
             flow[column] = value
-        elif field and number in with_fields:
+        elif field and number in indexes:
             stack[int(number)][1][field] = value
         else:
             raise UserError(f"unknown column {text_of(column)}", where=where)
@@ -132,7 +132,7 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
 
 
 def cell(text: str, where: str) -> Any:
-    """Return the value of a cell. Integers, which are frequent, are not parsed as YAML."""
+    """Return the value of a cell. Integers are frequent, and are not parsed as YAML to save time."""
     plain = text.isascii() and text.isdecimal() and len(text) < DIGITS and not (len(text) > 1 and text[0] == "0")
     return int(text) if plain else parse(text, where)
 
@@ -156,12 +156,12 @@ def read_flow(value: Any, where: str, *, seed: int, number: int, files: Files) -
     stamp = section.take("stamp", lambda item, at: read_stamp(item, at, size), size)
     pattern = section.take("payload", choice(*PATTERNS), "zeros")
     origin = traffic.Origin(seed, number, files.trace)
-    least = size if stamp is None else stamp + STAMP_BYTES
+    minimum = size if stamp is None else stamp + STAMP_BYTES
     packets = section.take("packets", integer(1), 0)
     start_ns = section.take("start_ns", integer(0, traffic.MAX_NS), 0)
     duration_ns = section.take("duration_ns", integer(1, traffic.MAX_NS), 0)
     gaps = section.take("gaps", lambda item, at: traffic.read_gaps(item, at, origin))
-    sizes = section.take("sizes", lambda item, at: traffic.read_sizes(item, at, origin, least))
+    sizes = section.take("sizes", lambda item, at: traffic.read_sizes(item, at, origin, minimum))
     lengths, checksums, truncate = malformed(section, template)
     flow = Flow(
         name=section.take("name", string, f"flow{number}"),
@@ -188,7 +188,7 @@ def read_flow(value: Any, where: str, *, seed: int, number: int, files: Files) -
 
 
 def read_stamp(value: Any, where: str, size: int) -> int | None:
-    """Return the offset of the stamp; None if there is none. ``size``: bytes of the headers."""
+    """Return the offset of the stamp; None for no stamp. ``size``: length of the headers in bytes."""
     if isinstance(value, bool):
         return size if value else None
     return integer(size, 60_000)(value, where)
@@ -215,9 +215,12 @@ def malformed(section: Section, template: Template) -> tuple[tuple[Length, ...],
     return tuple(lengths.values()), tuple(checksums.values()), truncate
 
 
-def header_number(name: str, where: str, template: Template, having: dict[int, Any]) -> int:
-    """Return the index of the header with a number, or of the innermost header with a name."""
+def header_number(name: str, where: str, template: Template, candidates: dict[int, Any]) -> int:
+    """Return the index of the header that ``name`` selects: its number, or the name of the innermost such header.
+
+    ``candidates``: the headers that have the field. Raises UserError.
+    """
     for number in reversed(range(len(template.headers))):
-        if name in (str(number), template.headers[number].name) and number in having:
+        if name in (str(number), template.headers[number].name) and number in candidates:
             return number
     raise UserError(f"no header {text_of(name)} with this field", where=where)

@@ -1,4 +1,4 @@
-"""Read YAML strictly: no aliases, no duplicate keys, no unknown keys. Every error names the place in the file."""
+"""Read YAML strictly: no aliases, no duplicate keys, no unknown keys. Every error names the location in the file."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,7 +53,7 @@ def parse(content: bytes | str, where: object) -> Any:
 
 
 class Section:
-    """A mapping of the file, whose keys are taken one by one; ``done`` rejects the rest."""
+    """A mapping in the file. Its keys are taken one by one; ``done`` rejects keys that were not taken."""
 
     def __init__(self, value: Any, where: str):
         if not isinstance(value, dict) or not all(isinstance(key, str | int) for key in value):
@@ -67,7 +67,7 @@ class Section:
         return name in self.values
 
     def place(self, name: str) -> str:
-        """Return the place of a key for messages."""
+        """Return the location of a key for messages."""
         return f"{self.where}{'.' if ': ' in self.where else ': '}{name}"
 
     def take(self, name: str, parse_value: Callable[[Any, str], Any], default: Any = REQUIRED) -> Any:
@@ -91,12 +91,12 @@ class Section:
 
 
 def text_of(value: Any) -> str:
-    """Return a value as a single line of a message."""
+    """Return a value as text for a message, on one line."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def integer(least: int = 0, most: int = MAX_NUMBER) -> Callable[[Any, str], int]:
+def integer(minimum: int = 0, maximum: int = MAX_NUMBER) -> Callable[[Any, str], int]:
     """Return a parser of integers within limits. 1e9 is also an integer."""
 
     def parse_value(value: Any, where: str) -> int:
@@ -104,8 +104,8 @@ def integer(least: int = 0, most: int = MAX_NUMBER) -> Callable[[Any, str], int]
             value = to_float(value)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
-        if type(value) is not int or not least <= value <= most:
-            raise UserError(f"expected an integer from {least} to {most}, found {text_of(value)}", where=where)
+        if type(value) is not int or not minimum <= value <= maximum:
+            raise UserError(f"expected an integer from {minimum} to {maximum}, found {text_of(value)}", where=where)
         return value
 
     return parse_value
@@ -119,14 +119,14 @@ def to_float(value: str) -> Any:
         return value
 
 
-def number(least: float, most: float) -> Callable[[Any, str], float]:
+def number(minimum: float, maximum: float) -> Callable[[Any, str], float]:
     """Return a parser of numbers within limits."""
 
     def parse_value(value: Any, where: str) -> float:
         if isinstance(value, str):
             value = to_float(value)
-        if type(value) not in (int, float) or not least <= value <= most:
-            raise UserError(f"expected a number from {least:g} to {most:g}, found {text_of(value)}", where=where)
+        if type(value) not in (int, float) or not minimum <= value <= maximum:
+            raise UserError(f"expected a number from {minimum:g} to {maximum:g}, found {text_of(value)}", where=where)
         return float(value)
 
     return parse_value
@@ -142,7 +142,7 @@ def string(value: Any, where: str) -> str:
 
 
 def choice(*names: str) -> Callable[[Any, str], str]:
-    """Return a parser of words."""
+    """Return a parser that accepts only these names."""
 
     def parse_value(value: Any, where: str) -> str:
         if not isinstance(value, str) or value not in names:
@@ -153,7 +153,7 @@ def choice(*names: str) -> Callable[[Any, str], str]:
 
 
 def items(value: Any, where: str) -> Iterator[tuple[Any, str]]:
-    """Yield the items of a non-empty list, and their places."""
+    """Yield the items of a non-empty list, and their locations for messages."""
     if not isinstance(value, list) or not value:
         raise UserError(f"expected a list, found {text_of(value)}", where=where)
     for index, item in enumerate(value):

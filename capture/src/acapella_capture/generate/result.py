@@ -22,12 +22,12 @@ def document(model: CompiledModel, report: dict[str, Any], output: str) -> dict[
         "seed": model.seed,
         "output": output,
         **{key: report[key] for key in ("start_ns", "packets", "bytes", "dropped", "timing")},
-        "flows": [{"flow": number} | described(flow) | counts for number, (flow, counts) in enumerate(pairs)],
+        "flows": [{"flow": number} | describe(flow) | counts for number, (flow, counts) in enumerate(pairs)],
     }
 
 
-def incomplete(document: dict[str, Any]) -> list[str]:
-    """Return all reasons why packets of the model were not sent; empty if all were sent."""
+def unsent_reasons(document: dict[str, Any]) -> list[str]:
+    """Return all reasons why packets of the model were not sent; an empty list if all packets were sent."""
     timing = document["timing"] or {"ended": "complete", "drained": True}
     reasons = {
         f"the driver did not accept {names.pluralize(document['dropped'], 'packet')}": document["dropped"] > 0,
@@ -37,8 +37,8 @@ def incomplete(document: dict[str, Any]) -> list[str]:
     return [reason for reason, applies in reasons.items() if applies]
 
 
-def described(flow: Flow) -> dict[str, Any]:
-    """Return the values of a flow that the model defines."""
+def describe(flow: Flow) -> dict[str, Any]:
+    """Return the description of a flow, without counts."""
     fields = {(field.header, field.name): field for field in flow.fields}
     networks = [number for number, name in enumerate(flow.protocols) if name in NETWORK]
     inner = networks[-1] if networks else None

@@ -53,7 +53,7 @@ def read_gaps(value: Any, where: str, origin: Origin) -> Gaps:
 
 
 def constant_gaps(outer: Section, kind: str) -> Gaps:
-    """Return constant gaps, given as such or as a constant rate in packets or bits."""
+    """Return gaps for a constant gap, or for a constant rate of packets or bits."""
     if kind == "constant":
         return Gaps("constant", ns=in_section(outer, kind, "gap_ns", integer(1, MAX_NS)))
     rate = outer.take(kind, integer(1, MAX_BPS))
@@ -61,7 +61,7 @@ def constant_gaps(outer: Section, kind: str) -> Gaps:
 
 
 def on_off(section: Section, origin: Origin) -> Gaps:
-    """Return the gaps of bursts and pauses."""
+    """Return gaps that form bursts and pauses."""
     gap_ns = section.take("gap_ns", integer(1, MAX_NS))
     burst, pause = (distribution(section.take(name, Section), origin.key(name)) for name in ("burst", "pause"))
     section.done()
@@ -89,39 +89,40 @@ def distribution(outer: Section, key: int) -> Distribution:
     return Distribution(kind, scale, shape, key)
 
 
-def read_sizes(value: Any, where: str, origin: Origin, least: int) -> Sizes:
-    """Return the sizes of a flow's packets, at least ``least`` bytes. Raises UserError."""
+def read_sizes(value: Any, where: str, origin: Origin, minimum: int) -> Sizes:
+    """Return the sizes of a flow's packets, at least ``minimum`` bytes. Raises UserError."""
     size = integer(1, MAX_BYTES)
     key = origin.key("sizes")
     if not isinstance(value, dict):
-        return checked(Sizes("constant", size(value, where)), where, least)
+        return checked(Sizes("constant", size(value, where)), where, minimum)
     outer = Section(value, where)
     kind = outer.one_of("uniform", "weighted", "exponential", "trace")
     place = outer.place(kind)
     if kind == "trace":
         values = outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[1])
-        return checked(Sizes("list", values=tuple(max(least, min(MAX_BYTES, each)) for each in values)), place, least)
+        return checked(
+            Sizes("list", values=tuple(max(minimum, min(MAX_BYTES, each)) for each in values)), place, minimum
+        )
     if kind == "uniform":
         limits = [size(item, at) for item, at in items(outer.values[kind], place)]
         if len(limits) != 2 or limits[0] > limits[1]:
             raise UserError(f"expected [LEAST, MOST], found {text_of(limits)}", where=place)
-        return checked(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), place, least)
+        return checked(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), place, minimum)
     section = Section(outer.values[kind], place)
     if kind == "weighted":
-        return checked(weighted(section, key), place, least)
+        return checked(weighted(section, key), place, minimum)
     low = section.take("least", size)
     high = section.take("most", integer(low, MAX_BYTES))
     mean = section.take("scale_bytes", number(1, 10 * MAX_BYTES))
     section.done()
     count = high - low + 1
-    range_probability = 1 - 1 / float(
-        draws.exp(np.float64(min(count / mean, MAX_EXPONENT)))
-    )  # libm differs between machines
-    return checked(Sizes("exponential", low, count, mean, range_probability, key), place, least)
+    power = float(draws.exp(np.float64(min(count / mean, MAX_EXPONENT))))  # libm differs between machines
+    range_probability = 1 - 1 / power
+    return checked(Sizes("exponential", low, count, mean, range_probability, key), place, minimum)
 
 
 def weighted(section: Section, key: int) -> Sizes:
-    """Return the sizes of a mapping, whose values are their weights."""
+    """Return weighted sizes from a mapping of sizes to weights."""
     pairs = []
     for name, weight in section.values.items():
         place = section.place(name)
@@ -136,8 +137,8 @@ def weighted(section: Section, key: int) -> Sizes:
     return Sizes("weighted", values=tuple(size for size, _ in pairs), thresholds=tuple(thresholds), key=key)
 
 
-def checked(sizes: Sizes, where: str, least: int) -> Sizes:
-    """Return sizes. Raises UserError if a packet would be shorter than its headers and stamp."""
-    if sizes.smallest < least:
-        raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp have {least} bytes", where=where)
+def checked(sizes: Sizes, where: str, minimum: int) -> Sizes:
+    """Return ``sizes``. Raises UserError if a packet would be shorter than its headers and stamp."""
+    if sizes.smallest < minimum:
+        raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp have {minimum} bytes", where=where)
     return sizes

@@ -1,4 +1,4 @@
-"""Captures a transfer at the sender with tcpdump, and digests the capture with the program `acapella digest`."""
+"""Captures a transfer at the sender with tcpdump, and digests the capture with `acapella digest`."""
 
 import shutil
 import subprocess
@@ -35,10 +35,10 @@ class Options:
 
 
 class Capture:
-    """A running capture of a cell's connections at the sender. The constructor returns when tcpdump captures.
+    """A running capture of a run's connections at the sender. The constructor returns when tcpdump captures frames.
 
-    As a context, it ends tcpdump and discards the capture unless `stop` was called. Raises UserError if it does not
-    start.
+    As a context manager, it ends tcpdump and discards the capture unless `stop` was called. The constructor raises
+    UserError if tcpdump does not start.
     """
 
     def __init__(self, nodes: Nodes, topology: Topology, cell: Cell):
@@ -79,7 +79,7 @@ class Capture:
 def digest(directory: Path) -> None:
     """Convert the capture in a directory to a frame table and a flow table. Raises UserError if that fails.
 
-    Layers 2 to 4 suffice, so tshark is not started.
+    The analysis uses only layers 2 to 4, so tshark is not started.
     """
     program = shutil.which("acapella", path=str(Path(sys.executable).parent)) or shutil.which("acapella")
     if program is None:
@@ -89,11 +89,11 @@ def digest(directory: Path) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()
-        reason = lines[-1] if lines else done.returncode
+        reason = lines[-1] if lines else f"exit status {done.returncode}"
         raise UserError(f"acapella digest failed: {reason}", where=FILE, outside=done.returncode == OUTSIDE)
 
 
 def frames_over_mtu(directory: Path) -> int:
-    """Return how many frames of a digest are longer than the MTU permits: segments that no offload has split yet."""
+    """Return the number of frames of a digest that exceed the MTU: segments that were not yet split when captured."""
     lengths = pq.read_table(directory / FRAMES, columns=["wire_len"]).column("wire_len")
     return pc.sum(pc.greater(lengths, MTU + ETHERNET_BYTES)).as_py() or 0

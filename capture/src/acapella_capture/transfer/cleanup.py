@@ -1,4 +1,4 @@
-"""Cleans up after an error: attempts all steps, and preserves the first error as the reported one."""
+"""Cleans up after an error: attempts all steps, and reports the first error as the error of the command."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from acapella_core.errors import UserError
 
 @contextlib.contextmanager
 def reported_error(report: Callable[[str], None]) -> Iterator[None]:
-    """Print the error of a cleanup that follows another error."""
+    """Print the error of a cleanup as a warning, because a previous error is the reason for the cleanup."""
     try:
         yield
     except UserError as error:
@@ -19,8 +19,8 @@ def reported_error(report: Callable[[str], None]) -> Iterator[None]:
 def clean_up(steps: Sequence[Callable[[], object]], *, failed: bool) -> None:
     """Call all steps in order, even if one fails or is interrupted.
 
-    Errors of steps after the first one are printed as warnings; if an earlier error is the reason for the cleanup
-    (``failed``), all errors are. Otherwise, raises the first UserError.
+    Raises the first UserError, and prints later errors as warnings. If an earlier error is the reason for the cleanup
+    (``failed``), all errors are printed as warnings.
     """
     errors: list[UserError] = []
 

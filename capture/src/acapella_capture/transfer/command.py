@@ -11,8 +11,8 @@ failed run is written with its error, and the tables list it. The next runs retr
 
 Exit codes:
 
-    0    all runs are written (a warning gives the number of those that failed)
-    2    invalid config, or all runs or 10 in a row failed
+    0    all runs are written (a warning states the number of failed runs)
+    2    invalid config, or all runs or 10 consecutive runs failed
     75   a system error
     130  interrupted
 
@@ -102,7 +102,7 @@ def run(args: argparse.Namespace) -> int | None:
         failed = results.write_complete(runs)
     check_failed(failed, len(runs))
     print(f"{len(runs)} runs: {results.directory}", flush=True)
-    if args.config.resolve() != results.directory.resolve() / "config.json":  # the workflow continues itself
+    if args.config.resolve() != results.directory.resolve() / "config.json":  # the workflow itself continues
         print(next_commands(args.campaign, settings.grid["algorithm"]), flush=True)
     return None
 
@@ -115,7 +115,7 @@ def next_commands(campaign: Path, algorithms: Collection[str]) -> str:
 
 
 def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> None:
-    """Run the missing cells in network namespaces. Raises UserError."""
+    """Perform the missing runs in network namespaces. Raises UserError."""
     with results.part() as spool:
         nodes = LocalNodes(settings.topology, spool)
         try:
@@ -146,7 +146,7 @@ def describe(settings: TransferSettings, campaign: str, runs: list[Cell], missin
 
 
 def missing_algorithm(settings: TransferSettings, missing: list[Cell]) -> list[str]:
-    """Return a line if testbed local cannot run the cells because the kernel does not list an algorithm; else []."""
+    """Return a line if the kernel does not list an algorithm of runs on testbed local; otherwise, an empty list."""
     if settings.testbed != "local":
         return []
     try:
@@ -161,7 +161,7 @@ def missing_algorithm(settings: TransferSettings, missing: list[Cell]) -> list[s
 
 
 def main() -> int:
-    """Run `acapella transfer` inside the sandbox, where the package of the command line need not be installed."""
+    """Run `acapella transfer` inside the sandbox, which may lack the package of the command line."""
     parser = Parser(prog="acapella transfer")
     add_arguments(parser)
     parser.add_argument("--debug", action="store_true")

@@ -1,4 +1,4 @@
-"""Delays packets in a slice: by netem if the kernel has it, else by acapella-link, one process for all delayed
+"""Delays packets in a slice: with netem if the kernel has it, otherwise with acapella-link, one process for all delayed
 directions.
 
 The return direction is delayed at the first router, towards the sender; the data direction is delayed at the last
@@ -24,7 +24,7 @@ from .grid import Cell
 from .link_process import PROGRAM
 from .measurement import TOLERANCE, delay_error_ns
 from .nodes import Nodes
-from .processors import ReservedProcessor
+from .reserved_cpu import ReservedCpu
 from .routing import FIRST_RULE, other_end
 
 TABLE = 90
@@ -33,14 +33,14 @@ FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
-DEVIATIONS = 4  # standard deviations beyond which a number of lost packets is not due to chance
+DEVIATIONS = 4  # a difference of more standard deviations is not explained by chance
 NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # tc, with and without extended errors
-FEW = 2  # packets; a small number of lost packets is not normally distributed
+FEW = 2  # packets; additional tolerance, because small numbers of packets are not normally distributed
 
 
 @dataclass(frozen=True)
 class Direction:
-    """A delayed direction: packets to a host, at the router next to it."""
+    """A delayed direction: packets to a host are delayed at the router next to the host."""
 
     name: str
     host: str
@@ -69,11 +69,11 @@ class Counts:
     lost: int  # as requested
     reordered: int | None
     dropped: int  # although no loss was requested
-    late_p99_ns: int | None  # 99 % of the packets were not later,
-    early_p99_ns: int | None  # and 99 % not earlier
+    late_p99_ns: int | None  # 99th percentile of the lateness
+    early_p99_ns: int | None  # 99th percentile of the earliness
 
     def since(self, before: "Counts") -> "Counts":
-        """Return the packets since earlier counts."""
+        """Return the counts of the time since earlier counts."""
         return Counts(
             self.packets - before.packets,
             self.lost - before.lost,
@@ -85,7 +85,7 @@ class Counts:
 
 
 def is_share_off(found: int, total: int, percent: float) -> bool:
-    """Return whether a number of packets differs from its expected share by more than 5 % and by more than chance.
+    """Return whether a number of packets differs from its expected value by more than 5 % plus what chance explains.
 
     Each packet is selected independently, so the number has a binomial distribution.
     """
@@ -132,7 +132,7 @@ class Delays:
         return {"by": None, "realtime": None, "reserved": None, "steered": None}
 
     def close(self) -> None:
-        """Stop what this object started."""
+        """Stop all programs that this object started."""
 
     def share_ns(self, cell: Cell) -> int:
         """Return the delay of each direction."""
@@ -140,7 +140,7 @@ class Delays:
 
 
 class NetemDelays(Delays):
-    """Delays by the kernel's netem on the router's interface to the host.
+    """Delays packets with the kernel's netem, on the router's interface to the host.
 
     Raises UserError if an emulated link uses this interface. As root qdisc, netem would replace the queue of the link;
     below tbf, it would replace the queue's limit with its own.
@@ -196,7 +196,7 @@ def netem(device: str, delay_ns: int, cell: Cell) -> str:
 
 
 def has_netem(nodes: Nodes, node: str) -> bool:
-    """Return whether netem works on a node. If it does not although the kernel may have it, print the reason."""
+    """Return whether netem works on a node. If it does not work although the kernel may have it, print the reason."""
     done = nodes.run(node, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us"])
     if done.status == 0:
         nodes.checked(node, ["tc", "qdisc", "del", "dev", "lo", "root"])
@@ -207,7 +207,7 @@ def has_netem(nodes: Nodes, node: str) -> bool:
 
 
 class LinkDelays(Delays):
-    """Delays by acapella-link, which runs as long as this object. Raises UserError if it is missing."""
+    """Delays packets with acapella-link, which runs until `close`. Raises UserError if the program is missing."""
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str, seed: int):
         super().__init__(nodes, topology, delay_on)
@@ -218,17 +218,17 @@ class LinkDelays(Delays):
             raise UserError(f"{PROGRAM} is missing, and this kernel has no netem", fix="make setup")
         for each in self._directions:
             nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
-        self._processor = ReservedProcessor() if nodes.on_this_machine else None
+        self._cpu = ReservedCpu() if nodes.on_this_machine else None
         self._steered = False
         try:
             self._link = nodes.start_link(Path(program), [(each.name, each.router) for each in self._directions])
-            if self._processor:
-                self._processor.assign(self._link.pid)
+            if self._cpu:
+                self._cpu.assign(self._link.pid)
                 devices = [(each.host, nodes.device(each.host, each.router)) for each in self._directions]
-                self._steered = all([self._processor.steer(nodes, *place) for place in devices])
+                self._steered = all([self._cpu.steer(nodes, *place) for place in devices])
         except BaseException:
-            if self._processor:
-                self._processor.close()
+            if self._cpu:
+                self._cpu.close()
             raise
 
     def apply(self, cell: Cell) -> None:
@@ -247,8 +247,8 @@ class LinkDelays(Delays):
             self._link.set(each.name)
 
     def close(self) -> None:
-        if self._processor:
-            self._processor.close()
+        if self._cpu:
+            self._cpu.close()
         self._link.close()
 
     def counts(self) -> dict[str, Counts]:
@@ -265,7 +265,7 @@ class LinkDelays(Delays):
         return {
             "by": PROGRAM,
             "realtime": self._link.realtime,
-            "reserved": self._processor is not None and self._processor.is_reserved,
+            "reserved": self._cpu is not None and self._cpu.is_reserved,
             "steered": self._steered,
         }
 

@@ -1,8 +1,8 @@
-"""Emulates links: rate and queue by tbf and htb of the kernel, delay by netem or by acapella-link (delay.py).
+"""Emulates links: rate and queue with tbf and htb of the kernel, delay with netem or acapella-link (delay.py).
 
-In mode `clean`, the token bucket has two frames, so that packets leave at the rate of the link. In mode `published`, as
-in Code 3 of the paper, the bucket is as large as the queue, below an htb class of the same rate. The class has a burst
-of one frame, so the bucket has no effect. The return direction has no limit in either mode.
+In mode `clean`, the token bucket holds two frames, so that packets leave at the rate of the link. In mode `published`,
+as in Code 3 of the paper, the bucket is as large as the queue, below an htb class of the same rate. The class has a
+burst of one frame, so the bucket has no effect. The return direction has no limit in either mode.
 """
 
 import json
@@ -16,7 +16,7 @@ from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
 
 FRAME_BYTES = MTU + ETHERNET_BYTES
-HTB_QUANTUM = 60_000  # above the largest frame; without it the kernel warns
+HTB_QUANTUM = 60_000  # larger than the largest frame; otherwise, the kernel prints a warning
 
 
 class Emulation:
@@ -28,7 +28,7 @@ class Emulation:
         self._delays = delays
 
     def apply(self, cell: Cell) -> None:
-        """Set rate, queue and delay of a cell. Raises UserError if the kernel rejects them."""
+        """Set rate, queue and delay for a run. Raises UserError if the kernel rejects them."""
         self.remove()
         for link in self._topology.emulated().values():
             node, peer = self._topology.upstream(link)
@@ -44,7 +44,7 @@ class Emulation:
         clean_up([self._delays.remove, *queues], failed=False)
 
     def counters(self) -> dict[str, tuple[int, int, int]]:
-        """Return the bytes and packets sent and the packets dropped by each emulated link."""
+        """Return the bytes sent, packets sent and packets dropped by each emulated link."""
         found = {}
         for name, link in self._topology.emulated().items():
             node, peer = self._topology.upstream(link)

@@ -6,11 +6,11 @@ from . import measurement
 from .grid import Cell
 from .settings import TransferSettings
 
-# Measured on two shared cores: a run without its transfer (settings, capture, digest), and the probe of a path.
+# Measured on two shared CPUs: a run without its transfer (settings, capture, digest), and the probe of a path.
 RUN_S = 2.5
 PROBE_S = 0.5
-# Assumed for FABRIC: a run or a probe needs some 100 commands, each a round trip over SSH; a new slice needs its
-# creation and setup, and the reboot of its nodes.
+# Assumed for FABRIC: a run or a probe needs about 100 commands, each with a round trip over SSH. A new slice is created
+# and set up, and its nodes are rebooted.
 SSH_S = 20
 SET_UP_S, PLACEMENT_S = 600, 600
 
@@ -27,9 +27,9 @@ def estimate_s(settings: TransferSettings, missing: list[Cell]) -> float:
 
 
 def ideal_s(topology: Topology, cell: Cell) -> float:
-    """Return the time that a cell's transfer needs if its slowest emulated link is always busy.
+    """Return the duration of a run's transfer if its slowest emulated link is always busy.
 
-    Flows distributed by a hash take unknown paths, so all bytes are assumed to be on the first path.
+    If a hash distributes the flows, their paths are unknown: all bytes are assumed to be on the first path.
     """
     loads: dict[str, int] = {}
     for flow in range(cell.streams):

@@ -31,7 +31,7 @@ LEASE_CHECK_S = 600
 def run_fabric(
     settings: TransferSettings, campaign: str, runs: list[Cell], missing: list[Cell], results: Results
 ) -> None:
-    """Run the missing cells on a slice on FABRIC. Raises UserError."""
+    """Perform the missing runs on a slice on FABRIC. Raises UserError."""
     with ended_by_signals(), results.part() as scratch:
         nodes = FabricNodes(settings, campaign, report)
         try:
@@ -62,7 +62,7 @@ class Lease:
         self._check()
 
     def report(self, line: str) -> None:
-        """Print the progress after a run, and extend the lease if some time has passed."""
+        """Print the progress after a run, and extend the lease if LEASE_CHECK_S have passed."""
         report(line)
         if time.monotonic() > self._next:
             self._check()
@@ -94,7 +94,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def release(settings: TransferSettings, campaign: Path) -> None:
-    """Delete the slice that an earlier run of a campaign kept or left. Raises UserError if FABRIC rejects this."""
+    """Delete the slice of a campaign that a previous command kept or left. Raises UserError if FABRIC rejects this."""
     kept = NetworkSlice(settings.fabric, campaign.resolve().name)
     with locked(campaign) if campaign.is_dir() else contextlib.nullcontext():
         kept.session.check()
@@ -106,7 +106,7 @@ def release(settings: TransferSettings, campaign: Path) -> None:
 
 
 def describe(settings: TransferSettings, campaign: str) -> list[str]:
-    """Return the lines of a dry run about the slice, its permissions, and missing requirements of this machine."""
+    """Return the lines of a dry run: the slice, the permissions that it needs, and what this machine lacks."""
     plan, request, fabric = plan_slice(settings.topology), resource_request(settings), settings.fabric
     found = credentials.find(fabric.fabric_rc)
     tags = ", ".join(" or ".join(each) for each in required_tags(fabric, plan, request))
@@ -129,5 +129,5 @@ def describe(settings: TransferSettings, campaign: str) -> list[str]:
 
 
 def describe_node(node: NodePlan, nics: list[str]) -> str:
-    """Return the line of a node."""
+    """Return the line of a dry run that describes a node."""
     return f"node {node.name} at {node.site}: {node.nics} dedicated NIC{'s' * (node.nics > 1)} ({', else '.join(nics)})"

@@ -37,7 +37,7 @@ from .routing import FIRST_RULE
 from .settings import TransferSettings, check_algorithms
 
 PROBE = ["python3", "-I", "-S"]
-TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # standard output of a program to the log of its job
+TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # writes the standard output of a program to the log of its job
 MODULES = ("sch_netem", "sch_tbf", "sch_htb")
 SET_UP_S = 600
 RESTORE_S = 60  # timeout for all nodes together
@@ -202,20 +202,22 @@ class FabricNodes(Nodes):
         devices = self._devices_of(node)
         modules = [*MODULES, *(f"tcp_{name}" for name in self._settings.grid["algorithm"])]
         programs = [f"{program}={package}/{DNF.get(program, package)}" for program, package in PROGRAMS.items()]
-        for script, words in ((INSTALL, (" ".join(modules), *programs)), (SET_UP, (str(MTU), *devices))):
-            done = self.run(node, ["sh", "-c", script, "sh", *words], timeout_s=SET_UP_S)
+        for script, arguments in ((INSTALL, (" ".join(modules), *programs)), (SET_UP, (str(MTU), *devices))):
+            done = self.run(node, ["sh", "-c", script, "sh", *arguments], timeout_s=SET_UP_S)
             if done.status != 0:
                 lines = (done.stderr or done.stdout).strip().splitlines()
-                raise UserError(f"setup failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+                raise UserError(
+                    f"setup failed: {lines[-1] if lines else f'exit status {done.status}'}", where=f"node {node}"
+                )
             if self._stopping.is_set():
                 raise UserError("interrupted", where=f"node {node}")
         for device in devices:
             self.check_offloads(node, device)
 
     def _restore(self, node: str) -> None:
-        """End programs, restore queues and settings, and remove rules and delaying devices of a grid. Raises UserError.
+        """End the programs of a grid, restore queues and settings, and remove rules and delaying devices.
 
-        If this is an earlier grid, whose process was killed, the changes are reported.
+        If the grid is a previous one, whose process was killed, the number of changes is reported. Raises UserError.
         """
         changes = self.checked(node, restore_argv(["lo", *self._devices_of(node)])).splitlines()
         rules = listed(node, self.checked(node, ["ip", "-j", "rule", "show"]), "priority")
@@ -279,7 +281,7 @@ class FabricNodes(Nodes):
         }
 
     def close(self) -> None:
-        """Delete the slice; with transfer.keep, restore its nodes and report how to delete it."""
+        """Delete the slice. With transfer.keep, restore its nodes and report how to delete it."""
         if self._settings.keep:
             self._keep(RESTORE_S)
             return
@@ -287,7 +289,7 @@ class FabricNodes(Nodes):
         self._report(f"transfer: slice {self._slice.name} is deleted")
 
     def _keep(self, limit_s: float) -> None:
-        """Restore the nodes within a time limit, close their connections, and report what remains."""
+        """Restore the nodes within a time limit, close their connections, and report nodes that were not restored."""
         self._ending = True
         restored = {node: submit(self._restore, node) for node in self._topology.nodes}
         with contextlib.suppress(KeyboardInterrupt):  # the next start restores the other nodes

@@ -18,9 +18,9 @@ ALLOWED = f"{IPV4}/tcp_allowed_congestion_control"
 # The kernel charges memory for a segment, not its payload: up to 4 KiB for 1448 bytes. The limit of the sender grows to
 # twice (BBR: three times) the congestion window in this unit (tcp_sndbuf_expand). So 8 times the payload suffices.
 MEMORY_PER_BYTE = 8
-MOST_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
-LEAST_BYTES = 4 << 20
-UNSENT_BYTES = 128 << 10  # in the send buffer, unsent; more could not arrive after iperf3 has stopped
+MAX_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
+MIN_BYTES = 4 << 20
+UNSENT_BYTES = 128 << 10  # maximum of unsent bytes in the send buffer; they do not arrive after iperf3 has stopped
 MODULE = "/sys/module/tcp_bbr"
 BUILT_IN = "^CONFIG_TCP_CONG_BBR=y"
 
@@ -41,12 +41,12 @@ class Hosts:
             self._before.setdefault((host, path), before)
 
     def set_algorithm(self, name: str) -> None:
-        """Set the default congestion control. Raises UserError if the kernel does not have it, or for any other error.
+        """Set the default congestion control algorithm. Raises UserError if the kernel lacks it, or on any error.
 
         In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
-        selects the algorithm for its own connections, so this is not an error; `transfer` checks what they used. The
-        reason is determined from the list, not from the message of the rejected write, because a shell may not print
-        one.
+        selects the algorithm for its own connections, so a rejected write is not an error; `transfer` checks which
+        algorithm the connections used. The reason is determined from the list, not from the message of the rejected
+        write, because a shell may not print one.
         """
         check_algorithms([name], self._nodes.read(self._hosts[0], f"{IPV4}/tcp_available_congestion_control").split())
         try:
@@ -56,13 +56,13 @@ class Hosts:
                 raise
 
     def set_window(self, flight_bytes: int) -> None:
-        """Let TCP buffer at least twice the given number of bytes in flight as payload, and discard metrics of earlier
-        connections. Limit the unsent bytes. Print a warning if the kernel cannot buffer as much.
+        """Let TCP buffer at least twice the given number of bytes in flight as payload, do not reuse metrics of earlier
+        connections, and limit the unsent bytes. Print a warning if the kernel cannot buffer that many bytes.
         """
-        needed = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
-        if MEMORY_PER_BYTE * flight_bytes > MOST_BYTES:
+        needed = min(max(MEMORY_PER_BYTE * flight_bytes, MIN_BYTES), MAX_BYTES)
+        if MEMORY_PER_BYTE * flight_bytes > MAX_BYTES:
             names.report(
-                f"transfer: warning: {flight_bytes} bytes can be in flight; TCP's largest buffer, {MOST_BYTES} bytes, "
+                f"transfer: warning: {flight_bytes} bytes can be in flight; TCP's largest buffer, {MAX_BYTES} bytes, "
                 "may hold less than twice as many"
             )
         for name in ("tcp_rmem", "tcp_wmem"):
@@ -81,7 +81,7 @@ class Hosts:
         clean_up(steps, failed=False)
 
     def environment(self, topology: Topology) -> dict[str, Any]:
-        """Return facts that results depend on, as in `cell.json`: facts about the sender, and offloads of all nodes."""
+        """Return properties of the sender, and offloads of all nodes, that affect results, as in `cell.json`."""
         host = self._hosts[0]
         kernel = self._nodes.checked(host, ["uname", "-r"]).strip()
         ends = [ends for link in topology.links.values() for ends in (link.between, link.between[::-1])]

@@ -30,7 +30,7 @@ class Link(ABC):
         Raises UserError if the link fails, and TypeError for unknown values.
         """
         if unknown := values.keys() - VALUES:
-            raise TypeError(f"no values of a link: {', '.join(sorted(unknown))}")
+            raise TypeError(f"unknown values of a link: {', '.join(sorted(unknown))}")
         self._command(name, " ".join(["set", name, *(str(values.get(key, 0)) for key in VALUES)]))
 
     @abstractmethod
@@ -43,11 +43,11 @@ class Link(ABC):
 
     @abstractmethod
     def _command(self, name: str, line: str) -> dict:
-        """Send a command for a direction; return its answer. Raises UserError."""
+        """Send a command for a direction; return the response. Raises UserError."""
 
 
 def checked(answer: str | bytes) -> dict:
-    """Return an answer. Raises UserError if it is an error."""
+    """Return the values of a response. Raises UserError if it is an error."""
     values = json.loads(answer)
     if "error" in values:
         raise UserError(f"{PROGRAM}: {values['error']}")
@@ -107,7 +107,7 @@ class LinkProcess(Link):
         return self._answer()
 
     def _answer(self) -> dict:
-        """Return the next answer. Raises UserError if it is an error, or if there is none."""
+        """Return the next response. Raises UserError if it is an error, or if there is none."""
         end = time.monotonic() + ANSWER_S
         while b"\n" not in self._rest:
             if not self._answers.select(max(0, end - time.monotonic())):

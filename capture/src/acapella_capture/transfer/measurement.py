@@ -1,7 +1,7 @@
 """Measures a slice before its grid: round-trip time, rate and queue of every path.
 
-The rate is the arrival rate of datagrams while the queue is full; the queue is the typical number of datagrams that
-wait in a full queue. Both are measured at the ends, not read from the settings.
+The rate is the arrival rate of datagrams while the queue is full. The queue is the median number of datagrams that wait
+in a full queue. Both are measured at the hosts, not read from the settings.
 """
 
 import bisect
@@ -23,17 +23,17 @@ from .nodes import Nodes
 from .topology import CLIENT_PORT, SERVER_PORT
 
 TOLERANCE = 0.05
-LEAST_DELAY_ERROR_NS = 200_000  # a share of a short delay is below the jitter of a shared machine
-QUEUE_ERROR_BYTES = 1.5 * probe.FRAME  # a queue ends at a whole frame
+MIN_DELAY_ERROR_NS = 200_000  # for short delays, 5 % is less than the jitter of a shared machine
+QUEUE_ERROR_BYTES = 1.5 * probe.FRAME  # a queue contains only whole frames
 ROUND_TRIPS = 10  # per path and delay
 RTT_TIMEOUT_S = 30
 TRIES = 2  # attempts per probe
 SATURATED_S = 0.25  # duration over which the rate is measured
 OVERLOAD = 3  # rate of the probe, relative to the link's rate
-LEAST_OVERLOAD = 1.2  # with less, the queue may not be full, so that rate and queue are too small
+MIN_OVERLOAD = 1.2  # below this, the queue may not be full, so that rate and queue are too small
 LISTEN_S = 20
-LEAST_ARRIVALS = 10
-QUANTILE = 0.9  # quantile of the frames in a queue that may have been full
+MIN_ARRIVALS = 10
+QUANTILE = 0.9  # of the numbers of frames in a queue that may have been full
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Measurements:
         self._scratch = scratch
         self._nodes = nodes
         self._topology = topology
-        self._apply = apply  # sets the slice to a cell
+        self._apply = apply  # applies the settings of a cell to the slice
         self._rtt: dict[tuple[str, int], int] = {}  # by path and delay
         self._queues: dict[tuple, dict[str, tuple[int | None, ...]]] = {}  # last fields of PathMeasurement
         self._errors: dict[object, str] = {}  # of probes that failed, by delay or queue_key
@@ -82,9 +82,9 @@ class Measurements:
         return next((self._errors[key] for key in (0, cell.delay_ns, queue_key(cell)) if key in self._errors), None)
 
     def round_trip_ns(self, cell: Cell) -> int:
-        """Return the longest round trip of a path with the delay of a cell.
+        """Return the longest round-trip time of all paths with the delay of a cell.
 
-        For a delay that was not measured in this run, it is the sum of the delay and the round trip without delay.
+        For a delay that was not measured in this run, it is the sum of the delay and the round-trip time without delay.
         """
         paths = self._measured_paths()
         without = [self._rtt.get((path, 0), 0) for path in paths]
@@ -94,7 +94,7 @@ class Measurements:
         )
 
     def _attempt(self, key: object, measure: Callable[[], None]) -> None:
-        """Measure, retry on failure, and keep the error of the last attempt."""
+        """Measure, retry after a failure, and store the error of the last attempt."""
         for _ in range(TRIES):
             try:
                 measure()
@@ -131,8 +131,9 @@ class Measurements:
         """Return the median round-trip time of a path in ns."""
         number = list(self._topology.paths).index(path)
         sender, receiver = self._topology.sender, self._topology.receiver
-        words = [self._topology.address(receiver), *map(str, (SERVER_PORT + number, CLIENT_PORT + number, ROUND_TRIPS))]
-        script = [*self._nodes.python(sender, Path(probe.__file__)), "rtt", *words]
+        ports = (SERVER_PORT + number, CLIENT_PORT + number)
+        arguments = [self._topology.address(receiver), *map(str, (*ports, ROUND_TRIPS))]
+        script = [*self._nodes.python(sender, Path(probe.__file__)), "rtt", *arguments]
         done = self._nodes.run(sender, script, timeout_s=RTT_TIMEOUT_S)
         times = json.loads(done.stdout) if done.status == 0 else []
         if not times:
@@ -151,7 +152,7 @@ class Measurements:
         return measured_link(arrivals, rate, where=f"path {path}")
 
     def _send(self, port: int, rate_bps: int, total: int, source_port: int) -> list[list[int]]:
-        """Send datagrams from end to end; return their arrivals."""
+        """Send datagrams from the sender to the receiver; return their arrivals."""
         script = Path(probe.__file__)
         sender, receiver = self._topology.sender, self._topology.receiver
         seconds = total * 8 / rate_bps * OVERLOAD + LISTEN_S
@@ -163,8 +164,8 @@ class Measurements:
         if not wait_until(lambda: "listening" in job.log() or job.poll() is not None, timeout_s=LISTEN_S):
             job.signal("KILL")
             raise UserError("the probe does not listen", where=f"node {receiver}")
-        words = [self._topology.address(receiver), str(port), str(rate_bps), str(total), str(source_port)]
-        done = self._nodes.run(sender, [*self._nodes.python(sender, script), "send", *words], timeout_s=2 * seconds)
+        arguments = [self._topology.address(receiver), str(port), str(rate_bps), str(total), str(source_port)]
+        done = self._nodes.run(sender, [*self._nodes.python(sender, script), "send", *arguments], timeout_s=2 * seconds)
         if done.status != 0 or job.wait(seconds) != 0:
             job.signal("KILL")
             lines = (done.stderr or job.log()).strip().splitlines()
@@ -187,12 +188,12 @@ def queue_key(cell: Cell) -> tuple:
 def measured_link(arrivals: list[list[int]], rate_bps: int, *, where: object) -> tuple[int | None, ...]:
     """Return rate and queue of a link from arrivals of the probe, and a lower bound of the rate if the probe was slow.
 
-    ``rate_bps``: the requested rate. If the machine cannot send LEAST_OVERLOAD times as fast, the queue may be empty at
+    ``rate_bps``: the requested rate. If the machine cannot send MIN_OVERLOAD times as fast, the queue may be empty at
     times. Then rate and queue are null if the queue was never full; otherwise, they may be too small.
 
-    Raises UserError if the probe was fast enough and did not fill the queue, or for too few datagrams.
+    Raises UserError if the probe was fast enough but did not fill the queue, or if too few datagrams arrived.
     """
-    slow = len(arrivals) >= LEAST_ARRIVALS and sent_bps(arrivals) < LEAST_OVERLOAD * rate_bps
+    slow = len(arrivals) >= MIN_ARRIVALS and sent_bps(arrivals) < MIN_OVERLOAD * rate_bps
     try:
         found = rate_and_queue(arrivals, where=where)
     except UserError:
@@ -221,20 +222,20 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     Only gaps between two datagrams that both waited for at least half of the queue count for the rate: the link was
     busy in between, even if the probe's sender was not scheduled for some time.
 
-    A datagram entered a full queue if its predecessor was dropped immediately before: it took the place of a frame that
-    had just left. The queue is the median number of frames that were in the queue after such a datagram entered it,
-    times the frame's size. Late arrivals do not change a median. A number of frames, unlike a waiting time, does not
-    grow while the link pauses. A frame has left the queue once a later one arrives, so a single late timestamp has no
-    effect. If the machine is so busy that there are too few such datagrams, the queue is the 90 % quantile over all
-    datagrams sent after a dropped one: a pause of the sender between the two can only make the number smaller.
+    A datagram that is queued immediately after a drop took the last free place in the queue: a frame had just left. The
+    queue is the median number of frames that were in the queue after such a datagram was added, times the frame size.
+    Late arrivals do not change a median. Unlike a waiting time, a number of frames does not grow while the link pauses.
+    A frame has left the queue once a later frame arrives, so a single late timestamp has no effect. If
+    the machine is so busy that there are too few such datagrams, the queue is the 90 % quantile over all datagrams sent
+    after a dropped one: a pause of the sender between the two can only make the number smaller.
 
-    Raises UserError for too few datagrams.
+    Raises UserError if too few datagrams arrived.
     """
-    if len(arrivals) < LEAST_ARRIVALS:
+    if len(arrivals) < MIN_ARRIVALS:
         raise UserError(f"only {len(arrivals)} datagrams of the probe arrived", where=where)
     delays = [arrived - sent for _, sent, arrived, _ in arrivals]
     behind = [place for place in range(1, len(arrivals)) if arrivals[place][0] > arrivals[place - 1][0] + 1]
-    if len(behind) < LEAST_ARRIVALS:
+    if len(behind) < MIN_ARRIVALS:
         raise UserError("the probe did not fill the queue", where=where)
     least = min(delays)  # one-way time with an empty queue: nothing makes a datagram faster
     usual = statistics.median(delays[place] for place in behind) - least
@@ -244,18 +245,18 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
         for (before, after), waited in zip(pairwise(arrivals), pairwise(queued), strict=True)
         if all(waited)
     ]
-    if len(gaps) < LEAST_ARRIVALS or sum(gaps) <= 0:
+    if len(gaps) < MIN_ARRIVALS or sum(gaps) <= 0:
         raise UserError("the probe did not fill the queue", where=where)
     frame_ns = sum(gaps) / len(gaps)
     full = [place for place in behind if arrivals[place][1] - arrivals[place][3] < frame_ns / 2]
     left = [*accumulate((arrived - least for _, _, arrived, _ in reversed(arrivals)), min)][::-1]  # the queue, in order
-    chosen, share = (full, 0.5) if len(full) >= LEAST_ARRIVALS else (behind, QUANTILE)
+    chosen, share = (full, 0.5) if len(full) >= MIN_ARRIVALS else (behind, QUANTILE)
     waiting = sorted(place + 1 - bisect.bisect_right(left, arrivals[place][1]) for place in chosen)
     return round(probe.FRAME * 8e9 / frame_ns), waiting[int(share * len(waiting))] * probe.FRAME
 
 
 def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
-    """Return the measured part of `cell.json`; single values are of the first path."""
+    """Return the measured part of `cell.json`. Values outside of `paths` are those of the first path."""
     first = found[0]
     return {
         "rtt_base_ns": first.rtt_base_ns,
@@ -269,7 +270,7 @@ def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
 
 def delay_error_ns(cell: Cell) -> float:
     """Return the tolerated error of a cell's delay."""
-    return max(TOLERANCE * cell.delay_ns, LEAST_DELAY_ERROR_NS)
+    return max(TOLERANCE * cell.delay_ns, MIN_DELAY_ERROR_NS)
 
 
 def is_off(value: int | None, requested: float, error: float, *, above_only: bool) -> bool:
@@ -284,7 +285,7 @@ def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> li
     flags = set()
     for each in found:
         rate = topology.rate_of_path(each.path, cell.rate_bps, cell.ratio)
-        slow = each.rate_at_least_bps is not None  # then, smaller values prove nothing
+        slow = each.rate_at_least_bps is not None  # then values below the request do not show an error
         if slow:
             flags.add("probe_limited")
         bounds = ((each.rate_bps, slow), (each.rate_at_least_bps, True))

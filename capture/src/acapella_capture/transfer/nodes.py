@@ -35,22 +35,22 @@ PROGRAMS = {
 class Nodes(ABC):
     """The nodes of a slice, with an interface per link, and without addresses or routes."""
 
-    on_this_machine = False  # their programs are processes of this machine
+    on_this_machine = False  # whether programs of the nodes are processes of this machine
 
     @abstractmethod
     def device(self, node: str, peer: str) -> str:
-        """Return the name of a node's interface to a neighbor."""
+        """Return the name of the interface that connects a node to a neighbor."""
 
     @abstractmethod
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
-        """Run a program to its end. Raises UserError after `timeout_s`."""
+        """Run a program until it exits. Raises UserError after `timeout_s`."""
 
     @abstractmethod
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
-        """Start a program; its standard output goes to the node's file `output`, by default to the log."""
+        """Start a program; its standard output is written to the node's file `output`, by default to the log."""
 
     def start_all(self, node: str, programs: Sequence[tuple[Sequence[str], str]]) -> list[Job]:
-        """Start programs, each with its own output file, as close together as possible; either all or none."""
+        """Start programs, each with its own output file, as simultaneously as possible. If one fails, none remains."""
         jobs: dict[int, Job] = {}
 
         def start(number: int) -> None:
@@ -86,18 +86,19 @@ class Nodes(ABC):
 
     @abstractmethod
     def environment(self) -> dict[str, Any]:
-        """Return facts about the nodes that results depend on, as in `cell.json`."""
+        """Return properties of the nodes that affect results, as in `cell.json`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop all programs and remove, or release, what was created."""
+        """Stop all programs, and remove or release all nodes that were created."""
 
     def checked(self, node: str, argv: Sequence[str], *, stdin: str = "") -> str:
         """Run a program and return its standard output. Raises UserError with its message if it fails."""
         done = self.run(node, argv, stdin=stdin)
         if done.status != 0:
             lines = (done.stderr or done.stdout).strip().splitlines()
-            raise UserError(f"{argv[0]} failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+            cause = lines[-1] if lines else f"exit status {done.status}"
+            raise UserError(f"{argv[0]} failed: {cause}", where=f"node {node}")
         return done.stdout
 
     def batch(self, node: str, program: str, lines: Sequence[str]) -> None:
@@ -137,7 +138,7 @@ class LocalNodes(Nodes):
         for program, package in PROGRAMS.items():
             sandbox.require(program, package)
         sandbox.enter()
-        self._spool = spool  # on disk: the scratch file system is in memory
+        self._spool = spool  # on disk, because the scratch file system is in memory
         processes.NAMESPACES.mkdir()
         processes.SPOOL.mkdir()
         try:

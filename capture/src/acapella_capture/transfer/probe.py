@@ -4,8 +4,9 @@
     probe.py send ADDRESS PORT RATE_BPS BYTES SOURCE_PORT
     probe.py rtt ADDRESS PORT SOURCE_PORT NUMBER
 
-It runs on nodes, where only Python's standard library is installed. Each datagram contains its number, its send time,
-and its predecessor's. Arrival times are kernel timestamps. The clocks of both ends may differ by a constant.
+This script runs on nodes, where only Python's standard library is installed. Each datagram contains its number, its
+send time, and the send time of its predecessor. Arrival times are kernel timestamps. The clocks of sender and receiver
+may differ by a constant.
 """
 
 import errno
@@ -15,7 +16,7 @@ import struct
 import sys
 import time
 
-HEAD = struct.Struct("!QQQ")  # number, time, and the predecessor's time in ns
+HEAD = struct.Struct("!QQQ")  # number, send time, and send time of the predecessor, in ns
 HEADERS = 42  # Ethernet, IPv4, UDP
 FRAME = 1514
 SO_TIMESTAMPNS = 35
@@ -42,7 +43,7 @@ def send(address, port, rate_bps, total, source_port):
         time.sleep(0.02)
         try:
             link.send(HEAD.pack(2**64 - 1, time.time_ns(), previous))
-        except ConnectionRefusedError:  # the receiver has ended, so it has received the mark
+        except ConnectionRefusedError:  # the receiver has exited, so it has received the mark
             return
 
 
@@ -89,7 +90,7 @@ def bind(link, port):
 
 
 def round_trips(address, port, source_port, number):
-    """Print round-trip times in ns as JSON: of connections to a port on which no program listens.
+    """Print the round-trip times in ns, as JSON, of connections to a port on which no program listens.
 
     The routers select paths by port, so the path is the same as for a flow with these ports. Ping has no ports.
     """

@@ -1,4 +1,4 @@
-"""Runs acapella-link on nodes over SSH: it is uploaded, reads commands from a FIFO, and writes answers to a file."""
+"""Runs acapella-link on nodes over SSH: it is uploaded, reads commands from a FIFO, and writes responses to a file."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -10,9 +10,10 @@ from ..testbeds.base import CompletedProgram, Job
 from .link_process import ANSWER_S, END_S, PROGRAM, Link, checked
 
 COMMANDS, ANSWERS = "link-commands", "link-answers"
-# The FIFO is opened for reading and writing, so that the program sees no end of its input between two commands.
+# The FIFO is opened for reading and writing, so that the program does not reach the end of its input between commands.
 START = 'rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
-# Send `$2`, if any, to the FIFO `$1`, and print the lines of `$3` after the first `$4`, once there is one.
+# Send `$2`, if any, to the FIFO `$1`. Wait until `$3` has more than `$4` lines, at most `$5` times 50 ms. Print the
+# lines of `$3` after the first `$4`.
 SEND = """if [ -n "$2" ]; then printf '%s\\n' "$2" > "$1"; fi
 tries=0
 while [ "$(wc -l < "$3")" -le "$4" ] && [ "$tries" -lt "$5" ]; do tries=$((tries + 1)); sleep 0.05; done
@@ -23,7 +24,7 @@ OWN_NETWORK = "/proc/self/ns/net"  # network namespace of the node
 
 
 class RemoteLink(Link):
-    """A process per node. `start` and `run` are methods of the nodes; `upload` returns the path of a file on a node.
+    """One process per node. `start` and `run` are methods of the nodes; `upload` returns the path of a file on a node.
 
     The constructor starts the processes. Raises UserError with their message if they do not start.
     """
@@ -39,7 +40,7 @@ class RemoteLink(Link):
         self._run = run
         self._nodes = dict(devices)
         self._jobs: dict[str, Job] = {}
-        self._answers: dict[str, int] = {}  # read so far
+        self._answers: dict[str, int] = {}  # number of responses read so far
         self.realtime = True
         for node in dict.fromkeys(self._nodes.values()):
             names = [f"{name}={OWN_NETWORK}" for name, owner in devices if owner == node]
@@ -64,7 +65,7 @@ class RemoteLink(Link):
         return self._send(self._nodes[name], line)
 
     def _send(self, node: str, line: str) -> dict:
-        """Send a command to the process of a node, if any; return its next answer. Raises UserError."""
+        """Send a command to the process of a node, if any; return the next response. Raises UserError."""
         if self._jobs[node].poll() is not None:
             raise self._ended(node)
         argv = ["sh", "-c", SEND, "sh", COMMANDS, line, ANSWERS, str(self._answers[node]), str(TRIES)]

@@ -1,4 +1,4 @@
-"""Writes the files of a grid below transfers/: a directory per run, written as a whole, and lists of all runs.
+"""Writes the files of a grid below transfers/: a directory per run, complete or absent, and lists of all runs.
 
 schemas/transfer_cell.schema.json describes `cell.json`.
 """
@@ -16,9 +16,9 @@ from acapella_core.files import atomic_text, locked_directory, remove_abandoned_
 from .grid import Cell
 
 GRID, COMPLETE, CELL = "grid.json", "complete.json", "cell.json"
-PART = ".part"  # end of the names of incomplete directories
+PART = ".part"  # suffix of incomplete directories
 PREFIX = ".cell-"
-MOST_ATTEMPTS = 3  # attempts of a run that fails
+MAX_ATTEMPTS = 3  # attempts of a run that fails
 
 
 class Results:
@@ -39,17 +39,17 @@ class Results:
         atomic_text(self.directory / GRID, json.dumps(content, indent=1) + "\n")
 
     def is_missing(self, cell: Cell, *, retry: bool) -> bool:
-        """Return whether a run is still to be done: it has no result, or it failed fewer than MOST_ATTEMPTS times.
+        """Return whether a run is missing: it has no result, or it failed fewer than MAX_ATTEMPTS times.
 
         ``retry``: always repeat failed runs.
         """
         content = self._read(cell)
         if content is None:
             return True
-        return content["error"] is not None and (retry or content.get("attempts", 1) < MOST_ATTEMPTS)
+        return content["error"] is not None and (retry or content.get("attempts", 1) < MAX_ATTEMPTS)
 
     def attempts(self, cell: Cell) -> int:
-        """Return how many times a run failed; 0 if it was not done or succeeded."""
+        """Return how many times a run failed; 0 if it has no result or succeeded."""
         content = self._read(cell)
         return 0 if content is None or content["error"] is None else content.get("attempts", 1)
 
@@ -72,7 +72,7 @@ class Results:
             remove_locked(descriptor, directory)
 
     def publish(self, part: Path, cell: Cell, content: dict[str, Any]) -> None:
-        """Write `cell.json` into a directory of `part` and give it the name of the run. Replaces a failed run."""
+        """Write `cell.json` to a directory of `part`, and give the directory its final name. Replaces a failed run."""
         (part / CELL).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         for file in part.iterdir():
             file.chmod(0o600)
@@ -89,7 +89,7 @@ class Results:
         sync(self.directory)
 
     def write_complete(self, runs: list[Cell]) -> list[str]:
-        """Write the list of all runs with their errors and flags; return a line per failed run. Every run exists."""
+        """Write the list of all runs with their errors and flags; return a line per failed run. All runs must exist."""
         cells = []
         for cell in runs:
             content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())

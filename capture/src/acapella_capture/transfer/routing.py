@@ -1,7 +1,8 @@
 """Generates the addresses and routes of a slice as lines of `ip -batch`.
 
-The main table of a node leads to both hosts over every path at once: the kernel hashes addresses and ports of a flow.
-The kernel has no round robin, so each flow has its own server port, and rules for this port select the table of a path.
+The main table of a node has routes to both hosts over all paths: the kernel selects one by a hash of a flow's addresses
+and ports. The kernel has no round robin. With this assignment, rules for the server port of each flow select the table
+of a path.
 """
 
 from acapella_core.errors import UserError
@@ -13,7 +14,7 @@ from .topology import SERVER_PORT
 FIRST_TABLE = 100  # routing table of the first path
 IPV4 = "/proc/sys/net/ipv4"
 HASH_FIELDS = 0x37  # source, destination, protocol, ports (ip-sysctl.rst)
-FIRST_RULE = 1000  # preference; delayed links have smaller ones
+FIRST_RULE = 1000  # preference; rules of delayed links have smaller ones
 
 
 def configure(nodes: Nodes, topology: Topology, flows: int) -> None:
@@ -29,8 +30,8 @@ def configure(nodes: Nodes, topology: Topology, flows: int) -> None:
 def set_hash(nodes: Nodes, node: str) -> None:
     """Make a router hash addresses, protocol and ports of each packet.
 
-    Policy 1 means the same, but uses the random number of a local socket if its packets come over veth. Policy 3, which
-    dissects every packet, needs Linux 5.14. Raises UserError.
+    Policy 1 hashes the same fields, but if packets of a local socket arrive over veth, it uses the random number of
+    this socket. Policy 3 dissects every packet and needs Linux 5.14. Raises UserError.
     """
     policy = "3"
     try:
@@ -46,7 +47,7 @@ def addresses(nodes: Nodes, topology: Topology, node: str) -> list[str]:
     for link in topology.links.values():
         if node in link.between:
             device = nodes.device(node, other_end(link.between, node))
-            # without offloads, TCP still queues segments of up to 64 KiB, a burst above the line rate
+            # even without offloads, TCP queues segments of up to 64 KiB, which are bursts above the line rate
             lines += [
                 f"link set {device} gso_max_segs 1",
                 f"address replace {link.address(node)}/24 dev {device}",
@@ -61,7 +62,7 @@ def other_end(between: tuple[str, str], node: str) -> str:
 
 
 def routes(nodes: Nodes, topology: Topology, node: str) -> list[str]:
-    """Return the lines that set the routes of a node to both hosts, in the main table and the paths' tables."""
+    """Return the lines that set a node's routes to both hosts, in the main table and in the tables of the paths."""
     lines = []
     for host, order in ((topology.receiver, 1), (topology.sender, -1)):
         hops: dict[str, str] = {}  # by path
@@ -73,12 +74,12 @@ def routes(nodes: Nodes, topology: Topology, node: str) -> list[str]:
             continue
         network = network_of(topology.address(host))
         if not any(host in link.between and node in link.between for link in topology.links.values()):
-            ways = [f"nexthop {via(nodes, topology, node, hop)}" for hop in dict.fromkeys(hops.values())]
-            lines.append(f"route replace {network} {' '.join(ways)}")
+            next_hops = [f"nexthop {via(nodes, topology, node, hop)}" for hop in dict.fromkeys(hops.values())]
+            lines.append(f"route replace {network} {' '.join(next_hops)}")
         for number, name in enumerate(topology.paths):
             if name in hops and len(topology.paths) > 1:
-                way = via(nodes, topology, node, hops[name])
-                lines.append(f"route replace {network} {way} table {FIRST_TABLE + number}")
+                next_hop = via(nodes, topology, node, hops[name])
+                lines.append(f"route replace {network} {next_hop} table {FIRST_TABLE + number}")
     return lines
 
 
@@ -117,13 +118,13 @@ def path_taken(nodes: Nodes, topology: Topology, client_port: int, server_port: 
     ends = f"from {topology.address(topology.sender)} ipproto tcp sport {client_port} dport {server_port}"
     walk = [topology.sender, topology.paths[next(iter(topology.paths))][1]]
     while walk[-1] != topology.receiver and len(walk) <= len(topology.nodes):
-        node, came_from = walk[-1], walk[-2]
+        node, previous = walk[-1], walk[-2]
         neighbors = [other_end(link.between, node) for link in topology.links.values() if node in link.between]
-        if topology.receiver in neighbors:  # its packets may pass through a delaying device
+        if topology.receiver in neighbors:  # packets to the receiver may pass through a delaying device
             walk.append(topology.receiver)
             break
-        command = f"route get {topology.address(topology.receiver)} {ends} iif {nodes.device(node, came_from)}"
-        words = nodes.checked(node, ["ip", "-o", *command.split()]).split()
-        device = words[words.index("dev") + 1]
+        command = f"route get {topology.address(topology.receiver)} {ends} iif {nodes.device(node, previous)}"
+        tokens = nodes.checked(node, ["ip", "-o", *command.split()]).split()
+        device = tokens[tokens.index("dev") + 1]
         walk.append(next(peer for peer in neighbors if nodes.device(node, peer) == device))
     return next((name for name, path in topology.paths.items() if list(path) == walk), None)

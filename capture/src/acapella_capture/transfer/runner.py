@@ -1,4 +1,4 @@
-"""Runs the missing cells of a grid on a slice. Each result is written before the next cell begins."""
+"""Performs the missing runs of a grid on a slice. The result of each run is written before the next run begins."""
 
 import time
 from collections.abc import Callable
@@ -19,30 +19,30 @@ from .grid import Cell
 from .hosts import UNSENT_BYTES, Hosts
 from .measurement import Measurements
 from .nodes import Nodes
-from .results import MOST_ATTEMPTS, Results
+from .results import MAX_ATTEMPTS, Results
 from .settings import TransferSettings
 from .transfer import Outcome, Transfer, start_skew
 
 VERSION = 1
 IDLE_S = 30  # timeout for the queues to become empty after a transfer
 BACKGROUND_S = 0.2
-BACKGROUND_SHARE = 0.001  # share of a link's rate above which a run is flagged
+BACKGROUND_SHARE = 0.001  # a run is flagged if other traffic exceeds this share of a link's rate
 WARM_UP_BYTES = 1 << 20
-MOST_IN_A_ROW = 10  # failed runs after which the slice counts as broken
+MAX_CONSECUTIVE_FAILURES = 10  # then the slice is considered broken
 BLOCK_BYTES = 128 << 10  # of iperf3
 WMEM_BYTES = 4 << 20  # default maximum of tcp_wmem, which mode published keeps
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Counts of the emulated links (bytes, packets, drops) and of the delayed directions at a time."""
+    """Counts of the emulated links (bytes, packets, drops) and of the delayed directions at one time."""
 
     links: dict[str, tuple[int, int, int]]
     delays: dict[str, Counts]
 
 
 class Runner:
-    """A slice with its emulated links, ready for transfers. As a context, it restores the hosts at the end."""
+    """A slice with its emulated links, ready for transfers. As a context manager, it restores the hosts at the end."""
 
     def __init__(self, nodes: Nodes, settings: TransferSettings, runs: list[Cell], scratch: Path):
         self._nodes = nodes
@@ -67,7 +67,7 @@ class Runner:
     def prepare(self, runs: list[Cell]) -> None:
         """Measure the settings of these runs, and warm up.
 
-        A failed probe or warm-up does not end the grid: later runs are written with their own errors.
+        A failed probe or warm-up does not end the grid: later runs contain their own errors.
         """
         self._measurements.measure(runs)
         self.set_buffers()
@@ -84,7 +84,7 @@ class Runner:
             names.report(f"transfer: warning: the warm-up failed: {error}")
 
     def set_buffers(self) -> None:
-        """Let TCP buffer the bytes that can be in flight in any run of the grid, including runs of an earlier start."""
+        """Let TCP buffer the bytes that can be in flight in any run of the grid, including complete runs."""
         if self._settings.mode == "clean":
             self._hosts.set_window(max(self._flight_bytes(cell) for cell in self._runs))
 
@@ -107,7 +107,7 @@ class Runner:
         return self._measurements.error_of(cell) is None
 
     def run(self, cell: Cell, results: Results) -> dict[str, Any]:
-        """Run a cell, publish its directory, and return its `cell.json`, which contains the error if it failed.
+        """Perform a run, publish its directory, and return its `cell.json`, which contains the error if it failed.
 
         Raises UserError for an error outside of the slice, such as a full disk.
         """
@@ -168,7 +168,7 @@ class Runner:
         return capture.frames_over_mtu(part)
 
     def _background_bps(self) -> dict[str, int]:
-        """Return the rate on each emulated link while no transfer runs, in the busier direction."""
+        """Return the rate on each emulated link, in its busier direction, while no transfer runs."""
         before, begin = self._sent_bytes(), time.monotonic_ns()
         time.sleep(BACKGROUND_S)
         after, span = self._sent_bytes(), time.monotonic_ns() - begin
@@ -183,7 +183,7 @@ class Runner:
         return {name: (sent, returned[name]) for name, (sent, _, _) in self._emulation.counters().items()}
 
     def _content(self, cell: Cell, outcome: Outcome, captured: dict, background: dict[str, int]) -> dict[str, Any]:
-        """Return the part of `cell.json` that a transfer provides."""
+        """Return the part of `cell.json` that depends on the transfer."""
         measured = measurement.measured_values(self._measurements.of(cell))
         return {
             "measured": {**measured, "frames_over_mtu": None, "background_bps": max(background.values())},
@@ -232,11 +232,11 @@ class Runner:
             "load_high": measured["load"] > self._environment["processors"],
             "capture_loss": content["capture"]["dropped"] != 0,
         }
-        return found + [name for name, holds in conditions.items() if holds]
+        return found + [name for name, applies in conditions.items() if applies]
 
 
 def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> dict[str, Counts]:
-    """Add the counts of links and delayed directions between two times to `cell.json`; return it."""
+    """Add the counts of links and delayed directions between two times to `cell.json`; return the latter."""
     for name in after.links:
         sent, _, dropped = (now - then for now, then in zip(after.links[name], before.links[name], strict=True))
         content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
@@ -248,21 +248,21 @@ def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> di
 
 
 def flight_bytes(cell: Cell, topology: Topology, round_trip_ns: int) -> int:
-    """Return the bytes in flight if the queue of the fastest link is full: on the path and in the queue.
+    """Return the bytes in flight, on the path and in the queue, if the queue of the fastest link is full.
 
-    ``round_trip_ns``: round trip with an empty queue: the emulated delay plus the slice's own delay.
+    ``round_trip_ns``: round-trip time with an empty queue: the emulated delay plus the slice's own delay.
     """
     rate = max(link.rate_bps(cell.rate_bps, cell.ratio) for link in topology.emulated().values())
     return round(rate * round_trip_ns / 8e9) + cell.buffer_bytes
 
 
 def extra_bytes(cell: Cell, flight: int) -> int:
-    """Return how many bytes each flow sends after the requested ones.
+    """Return the number of bytes that each flow sends in addition to the requested ones.
 
     iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. Bytes that have
-    not been sent yet, or were lost and have not been retransmitted yet, never arrive. So the extra bytes are the
-    maximum content of the send buffer at the end: unsent bytes, two of iperf3's blocks, and twice the flow's share of
-    the bytes in flight (``flight``).
+    not been sent yet, or were lost and have not been retransmitted yet, never arrive. So the number of extra bytes is
+    the maximum content of the send buffer at the end: unsent bytes, two of iperf3's blocks, and twice the flow's share
+    of the bytes in flight (``flight``).
     """
     if cell.mode == "published":
         return WMEM_BYTES
@@ -288,22 +288,22 @@ def delays_of(nodes: Nodes, settings: TransferSettings) -> Delays:
 def run_grid(
     runner: Runner, runs: list[Cell], missing: list[Cell], results: Results, report: Callable[[str], None]
 ) -> None:
-    """Run the missing cells in order. Raises UserError if many fail in a row."""
-    in_a_row = 0
+    """Perform the missing runs in order. Raises UserError if many consecutive runs fail."""
+    failures = 0
     begin = time.monotonic()
     for number, cell in enumerate(missing, 1):
         started = time.monotonic()
         content = runner.run(cell, results)
         took = time.monotonic() - started
         left = (time.monotonic() - begin) / number * (len(missing) - number)
-        place = f"{len(runs) - len(missing) + number} of {len(runs)}"
+        progress = f"{len(runs) - len(missing) + number} of {len(runs)}"
         flags = f" ({', '.join(content['flags'])})" if content["flags"] else ""
         result = f"error: {content['error']}" if content["error"] else f"{took:.1f} s"
-        report(f"transfer: {place}: {cell.summary}: {result}{flags}; {duration(left)} left")
-        if runner.is_measured(cell):  # otherwise, nothing was tried
-            in_a_row = in_a_row + 1 if content["error"] else 0
-        if in_a_row == MOST_IN_A_ROW and number < len(missing):
-            reason = f"{in_a_row} runs in a row failed; the last: {content['error']}"
+        report(f"transfer: {progress}: {cell.summary}: {result}{flags}; {duration(left)} left")
+        if runner.is_measured(cell):  # otherwise, no transfer was attempted
+            failures = failures + 1 if content["error"] else 0
+        if failures == MAX_CONSECUTIVE_FAILURES and number < len(missing):
+            reason = f"{failures} consecutive runs failed; the last: {content['error']}"
             raise UserError(reason, where="transfers", fix="run it again when the slice works")
 
 
@@ -313,10 +313,10 @@ def duration(seconds: float) -> str:
 
 
 def check_failed(failed: list[str], number: int) -> None:
-    """Report failed runs of a grid of a number of runs. Raises UserError if all failed."""
+    """Print a warning if runs failed. ``number``: all runs of the grid. Raises UserError if all of them failed."""
     if not failed:
         return
-    repeat = f"run it again to repeat runs that failed fewer than {MOST_ATTEMPTS} times; --retry-failed repeats all"
+    repeat = f"run it again to repeat runs that failed fewer than {MAX_ATTEMPTS} times; --retry-failed repeats all"
     if len(failed) == number:
         raise UserError(f"{len(failed)} of {number} runs failed: {failed[0]}", where="transfers", fix=repeat)
     names.report(f"transfer: warning: {len(failed)} of {number} runs failed; the first: {failed[0]}; {repeat}")

@@ -16,8 +16,8 @@ from .topology import read_topology
 KEYS = ("transfer", "fabric")
 MEGA = 1_000_000
 NS_PER_MS = 1_000_000
-LEAST_BUFFER = 4096  # somewhat more than two frames
-LEAST_REORDERED_NS = 2000  # delay; the unit of tc is 1 us, and each of the two directions gets half
+MIN_BUFFER = 4096  # somewhat more than two frames
+MIN_REORDERED_NS = 2000  # delay; the unit of tc is 1 us, and each of the two directions gets half
 ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -79,13 +79,13 @@ def parse_transfer_settings(config: dict[str, Any], *, where: object = "config")
 
 
 def check_reordering(percent: float, delay_ns: int, where: object) -> None:
-    """Raise UserError if packets are to be reordered with a delay that is too short for this."""
-    if percent and delay_ns < LEAST_REORDERED_NS:
+    """Raise UserError if packets are to be reordered, but the delay is too short for reordering."""
+    if percent and delay_ns < MIN_REORDERED_NS:
         raise UserError(
             "transfer.reorder_percent: only delayed packets can be reordered, but transfer.grid.delay_ms contains "
             f"{delay_ns / NS_PER_MS:g}",
             where=where,
-            fix=f"delays of at least {LEAST_REORDERED_NS / NS_PER_MS:g} ms",
+            fix=f"delays of at least {MIN_REORDERED_NS / NS_PER_MS:g} ms",
         )
 
 
@@ -110,7 +110,7 @@ def listed_algorithms() -> list[str]:
 
 
 def check_algorithms(wanted: Iterable[str], listed: list[str]) -> None:
-    """Raise UserError for the first algorithm that a kernel does not list. The error names a similar one."""
+    """Raise UserError for the first algorithm that a kernel does not list. The error suggests a similar one."""
     for name in wanted:
         if name not in listed:
             near = difflib.get_close_matches(name, listed, n=1)
@@ -137,9 +137,9 @@ def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
     for name, each in units.items():
         if len(set(each)) != len(each):
             raise UserError(f"transfer.grid.{name}: the same value twice", where=where)
-    if min(units["buffer_bytes"]) < LEAST_BUFFER:
+    if min(units["buffer_bytes"]) < MIN_BUFFER:
         least = min(units["buffer_bytes"])
-        raise UserError(f"transfer.grid.buffer_bytes: {least} bytes; at least {LEAST_BUFFER}", where=where)
+        raise UserError(f"transfer.grid.buffer_bytes: {least} bytes; at least {MIN_BUFFER}", where=where)
     return units
 
 

@@ -1,4 +1,4 @@
-"""Samples the state of the senders' sockets with ss: the kernel's TCP_INFO."""
+"""Samples the state of the senders' sockets (the kernel's TCP_INFO) with ss."""
 
 import re
 from typing import Any
@@ -18,8 +18,8 @@ FIELDS = {  # key of `cell.json`: name in the output of ss, and its unit
     "bytes_acked": ("bytes_acked", 1),
     "bytes_retrans": ("bytes_retrans", 1),
 }
-ZERO_IF_ABSENT = ("rwnd_limited_ns", "sndbuf_limited_ns", "bytes_retrans")  # ss omits zeros of these
-LIMITED_SHARE = 0.05  # share of the busy time; a sender that waits for the window only at the start is below it
+ZERO_IF_ABSENT = ("rwnd_limited_ns", "sndbuf_limited_ns", "bytes_retrans")  # ss omits these if they are 0
+LIMITED_SHARE = 0.05  # of the busy time; senders that wait for the window only at the start do not exceed it
 
 
 def sample(nodes: Nodes, sender: str, flows: int, t_ns: int) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The topologies that the config can name, and the ports of flows; acapella_core.topology reads the files."""
+"""Built-in topologies, and the ports of flows. acapella_core.topology reads topology files."""
 
 from pathlib import Path
 

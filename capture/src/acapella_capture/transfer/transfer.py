@@ -24,9 +24,9 @@ LISTEN_S = 20
 CONNECT_MS = 10_000
 POLL_S = 0.02
 SAMPLES = 40  # samples of the TCP state during a transfer at the full rate
-LEAST_SAMPLE_S, MOST_SAMPLE_S = 0.25, 2.0
-SLOWEST = 20  # a transfer may take this many times the time at the full rate, and
-SPARE_S = 60
+MIN_SAMPLE_S, MAX_SAMPLE_S = 0.25, 2.0
+SLOWEST = 20  # timeout of a transfer, relative to its duration at the full rate
+SPARE_S = 60  # added to the timeout
 END_S = 5
 # Print the time of the node before and after a program, to standard error.
 TIMED = 'date +%s%N >&2; "$@"; status=$?; date +%s%N >&2; exit "$status"'
@@ -56,7 +56,7 @@ class Flow:
 
 @dataclass
 class Outcome:
-    """The result of a transfer; `error` is None if every flow sent everything."""
+    """The result of a transfer. ``error`` is None if every flow sent all bytes."""
 
     flows: list[Flow]
     samples: list[dict[str, Any]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Outcome:
 
 
 class Transfer:
-    """The transfer of a cell."""
+    """The transfer of a run."""
 
     def __init__(self, nodes: Nodes, topology: Topology, cell: Cell, interval_s: float, extra_bytes: int):
         self._nodes = nodes
@@ -75,11 +75,11 @@ class Transfer:
         self._servers: list[Job] = []
         self._clients: list[Job] = []
         least_s = ideal_s(topology, cell) + 10 * cell.delay_ns / 1e9
-        self._every_s = min(max(least_s / SAMPLES, LEAST_SAMPLE_S), MOST_SAMPLE_S)
+        self._every_s = min(max(least_s / SAMPLES, MIN_SAMPLE_S), MAX_SAMPLE_S)
         self.timeout_s = SLOWEST * least_s + SPARE_S
 
     def run(self) -> Outcome:
-        """Send everything and return the outcome. Raises UserError if a server does not listen."""
+        """Run the transfer and return the outcome. Raises UserError if a server does not listen."""
         flows = [self._flow(number) for number in range(self._cell.streams)]
         try:
             self._listen(flows)
@@ -93,7 +93,7 @@ class Transfer:
         return outcome
 
     def fetch(self, outcome: Outcome, directory: Path) -> None:
-        """Move iperf3's output to a directory, and set the outcome's error to the first failed flow's."""
+        """Move iperf3's output to a directory, and set the error of the outcome to that of the first failed flow."""
         for flow in outcome.flows:
             target = directory / flow.iperf3
             self._nodes.fetch(self._topology.sender, flow.iperf3, target)
@@ -123,7 +123,7 @@ class Transfer:
                 raise UserError(f"iperf3 does not listen: {lines[-1] if lines else ''}", where=f"node {receiver}")
 
     def _client(self, flow: Flow) -> list[str]:
-        """Return the command of a client; -Z as in the paper, because copies take time of a small machine."""
+        """Return the command of a client. Like the paper, it uses -Z: copying data would take much CPU time."""
         address = self._topology.address(self._topology.receiver)
         return [
             *("sh", "-c", TIMED, "sh"),
@@ -155,7 +155,7 @@ class Transfer:
         return outcome
 
     def _end(self, *, failed: bool) -> None:
-        """Stop all running programs; an error for one does not keep the others running."""
+        """Stop all running programs, even if one of them cannot be stopped."""
         jobs = [*self._clients, *self._servers]
         end = time.monotonic() + END_S
         steps = [partial(terminate, job) for job in jobs] + [partial(kill_after, job, end) for job in jobs]
@@ -163,13 +163,13 @@ class Transfer:
 
 
 def terminate(job: Job) -> None:
-    """Ask a program to end, if it runs. Raises UserError."""
+    """Send SIGTERM to a program, if it runs. Raises UserError."""
     if job.poll() is None:
         job.signal("TERM")
 
 
 def kill_after(job: Job, end: float) -> None:
-    """Kill a program unless it ends before a time of the monotonic clock. Raises UserError."""
+    """Kill a program unless it exits before ``end`` (monotonic clock). Raises UserError."""
     if job.wait(max(0, end - time.monotonic())) is None:
         job.signal("KILL")
         job.wait(END_S)
@@ -191,7 +191,7 @@ def read_report(output: Path) -> dict[str, Any]:
 
 
 def start_error(flow: Flow, report: dict[str, Any]) -> tuple[int | None, str | None]:
-    """Return the maximum time from the start of the client to the start of its data; or None and the reason.
+    """Return the maximum time from the start of the client to the start of its data; or None, and the reason.
 
     The client's running time is the time that iperf3 measured for the data plus the time of its connections before and
     after that. iperf3 also reports the second in which it connected, which shows whether the clock was set meanwhile.
@@ -224,7 +224,7 @@ def start_skew(flows: list[Flow]) -> dict[str, Any]:
 
 
 def fault_of(flow: Flow, report: dict[str, Any], algorithm: str) -> str | None:
-    """Return why a flow failed, in one line; None if it sent everything."""
+    """Return the reason why a flow failed, on one line; None if it sent all bytes."""
     if "error" in report:
         return f"flow {flow.flow}: iperf3: {' '.join(str(report['error']).split())}"
     if flow.exit_code != 0:

@@ -209,7 +209,7 @@ class LocalSender(Sender):
     def document(self) -> dict[str, Any]:
         """Return what was sent (schemas/generated.json). Raises UserError if packets of the model were not sent."""
         document = result.document(self._model, json.loads(self._report.read_text()), "interface")
-        if reasons := result.incomplete(document):
+        if reasons := result.unsent_reasons(document):
             raise UserError(f"{program.PROGRAM}: {'; '.join(reasons)}", where=f"node {self._node}")
         return document
 

@@ -1,10 +1,10 @@
-"""Reserves a processor for acapella-link, which neither other programs of a transfer nor the kernel's TCP use.
+"""Reserves a CPU for acapella-link, which neither other programs of a transfer nor the kernel's TCP use.
 
 A write to a TUN device processes the packet in the kernel immediately, up to the TCP stack of the host. There, an
 acknowledgment triggers data packets, which the kernel also processes before the write returns. acapella-link then sends
 all later packets late, by milliseconds while a transfer starts. Therefore, the kernel must process packets that arrive
-at a host on a different processor (receive packet steering), and programs must not run on this one, because a socket's
-timers are handled by the processor that last sent for it.
+at a host on a different CPU (receive packet steering). Other programs must not run on the reserved CPU, because the CPU
+that last sent packets of a socket handles the timers of this socket.
 
 Receive packet steering needs CAP_NET_ADMIN outside of any user namespace, which only root has.
 """
@@ -14,14 +14,14 @@ from collections.abc import Iterable
 
 from .nodes import Nodes
 
-MASK_BITS = 32  # length of a group in the kernel's lists of processors
+MASK_BITS = 32  # length of a group in the kernel's CPU masks
 STEER = 'mount -t sysfs sysfs /sys && printf "%s\\n" "$1" > "/sys/class/net/$2/queues/rx-0/rps_cpus"'
 
 
-class ReservedProcessor:
-    """The last processor that this process may use, reserved until `close` if there are others.
+class ReservedCpu:
+    """The last CPU that this process may use. It is reserved until `close`, unless it is the only one.
 
-    Programs that are started afterwards inherit the remaining processors.
+    Programs that are started afterwards inherit the remaining CPUs.
     """
 
     def __init__(self) -> None:
@@ -32,29 +32,29 @@ class ReservedProcessor:
 
     @property
     def is_reserved(self) -> bool:
-        """Return whether the processor is reserved."""
+        """Return whether the CPU is reserved."""
         return bool(self._others)
 
     def assign(self, process: int) -> None:
-        """Move a process to the reserved processor."""
+        """Move a process to the reserved CPU."""
         if self._others:
             os.sched_setaffinity(process, {max(self._allowed)})
 
     def steer(self, nodes: Nodes, node: str, device: str) -> bool:
-        """Have other processors handle packets that arrive at a node's interface. Return whether the kernel does so."""
+        """Make the kernel process packets that arrive at a node's interface on other CPUs. Return whether it does."""
         if not self._others:
             return False
-        argv = ["unshare", "--mount", "sh", "-c", STEER, "sh", processor_mask(self._others), device]
+        argv = ["unshare", "--mount", "sh", "-c", STEER, "sh", cpu_mask(self._others), device]
         return nodes.run(node, argv).status == 0
 
     def close(self) -> None:
-        """Allow this process to use all of its processors again."""
+        """Allow this process to use all of its CPUs again."""
         os.sched_setaffinity(0, self._allowed)
 
 
-def processor_mask(processors: Iterable[int]) -> str:
-    """Return processors as a bit mask of the kernel: hexadecimal groups of 32 bits, the highest first."""
-    mask = sum(1 << number for number in processors)
+def cpu_mask(cpus: Iterable[int]) -> str:
+    """Return a CPU mask of the kernel: hexadecimal groups of 32 bits, the highest first."""
+    mask = sum(1 << number for number in cpus)
     groups = []
     while mask or not groups:
         groups.append(f"{mask % (1 << MASK_BITS):x}")
