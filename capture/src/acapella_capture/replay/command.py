@@ -115,7 +115,8 @@ def add_port_options(group: Any) -> None:
     group.add_argument(
         "--interface", "-i", action="append", metavar="PORT",
         help="send from PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
-        "--vdev); repeat it for several ports: the frames of the i-th interface of a pcapng are sent from the i-th port",
+        "--vdev); repeat it for several ports: the frames of the i-th interface of a pcapng are sent from the i-th "
+        "port",
     )  # fmt: skip
     group.add_argument("--bridge", nargs=2, metavar="PORT", help="forward packets between two ports; requires --listen")
     group.add_argument(
