@@ -280,7 +280,11 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
         (["--interface", "lo", "--listen", "127.0.0.1:0", "--queue-pairs", "3"], "3 is not a power of two"),
         (["--interface", "lo", "--control", "none"], "none: cannot read"),
         (["--interface", "lo", "--listen", "127.0.0.1:0", "--window=-1s"], "a window cannot be negative"),
-        (["--interface", "lo", "--listen", "127.0.0.1:0", "--format", "3"], "'3' is not a format of reports"),
+        (
+            ["--interface", "lo", "--listen", "127.0.0.1:0", "--format", "3"],
+            "--format 3: must be a whole number from 1",
+        ),
+        (["--interface", "lo", "--listen", "127.0.0.1:0", "--threads", "99"], "--threads 99: must be a whole number"),
     ],
 )
 def test_usage_error_prints_one_line_and_creates_nothing(arguments, what, tmp_path, capsys, monkeypatch):
@@ -296,8 +300,11 @@ def test_usage_error_prints_one_line_and_creates_nothing(arguments, what, tmp_pa
     [
         ("register qp_number 16 1", ":8: queue pair indices are 0 to 15"),
         ("register qp_number 0 x", ":8: not a number; use a number such as 10 or 0x0a"),
-        ("register qp_end 0 0x10001", "qp_end - qp_base of queue pair 0 is 1, not a multiple of a report's 192 bytes"),
-        ("register qp_key 0 0x100000000", "qp_key of queue pair 0 has more than 32 bits"),
+        ("register qp_end 0 0x10001", "of queue pair 0 is 1, not a positive multiple of the report size (192 bytes)"),
+        ("register qp_end 0 0x10000", "of queue pair 0 is 0, not a positive multiple of the report size (192 bytes)"),
+        ("register qp_end 0 0x10000000000000000", "qp_end of queue pair 0 is not an unsigned 64-bit number"),
+        ("register qp_key 0 0x100000000", "qp_key of queue pair 0 is not an unsigned 32-bit number"),
+        ("register qp_key 0 -1", "qp_key of queue pair 0 is not an unsigned 32-bit number"),
         ("register qp_number 0 0 16", "no queue pair"),
     ],
 )

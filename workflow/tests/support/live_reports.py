@@ -108,7 +108,7 @@ class Place:
 def all_arrive(place: Place) -> dict:
     """Complete a run at full speed; the collector ends when the session has ended."""
     capture(place.directory / "in.pcap", 4000)
-    collector = place.collector("reports", "--until-ended")
+    collector = place.collector("reports", "--until-sessions-end")
     codes = [place.data_plane("plane").wait(TIMEOUT_S), collector.wait(TIMEOUT_S)]
     return {"codes": codes, "plane": place.statistics("plane"), **place.results("reports")}
 
@@ -122,7 +122,7 @@ def collector_killed(place: Place) -> dict:
     first.kill()
     first.wait()
     left = sorted(path.name for path in (place.directory / "reports").iterdir())
-    second = place.collector("reports", "--until-ended")
+    second = place.collector("reports", "--until-sessions-end")
     place.wait_for_reports("reports", 50)
     plane.terminate()
     codes = [plane.wait(TIMEOUT_S), second.wait(TIMEOUT_S)]

@@ -120,7 +120,7 @@ class CollectorRun:
         reported_at = time.monotonic()
         warned = False
         while not (self._stopped.is_set() or receiver.over):
-            if self._settings.until_ended and sessions.all_ended():
+            if self._settings.until_sessions_end and sessions.all_ended():
                 await asyncio.sleep(POLL_INTERVAL_S)  # the last reports are still in flight
                 return
             with contextlib.suppress(TimeoutError):

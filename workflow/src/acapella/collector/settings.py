@@ -46,7 +46,7 @@ class Settings:
     threads: int
     window_ns: int | None  # None: no series; 0: a row per report
     memory_bytes: int
-    until_ended: bool
+    until_sessions_end: bool
     replace: bool
     progress: bool
 
@@ -81,9 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     pairs.add_argument("--ring", metavar="SIZE", default=RING, help=f"size of each queue pair's ring (default: {RING})")
     pairs.add_argument(
-        "--sessions", metavar="N", default="1", help="maximum number of simultaneous data planes (default: 1)"
+        "--sessions", metavar="N", default="1", help="maximum number of simultaneous sessions (default: 1)"
     )
-    parser.add_argument("--format", default="2", metavar="N", help="report format: 2, or 1 as published (default: 2)")
+    parser.add_argument(
+        "--format", default="2", metavar="N", help="report format: 2, or 1 (the format of the paper) (default: 2)"
+    )
     parser.add_argument("--threads", default="1", metavar="N", help="threads that read the rings (default: 1)")
     parser.add_argument(
         "--window",
@@ -96,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--memory", metavar="SIZE", default=MEMORY, help=f"memory limit of the flow table (default: {MEMORY})"
     )
     decompression.add_options(parser)
-    parser.add_argument("--until-ended", action="store_true", help="end when every data plane has ended its session")
+    parser.add_argument("--until-sessions-end", action="store_true", help="exit once every session has ended")
     parser.add_argument(
         "-o",
         dest="directory",
@@ -111,8 +113,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the checked settings. Raises UserError."""
     check_source(args)
-    report_format = whole_number(args.format, 1, max(REPORT_BYTES), "a format of reports")
-    count = whole_number(args.queue_pairs, 1, MAX_QUEUE_PAIRS, "a number of queue pairs")
+    report_format = whole_number(args.format, 1, max(REPORT_BYTES), "--format")
+    count = whole_number(args.queue_pairs, 1, MAX_QUEUE_PAIRS, "--queue-pairs")
     if count & (count - 1):
         raise UserError(f"{count} is not a power of two", where="--queue-pairs", fix="use 1, 2, 4, 8 or 16")
     listen = address(args.listen) if args.listen else None
@@ -121,29 +123,29 @@ def settings_of(args: argparse.Namespace) -> Settings:
         raise UserError(
             "no queue pair, so every report would be rejected", fix="add --control FILE or --listen HOST:PORT"
         )
-    if args.until_ended and not listen:
-        raise UserError("--until-ended requires sessions", fix="add --listen HOST:PORT")
+    if args.until_sessions_end and not listen:
+        raise UserError("--until-sessions-end requires sessions", fix="add --listen HOST:PORT")
     return Settings(
         directory=Path(args.directory),
         captures=tuple(Path(name) for name in args.captures),
         interface=args.interface,
         rdma_device=args.rdma_device,
         rdma_peer=args.rdma_peer,
-        rdma_port=whole_number(args.rdma_port, 1, 255, "a port of the RDMA device"),
-        rdma_gid_index=whole_number(args.rdma_gid_index, 0, 255, "a GID index"),
+        rdma_port=whole_number(args.rdma_port, 1, 255, "--rdma-port"),
+        rdma_gid_index=whole_number(args.rdma_gid_index, 0, 255, "--rdma-gid-index"),
         queue_pairs=queue_pairs,
         control=Path(args.control) if args.control else None,
         limits=decompression.limits_of(args),
         listen=listen,
         listen_anywhere=args.listen_anywhere,
         queue_pairs_per_session=count,
-        max_sessions=whole_number(args.sessions, 1, MAX_SESSIONS, "a number of sessions"),
+        max_sessions=whole_number(args.sessions, 1, MAX_SESSIONS, "--sessions"),
         ring_bytes=ring_size(size_bytes(args.ring), REPORT_BYTES[report_format]),
         report_format=report_format,
-        threads=whole_number(args.threads, 1, MAX_THREADS, "a number of threads"),
+        threads=whole_number(args.threads, 1, MAX_THREADS, "--threads"),
         window_ns=None if args.no_series else window_of(args.window),
         memory_bytes=size_bytes(args.memory),
-        until_ended=args.until_ended,
+        until_sessions_end=args.until_sessions_end,
         replace=args.replace,
         progress=args.progress,
     )
@@ -159,7 +161,7 @@ def check_source(args: argparse.Namespace) -> None:
             raise UserError("no such file", where=name)
     if args.rdma_device and (not args.rdma_peer or args.control):
         raise UserError(
-            "an RDMA device chooses the queue pair numbers, and accepts packets of one address only",
+            "an RDMA device chooses the queue pair numbers, and accepts packets from one address only",
             where="--rdma-device",
             fix="use --rdma-peer IPV4 and --listen HOST:PORT, without --control",
         )
@@ -210,14 +212,15 @@ def apply_register(slots: dict[int, dict[str, int]], fields: list[str], where: s
 def queue_pair(slot: int, values: dict[str, int], report_bytes: int, path: Path) -> QueuePair:
     """Return the queue pair at one index of the registers. Raises UserError if values are inconsistent."""
     fields = {"key": 0, "base": 0, "end": 0, "psn": 0, **values}
+    for name, value in fields.items():
+        bits = BITS["base" if name == "end" else name]
+        if not 0 <= value < 1 << bits:
+            raise UserError(f"qp_{name} of queue pair {slot} is not an unsigned {bits}-bit number", where=path)
     size = fields.pop("end") - fields["base"]
     if size <= 0 or size % report_bytes:
         raise UserError(
-            f"qp_end - qp_base of queue pair {slot} is {size}, not a multiple of a report's {report_bytes} bytes",
+            f"qp_end - qp_base of queue pair {slot} is {size}, not a positive multiple of the report size "
+            f"({report_bytes} bytes)",
             where=path,
         )
-    pair = QueuePair(slot, size=size, **fields)
-    for name, bits in BITS.items():
-        if not 0 <= getattr(pair, name) < 1 << bits:
-            raise UserError(f"qp_{name} of queue pair {slot} has more than {bits} bits", where=path)
-    return pair
+    return QueuePair(slot, size=size, **fields)

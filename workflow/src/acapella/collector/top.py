@@ -50,7 +50,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Print flows once, or until Ctrl-C. Raises UserError if no collector is running."""
-    count = whole_number(args.count, 1, MAX_FLOWS, "a number of flows")
+    count = whole_number(args.count, 1, MAX_FLOWS, "-n")
     terminal = sys.stdout.isatty() and not args.json
     every = args.every or (EVERY if terminal else None)
     pause_s = duration_ns(every) / 1e9 if every else None

@@ -12,15 +12,13 @@ DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)", re.ASCII)
 WHOLE = re.compile(r"-?\d+", re.ASCII)
 
 
-def whole_number(text: str, low: int, high: int, what: str) -> int:
-    """Return a whole number from ``low`` to ``high`` in ASCII digits.
-
-    ``what`` describes the number in the error message. Raises UserError.
-    """
+def whole_number(text: str, low: int, high: int, option: str, unit: str = "") -> int:
+    """Return the value of an option, a whole number from ``low`` to ``high`` in ASCII digits. Raises UserError."""
     is_number = WHOLE.fullmatch(text.strip())
     number = int(text) if is_number and len(text) <= MAX_DIGITS else None
     if number is None or not low <= number <= high:
-        raise UserError(f"{text[:MAX_DIGITS]!r} is not {what}", fix=f"write a whole number from {low:,} to {high:,}")
+        where = f"{option} {text[:MAX_DIGITS]}"
+        raise UserError(f"must be a whole number from {low:,} to {high:,} {unit}".rstrip(), where=where)
     return number
 
 

@@ -330,7 +330,7 @@ def bounds_of(given: list[str] | None) -> list[int]:
 
     if not given:
         return list(WITHIN_NS)
-    return list(dict.fromkeys(whole_number(text, 0, MAX_NS, "a bound of --within in ns") for text in given))
+    return list(dict.fromkeys(whole_number(text, 0, MAX_NS, "--within", "ns") for text in given))
 
 
 def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
@@ -343,7 +343,7 @@ def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
         return None, window_ns(args.window)
     if args.windows is None:
         return WINDOWS, None
-    return whole_number(args.windows, 1, MAX_WINDOWS, "a number of --windows"), None
+    return whole_number(args.windows, 1, MAX_WINDOWS, "--windows"), None
 
 
 def identity_rule(args: argparse.Namespace) -> dict:

@@ -85,7 +85,11 @@ def protocol(text: str) -> int:
     """Return an IP protocol number, by name or number."""
     if text.lower() in PROTOCOLS:
         return PROTOCOLS[text.lower()]
-    return whole_number(text, 0, 255, f"an IP protocol ({', '.join(PROTOCOLS)})")
+    try:
+        return whole_number(text, 0, 255, "--flow")
+    except UserError as error:
+        fix = f"write a whole number from 0 to 255, or {', '.join(PROTOCOLS)}"
+        raise UserError(f"{text!r} is not an IP protocol", fix=fix) from error
 
 
 def matching_frames(display_filter: str, paths: list[str], limits=None) -> tuple[dict, str]:
