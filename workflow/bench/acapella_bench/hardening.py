@@ -49,7 +49,7 @@ def build(bench: Bench, name: str, kind: str) -> Path:
 
 def cost_of_writer(bench: Bench, program: Path) -> float:
     """Return the CPU time of the writer thread in ns per frame, at more frames than it can write."""
-    point = writer.offered(bench, LOAD, None, bench.scale["writer_s"], program)
+    point = writer.run_writer(bench, LOAD, None, bench.scale["writer_s"], program)
     return 1e9 * point.cpu_s / point.written
 
 

@@ -170,7 +170,7 @@ def test_published_tables_match_the_stored_facts():
     for snaplen, *numbers in re.findall(row, facts.read_text(encoding="utf-8"), re.M):
         published[int(snaplen)].append([float(number) for number in numbers])
     assert published
-    assert all(writer.printed(snaplen) == rows for snaplen, rows in published.items())
+    assert all(writer.paper_rows(snaplen) == rows for snaplen, rows in published.items())
 
 
 def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):
@@ -195,7 +195,7 @@ def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
     sweep += [account(8_000_003, 0, 8_000_000), account(6_000_000, -3, 6_000_000)]
     row = writer.row_of("sink", 200, [writer.point_of(each) for each in sweep])
     assert (row["value"], row["without_loss"]) == (3_999_999, 3_000_000)
-    assert row["note"] == "without loss up to 3.00 M/s; 10.00 % lost of 5.00 M/s; 6.67 M/s by CPU time"
+    assert row["note"] == "without loss up to 3.00 Mpps; 10.00 % loss at 5.00 Mpps; 6.67 million frames per CPU second"
     assert [point["lost"] for point in row["sweep"]] == [70_000_003, 1_000_000, 3, 0]
 
 

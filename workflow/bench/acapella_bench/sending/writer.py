@@ -7,12 +7,12 @@ from pathlib import Path
 from .. import disk, table
 from ..programs import ROOT, Bench, Failed
 
-AIM = 5_000_000  # frames per second and core
+GOAL_FPS = 5_000_000  # frames per second and core
 CORES = 1
 TABLES = {200: 1, 64: 2}  # tables of the paper by snap length
-FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # shares of the rate written if more frames are offered
+FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # fractions of the rate written under overload
 PAPER = ROOT / "workflow" / "conformance" / "patchwork_writer.csv"
-COLUMNS = ("Frame Size (B)", "Offered (M/s)", "Rate (Gbps)", "Cores", "Offered", "Written", "Lost", "Loss (%)")
+COLUMNS = ("Frame Size (B)", "Offered (Mpps)", "Rate (Gbps)", "Cores", "Offered", "Written", "Lost", "Loss (%)")
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Point:
         return {**self.__dict__, "rate": self.rate, "loss_percent": self.loss_percent}
 
 
-def point_of(accounts: dict) -> Point:
+def point_of(counters: dict) -> Point:
     """Return the result of a run. Raises Failed unless offered frames = written frames + lost frames."""
-    source_counts, frames = accounts["generator"], accounts["frames"]
+    source_counts, frames = counters["generator"], counters["frames"]
     lost = source_counts["refused"] + source_counts["left"] + sum(frames["dropped"].values())
     if source_counts["offered"] != frames["written"] + lost:
         raise Failed(
@@ -70,9 +70,9 @@ def point_of(accounts: dict) -> Point:
         written=frames["written"],
         lost=lost,
         behind=source_counts["behind"],
-        cpu_s=sum(queue["cpu_ns"] for queue in accounts["queues"]) / 1e9,
+        cpu_s=sum(queue["cpu_ns"] for queue in counters["queues"]) / 1e9,
         written_bytes=frames["written_bytes"],
-        whole_s=(accounts["end_ns"] - accounts["begin_ns"]) / 1e9,
+        whole_s=(counters["end_ns"] - counters["begin_ns"]) / 1e9,
     )
 
 
@@ -90,7 +90,7 @@ def hugepages() -> list[str]:
     return ["--huge"] if free >= 128 else []
 
 
-def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built: Path | None = None) -> Point:
+def run_writer(bench: Bench, load: Load, rate: float | None, seconds: float, built: Path | None = None) -> Point:
     """Run the writer at ``rate`` frames per second (None: no limit). ``built``: a different build of the program."""
     capture = bench.directory / "generated.pcap"
     words = [built or program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
@@ -114,39 +114,39 @@ def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built:
 
 
 def sweep(bench: Bench, load: Load) -> list[Point]:
-    """Measure at the maximum rate, then at decreasing rates until no frame is lost; with a sink, also at AIM."""
+    """Measure at the maximum rate, then at decreasing rates until no frame is lost; with a sink, also at GOAL_FPS."""
     seconds = bench.scale["writer_s"]
-    points = [offered(bench, load, None, seconds)]
+    points = [run_writer(bench, load, None, seconds)]
     most = points[0].written / points[0].whole_s
     rates = [most * fraction for fraction in FRACTIONS]
     if load.writer == "sink":
-        points.append(offered(bench, load, AIM, seconds))
-        rates = [] if points[-1].lost == 0 and most <= AIM else rates
+        points.append(run_writer(bench, load, GOAL_FPS, seconds))
+        rates = [] if points[-1].lost == 0 and most <= GOAL_FPS else rates
     for rate in rates:
-        points.append(offered(bench, load, rate, seconds))
+        points.append(run_writer(bench, load, rate, seconds))
         if points[-1].lost == 0:
             break
     return points
 
 
 def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
-    """Return the row of a sweep for the table; the whole sweep is for the JSON."""
+    """Return the table row of a sweep. The JSON output also contains all points of the sweep."""
     full = points[0]
-    whole = max((point.rate for point in points if point.lost == 0), default=0.0)
-    notes = [f"without loss up to {whole / 1e6:.2f} M/s"]
+    lossless_rate = max((point.rate for point in points if point.lost == 0), default=0.0)
+    notes = [f"without loss up to {lossless_rate / 1e6:.2f} Mpps"]
     if writer == "sink":
-        at_aim = points[1]
-        notes.append(f"{at_aim.loss_percent:.2f} % lost of {at_aim.rate / 1e6:.2f} M/s")
-        notes.append(f"{full.written / full.cpu_s / 1e6:.2f} M/s by CPU time")
+        at_goal = points[1]
+        notes.append(f"{at_goal.loss_percent:.2f} % loss at {at_goal.rate / 1e6:.2f} Mpps")
+        notes.append(f"{full.written / full.cpu_s / 1e6:.2f} million frames per CPU second")
     else:
         notes.append(f"{full.written_bytes / full.whole_s / 1e6:,.0f} MB/s")
     return {
         "measured": f"{writer}, {snaplen} B of {full.size} B",
         "value": round(full.written / full.whole_s),
         "unit": "frames/s",
-        "goal": f"aim {AIM:,}" if writer == "sink" else "",
+        "goal": f"{GOAL_FPS:,}" if writer == "sink" else "",
         "note": "; ".join(notes),
-        "without_loss": whole,
+        "without_loss": lossless_rate,
         "cores": CORES,
         "sweep": [point.facts() for point in points],
     }
@@ -155,47 +155,47 @@ def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
 def run(bench: Bench) -> list[dict]:
     """Measure both snap lengths and all sizes, into a sink and to disk, then whole frames and the speed of the disk."""
     pages = "hugepages" if hugepages() else "no hugepages"
-    rows = [{"measured": "frames in memory with", "value": pages, "note": "sysctl vm.nr_hugepages"}]
+    rows = [{"measured": "packet memory", "value": pages, "note": "sysctl vm.nr_hugepages"}]
     for writer in ("sink", "direct"):
         for snaplen in bench.scale["writer_snaplens"]:
             sweeps = [sweep(bench, Load(writer, snaplen, size)) for size in bench.scale["writer_sizes"]]
             print(f"\n  Table {TABLES[snaplen]}: {snaplen} B truncation; in the paper, from a 100 Gbit/s NIC to files:")
-            print(table.columns(COLUMNS[:1] + COLUMNS[2:4] + COLUMNS[-1:], printed(snaplen)))
+            print(table.columns(COLUMNS[:1] + COLUMNS[2:4] + COLUMNS[-1:], paper_rows(snaplen)))
             print(f"  here, from a ring, writer {writer}:")
             print(table.columns(COLUMNS, [point.row() for points in sweeps for point in points]), flush=True)
             rows += [row_of(writer, snaplen, points) for points in sweeps]
     print()
-    return rows + to_the_disk(bench)
+    return rows + measure_disk(bench)
 
 
-def printed(snaplen: int) -> list[list]:
+def paper_rows(snaplen: int) -> list[list]:
     """Return the paper's rows for a snap length."""
     lines = [line.split(",") for line in PAPER.read_text(encoding="utf-8").splitlines()[1:]]
     return [[int(size), float(rate), int(cores), float(loss)]
             for cut, size, rate, cores, loss in lines if int(cut) == snaplen]  # fmt: skip
 
 
-def to_the_disk(bench: Bench) -> list[dict]:
-    """Measure whole frames of 1514 bytes at more than the speed of the disk, between two runs of fio."""
+def measure_disk(bench: Bench) -> list[dict]:
+    """Measure writers with whole frames of 1514 bytes at a rate above that of the disk, between two runs of fio."""
     seconds = bench.scale["disk_s"]
-    alone = {"before": disk.speed(bench.directory, seconds)}
-    ours = {writer: offered(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
-    alone["after"] = disk.speed(bench.directory, seconds)
-    best = max(each.bytes_per_s for each in alone.values())
-    alone["after, one write at a time"] = disk.speed(bench.directory, seconds, disk.ONE)
+    fio = {"before the run": disk.speed(bench.directory, seconds)}
+    ours = {writer: run_writer(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
+    fio["after the run"] = disk.speed(bench.directory, seconds)
+    best = max(each.bytes_per_s for each in fio.values())
+    one_write = disk.speed(bench.directory, seconds, disk.ONE)
     rows = [
-        {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.note}
-        for when, each in alone.items()
+        {"measured": f"fio {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.note}
+        for when, each in (fio | {"after the run, one write at a time": one_write}).items()
     ]
     for writer, point in ours.items():
         speed = point.written_bytes / point.whole_s
-        share = f"{100 * speed / best:.0f} % of the disk's own" if best else "the disk's own is not known"
+        share = f"{100 * speed / best:.0f} % of fio's throughput" if best else "fio's throughput is unknown"
         rows.append(
             {
                 "measured": f"{writer}, whole frames of 1514 B",
                 "value": speed / 1e6,
                 "unit": "MB/s",
-                "goal": "the disk's own" if writer == "direct" else "",
+                "goal": "fio's throughput" if writer == "direct" else "",
                 "note": f"{share}; {point.written:,} of {point.offered:,} offered frames, {point.lost:,} lost",
                 "sweep": [point.facts()],
             }
