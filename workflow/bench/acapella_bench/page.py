@@ -1,6 +1,6 @@
 """Write docs/performance.md from the results of benchmarks: python -m acapella_bench.page bench-results.json...
 
-All numbers of the page were printed by `make bench`; several files may come from several runs.
+All numbers on the page come from `make bench`. To combine runs, pass the result file of each.
 """
 
 import argparse
@@ -20,11 +20,12 @@ INTRODUCTION = """# Performance
     make bench BENCH_ARGS="archive cores batches comparators extract generate monitor"
     PYTHONPATH=workflow/bench .venv/bin/python -m acapella_bench.page bench-results.json
 
-The benchmark `archive` runs the whole workflow, from the sample sheet to the report, over captures with different
-bytes. The share of a stage is the core time that its jobs occupied, divided by the core time of the whole run. `cores`
-compares one core and Slurm with two cores. `batches` processes many captures of 1,000 frames. `comparators` runs other
-flow meters on the same frames, and counts the flows that they find inside the encapsulations of FABRIC. `extract` cuts
-frames out of a large capture. `generate` and `monitor` measure the programs of docs/generate.md and docs/monitor.md.
+The benchmark `archive` runs the whole workflow, from the sample sheet to the report, on captures of which no two are
+identical. The share of a stage is the core time that its jobs occupied, divided by the core time of the whole run.
+`cores` repeats the run on one core and through Slurm, and compares both with two cores. `batches` processes many
+captures of 1,000 frames. `comparators` runs other flow meters on the same frames, and counts the flows that they find
+inside the encapsulations of FABRIC. `extract` copies frames from a large capture. `generate` and `monitor` measure the
+programs of docs/generate.md and docs/monitor.md.
 """
 SMALL = """
 **These are results of small runs (`--scale small`), which only test the benchmarks: they are too short to be compared

@@ -89,7 +89,7 @@ def rows_of(bench: Bench, prefix: list[str], name: str) -> list[dict]:
             "value": round(fast.rate),
             "unit": "packets/s",
             "goal": f">= {FLOOR:,}",
-            "note": f"best of {RUNS}; {fast.rate_by_cpu / 1e6:.1f} M/s by CPU time; "
+            "note": f"best of {RUNS}; {fast.rate_by_cpu / 1e6:.1f} million packets per CPU second; "
             f"{fast.preemptions} preemptions, load {os.getloadavg()[0]:.1f}",
         },
         {
