@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from acapella_testing.generated import infrastructure_inputs as made
+from acapella_testing.generated import infrastructure_inputs
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces
 
 from acapella.campaign.layout import Campaign
@@ -12,8 +12,8 @@ from acapella.figures.registry import INFRASTRUCTURE_FIGURES, figure_module
 from acapella.figures.source import Source
 
 SHAPES = {
-    "few": made.Shape(sites=3, slices=40, days=21, step_s=6 * 3600),
-    "many": made.Shape(sites=30, ports=2, slices=400, days=250, step_s=86400),
+    "few": infrastructure_inputs.Shape(sites=3, slices=40, days=21, step_s=6 * 3600),
+    "many": infrastructure_inputs.Shape(sites=30, ports=2, slices=400, days=250, step_s=86400),
 }
 TEXTS = {  # units, and the numbers of the paper
     "infrastructure_ports": ("switch ports", "uplinks", "downlinks", "all sites in the Patchwork paper (figure 2)"),
@@ -35,10 +35,10 @@ TEXTS = {  # units, and the numbers of the paper
 def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of studies of few and many sites, and of one without input."""
     found = {"empty": study(tmp_path_factory.mktemp("empty"), [])}
-    for name, shape in {**SHAPES, "short": made.EXAMPLE}.items():
+    for name, shape in {**SHAPES, "short": infrastructure_inputs.EXAMPLE}.items():
         directory = tmp_path_factory.mktemp(name)
-        made.write_inputs(directory / "inputs", shape)
-        found[name] = study(directory, made.options(directory / "inputs", shape))
+        infrastructure_inputs.write_inputs(directory / "inputs", shape)
+        found[name] = study(directory, infrastructure_inputs.options(directory / "inputs", shape))
     return found
 
 

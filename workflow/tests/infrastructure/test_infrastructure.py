@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from acapella_testing.csv_rows import read_rows
-from acapella_testing.generated import infrastructure_inputs as made
+from acapella_testing.generated import infrastructure_inputs
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.workflow_run import rules_run, run_snakemake
 from acapella_testing.source_tree import ROOT
@@ -21,7 +21,7 @@ from acapella_testing.source_tree import ROOT
 from acapella.cli import main as cli
 from acapella.infrastructure import tables
 
-SHAPE = made.Shape(sites=4, ports=3, slices=120, days=21, step_s=3600, seed=7)
+SHAPE = infrastructure_inputs.Shape(sites=4, ports=3, slices=120, days=21, step_s=3600, seed=7)
 HOUR, WEEK = 3600, 7 * 86400
 
 
@@ -29,7 +29,7 @@ HOUR, WEEK = 3600, 7 * 86400
 def inputs(tmp_path_factory):
     """Return the directory of generated inputs."""
     directory = tmp_path_factory.mktemp("inputs")
-    made.write_inputs(directory, SHAPE)
+    infrastructure_inputs.write_inputs(directory, SHAPE)
     return directory
 
 
@@ -37,7 +37,7 @@ def inputs(tmp_path_factory):
 def study(tmp_path_factory, inputs):
     """Return the rows of each table of a study."""
     campaign = tmp_path_factory.mktemp("study")
-    assert run(campaign, *made.options(inputs, SHAPE)) == 0
+    assert run(campaign, *infrastructure_inputs.options(inputs, SHAPE)) == 0
     return {name: read_rows(campaign / "tables" / f"{name}.csv") for name in tables.TABLES}
 
 
@@ -123,8 +123,8 @@ def ports_of(rows: list[dict]) -> dict[str, tuple[int, int]]:
 
 
 def test_model_of_a_site_lists_its_downlinks(tmp_path):
-    made.write_site_model(tmp_path / "utah.graphml", "UTAH", downlinks=5, uplinks=2)
-    made.write_site_model(tmp_path / "star.graphml", "STAR", downlinks=1, uplinks=0)
+    infrastructure_inputs.write_site_model(tmp_path / "utah.graphml", "UTAH", downlinks=5, uplinks=2)
+    infrastructure_inputs.write_site_model(tmp_path / "star.graphml", "STAR", downlinks=1, uplinks=0)
     assert run(tmp_path, "--advertisement", tmp_path / "*.graphml") == 0
     rows = read_rows(tmp_path / "tables" / "infrastructure_ports.csv")
     found = [[row[name] for name in ("site", "uplinks", "downlinks", "downlinks_from")] for row in rows]
@@ -133,17 +133,17 @@ def test_model_of_a_site_lists_its_downlinks(tmp_path):
 
 def test_advertisement_and_models_of_sites_complete_each_other(tmp_path, inputs, capsys):
     first = tmp_path / "star.graphml"
-    made.write_site_model(first, "STAR", downlinks=7, uplinks=0)
+    infrastructure_inputs.write_site_model(first, "STAR", downlinks=7, uplinks=0)
     options = ("--advertisement", inputs / "advertisement.graphml", "--advertisement")
     assert run(tmp_path, *options, first) == 0
     rows = {row["site"]: row for row in read_rows(tmp_path / "tables" / "infrastructure_ports.csv")}
     uplinks, _ = walk(inputs / "advertisement.graphml")["STAR"]
-    shared = {made.port(place) for place in range(7)} & uplinks
+    shared = {infrastructure_inputs.port(place) for place in range(7)} & uplinks
     assert int(rows["STAR"]["uplinks"]) == len(uplinks)
     assert int(rows["STAR"]["downlinks"]) == 7 - len(shared)
     assert rows["STAR"]["downlinks_from"] == "ports"
     assert len(rows) == SHAPE.sites
-    made.write_site_model(tmp_path / "again.graphml", "STAR", downlinks=1, uplinks=0)
+    infrastructure_inputs.write_site_model(tmp_path / "again.graphml", "STAR", downlinks=1, uplinks=0)
     assert run(tmp_path, *options, tmp_path / "*.graphml") == 2
     assert "site STAR is also in" in capsys.readouterr().err
 
@@ -203,7 +203,7 @@ def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls
     bins = defaultdict(float)
     for number, pair in [one for of_port in rates.values() for one in of_port.items()]:
         bins[number] += sum(pair)
-    begin = int(made.START.timestamp())
+    begin = int(infrastructure_inputs.START.timestamp())
     rows = study["infrastructure_weeks"]
     assert [row["week"] for row in rows] == ["2024-02-19", "2024-02-26", "2024-03-04"]
     for place, row in enumerate(rows):
@@ -226,13 +226,13 @@ def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(
     rows = {(row["site"], row["port"]): row for row in study["infrastructure_port_use"]}
     assert rows.keys() == rates.keys()
     for port, of_port in rates.items():
-        busier = [8 * max(pair) / made.RATE for pair in of_port.values()]
+        busier = [8 * max(pair) / infrastructure_inputs.RATE for pair in of_port.values()]
         assert int(rows[port]["samples"]) == len(busier)
         assert float(rows[port]["utilization_max"]) == pytest.approx(max(busier))
         assert float(rows[port]["utilization_mean"]) == pytest.approx(statistics.fmean(busier))
         assert rows[port]["line_rate"] == str(max(busier) >= tables.LINE_RATE_SHARE).lower()
     (summary,) = study["infrastructure_summary"]
-    peaks = [max(8 * max(pair) / made.RATE for pair in of_port.values()) for of_port in rates.values()]
+    peaks = [max(8 * max(pair) / infrastructure_inputs.RATE for pair in of_port.values()) for of_port in rates.values()]
     assert float(summary["utilization_max_median"]) == pytest.approx(statistics.median(peaks))
     assert int(summary["low_ports"]) == sum(peak <= 0.38 for peak in peaks)
     assert int(summary["line_rate_ports"]) == sum(peak >= 0.95 for peak in peaks) > 0
@@ -249,7 +249,9 @@ def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(
 
 def test_resets_and_gaps_are_counted(study):
     rows = study["infrastructure_port_use"]
-    assert [(row["site"], row["port"]) for row in rows if row["resets"] != "0"] == [("UTAH", made.port(0))]
+    assert [(row["site"], row["port"]) for row in rows if row["resets"] != "0"] == [
+        ("UTAH", infrastructure_inputs.port(0))
+    ]
     assert {row["gaps"] for row in rows} == {"1"}, "each port lacks the readings of a week"
 
 
@@ -334,7 +336,7 @@ def test_damaged_compressed_input_is_a_one_line_error(tmp_path, capsys, option):
     ],
 )
 def test_invalid_model_property_is_a_one_line_error(tmp_path, capsys, site, capacities, message):
-    graph = made.GraphWriter()
+    graph = infrastructure_inputs.GraphWriter()
     of_site = graph.add(Class="CompositeNode", Name=site)
     graph.connect(of_site, graph.add(Class="Component", Type="SmartNIC", Capacities=capacities), "has")
     graph.write(tmp_path / "model.graphml")
@@ -378,7 +380,7 @@ def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path)
 
 
 def test_committed_example_matches_the_generator(tmp_path):
-    made.write_inputs(tmp_path, made.EXAMPLE)
+    infrastructure_inputs.write_inputs(tmp_path, infrastructure_inputs.EXAMPLE)
     files = sorted(path.name for path in tmp_path.iterdir())
     assert files == ["advertisement.graphml", "slices.csv", "telemetry.csv"]
     for name in files:
@@ -400,7 +402,7 @@ def slice_records(output, *lists) -> int:
 
 def slice_model(directory, *sites: str) -> str:
     """Return the model of a slice with a node at each site."""
-    graph = made.GraphWriter()
+    graph = infrastructure_inputs.GraphWriter()
     for site in sites:
         graph.add(Class="NetworkNode", Type="VM", Name="alice-node", Site=site)
     graph.write(directory / "model.graphml")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from acapella_testing.csv_rows import read_rows
-from acapella_testing.generated import infrastructure_inputs as made
+from acapella_testing.generated import infrastructure_inputs as inputs
 from acapella_testing.generated.files_campaign import failed, run
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import changed_columns, published, reported_columns
@@ -25,18 +25,20 @@ from acapella.release import checksums, infrastructure
 from acapella.snakefile.released import with_release
 from acapella_core import schemas
 
-SHAPE = made.Shape(sites=4, ports=2, slices=60, days=8, step_s=3600, seed=3)
+SHAPE = inputs.Shape(sites=4, ports=2, slices=60, days=8, step_s=3600, seed=3)
 PRIVATE = ("slice-", "secret", "192.0.2.9", "star-w1", "NodeID", "node-1")
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """Return a campaign with a study of inputs in all formats, with names of slices and hosts and with addresses."""
+    """Return a campaign whose study has inputs in every format. The inputs contain names of slices and hosts, and
+    addresses.
+    """
     place = tmp_path_factory.mktemp("study")
-    made.write_inputs(place, SHAPE)
-    made.write_site_model(place / "site.graphml", "ZURI", downlinks=3, uplinks=1)
+    inputs.write_inputs(place, SHAPE)
+    inputs.write_site_model(place / "site.graphml", "ZURI", downlinks=3, uplinks=1)
     labels = '{"local_name": "HundredGigE0/0/0/77.5", "ipv4": "192.0.2.9", "operator": "secret"}'
-    node = f'<node id="x"><data key="d{made.NODE_KEYS.index("Labels")}">{labels}</data></node>\n</graph>'
+    node = f'<node id="x"><data key="d{inputs.NODE_KEYS.index("Labels")}">{labels}</data></node>\n</graph>'
     for path in place.glob("*.graphml"):
         text = path.read_text().replace("</graph>", node)
         path.write_text(text.replace("link</data>", "secret</data>").replace("zuri-w1", "star-w1"))
@@ -53,12 +55,12 @@ def campaign(tmp_path_factory) -> Path:
     study |= {"bin_s": SHAPE.step_s, "line_rate_share": 0.9}
     config = {"figures": {"formats": ["svg"]}, "infrastructure": study}
     write_file(place / "mine" / "config.json", json.dumps(config))
-    remake(place / "mine", study)
+    create_tables(place / "mine", study)
     return place / "mine"
 
 
-def remake(directory: Path, study: dict) -> Path:
-    """Make the tables with the settings of a config; return the campaign."""
+def create_tables(directory: Path, study: dict) -> Path:
+    """Create the tables with the settings of a config; return the campaign."""
     names = {"advertisements": "advertisement", "slices": "slices", "telemetry": "telemetry"}
     options = [f"--{option}={pattern}" for key, option in names.items() for pattern in study[key]]
     options += [f"--bin={study['bin_s']}", f"--line-rate={study['line_rate_share']}"]
@@ -66,10 +68,10 @@ def remake(directory: Path, study: dict) -> Path:
     return directory
 
 
-def remade(directory: Path, release: Path) -> Path:
-    """Make the tables from a release with the settings that Snakemake uses; return the campaign."""
+def create_tables_from_release(directory: Path, release: Path) -> Path:
+    """Create the tables from a release with the settings that Snakemake uses; return the campaign."""
     config = yaml.safe_load((release / "config.yaml").read_text())
-    return remake(directory, with_release(config | {"reproduce": str(release)})["infrastructure"])
+    return create_tables(directory, with_release(config | {"reproduce": str(release)})["infrastructure"])
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def release(campaign) -> Path:
 
 
 def test_tables_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
-    remade(tmp_path, release)
+    create_tables_from_release(tmp_path, release)
     for name in TABLES:
         assert rows(tmp_path, name) == rows(campaign, name) != [], name
 
@@ -96,12 +98,14 @@ def test_release_contains_no_names_of_slices_and_hosts(release):
     assert "| infrastructure/ | 4 inputs of the infrastructure study" in (release / "README.md").read_text()
 
 
-def test_real_advertisement_gives_the_same_tables(corpus, tmp_path):
+def test_released_model_of_a_real_advertisement_gives_the_same_tables(corpus, tmp_path):
     model = corpus / "fim" / "advertised_topo.graphml"
     infrastructure.write_model(model, tmp_path / "model.graphml")
-    for name, path in (("theirs", model), ("ours", tmp_path / "model.graphml")):
+    for name, path in (("original", model), ("released", tmp_path / "model.graphml")):
         run("campaign", "infrastructure", new_directory(tmp_path / name), "--advertisement", path)
-    assert rows(tmp_path / "ours", "infrastructure_ports") == rows(tmp_path / "theirs", "infrastructure_ports") != []
+    assert (
+        rows(tmp_path / "released", "infrastructure_ports") == rows(tmp_path / "original", "infrastructure_ports") != []
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,15 +115,15 @@ def test_real_advertisement_gives_the_same_tables(corpus, tmp_path):
         ("model-0001.graphml", (b"TrunkPort", b"TrunkPorT"), {"infrastructure_ports"}),
     ],
 )
-def test_one_changed_byte_lists_exactly_the_affected_columns(release, tmp_path, file, change, affected):
+def test_comparison_lists_exactly_the_columns_affected_by_a_changed_byte(release, tmp_path, file, change, affected):
     public = shutil.copytree(release, tmp_path / "public")
-    first = remade(tmp_path / "first", public)
+    first = create_tables_from_release(tmp_path / "first", public)
     run("campaign", "compare", first, public, "--record")
     path = public / "infrastructure" / file
     content = path.read_bytes()
     path.write_bytes(content.replace(*change, 1))
     assert sum(one != other for one, other in zip(content, path.read_bytes(), strict=True)) == 1
-    again = remade(tmp_path / "again", public)
+    again = create_tables_from_release(tmp_path / "again", public)
     assert main(["campaign", "compare", str(again), str(public)]) == 1
     keys = {name: schemas.table(name)["key"] for name in TABLES}
     different = [changed_columns(f"tables/{n}.parquet", keys[n], rows(first, n), rows(again, n)) for n in TABLES]
