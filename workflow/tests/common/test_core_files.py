@@ -180,28 +180,30 @@ def test_temporary_files_are_only_in_the_named_directory(tmp_path, monkeypatch):
     missing = tmp_path / "gone"
     for unusable, why in ((missing, "no such directory; create it, or "), (Path("/proc"), "cannot write: ")):
         monkeypatch.setenv("TMPDIR", str(unusable))
-        start, end = f"directory of temporary files {unusable}: {why}", "use another one: TMPDIR=DIRECTORY"
+        start, end = f"temporary directory {unusable}: {why}", "use a different one: TMPDIR=DIRECTORY"
         with pytest.raises(UserError, match=f"^{start}.*{end}$") as caught:
             temporary_directory()
         assert "free some space" not in str(caught.value)
-    with pytest.raises(UserError, match="gone: no such directory; create it, or use another one: --spool DIRECTORY"):
+    with pytest.raises(
+        UserError, match="gone: no such directory; create it, or use a different one: --spool DIRECTORY"
+    ):
         temporary_directory(missing)
 
 
-def test_full_directory_for_temporary_files_is_rejected(tmp_path):
+def test_full_temporary_directory_is_rejected(tmp_path):
     """A file size limit of 0 bytes simulates the full disk: files can be created, but not written to."""
     code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
     code += "from acapella_core.files import temporary_directory; temporary_directory()"
     ended = run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)})
-    assert f"UserError: directory of temporary files {tmp_path}: cannot write: " in ended.stderr
+    assert f"UserError: temporary directory {tmp_path}: cannot write: " in ended.stderr
 
 
-def test_database_spills_to_the_directory_for_temporary_files(tmp_path, monkeypatch):
+def test_database_spills_to_the_temporary_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (directory,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
     assert Path(directory).parent == tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with pytest.raises(UserError, match=f"directory of temporary files {tmp_path}/gone: no such directory"):
+    with pytest.raises(UserError, match=f"temporary directory {tmp_path}/gone: no such directory"):
         queries.connect()
 
 
@@ -215,22 +217,22 @@ def test_database_spills_to_the_directory_for_temporary_files(tmp_path, monkeypa
     ],
     ids=lambda argv: argv[0],
 )
-def test_stages_use_only_tmpdir(argv, tmp_path):
+def test_stages_reject_an_unusable_temporary_directory(argv, tmp_path):
     write_pcap(tmp_path / "capture.pcap", busy_port())
     directory = unusable = tmp_path / "gone"
-    why = "no such directory; create it, or use another one: TMPDIR="
+    why = "no such directory; create it, or use a different one: TMPDIR="
     if "--spool" in argv:
         directory, unusable = tmp_path, Path("/proc")
-        why = "cannot write: No such file or directory; use another one: --spool "
+        why = "cannot write: No such file or directory; use a different one: --spool "
     ended = run(*ACAPELLA, *argv, cwd=tmp_path, env=os.environ | {"TMPDIR": str(directory)})
     assert ended.returncode == 2 or "not compared: " in ended.stderr
-    assert f"directory of temporary files {unusable}: {why}" in ended.stderr
+    assert f"temporary directory {unusable}: {why}" in ended.stderr
     assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1
     assert not (tmp_path / "acap.parquet").exists()
 
 
 def test_shards_of_many_samples_have_few_files():
-    """The shard of a sample must not change in a later version, which would not find its files."""
+    """A later version must assign the same shard to a sample, or it would not find the sample's files."""
     names = Counter(shards.shard_of(f"s{number:06}") for number in range(100_000))
     assert len(names) == 256
     assert max(names.values()) < 500

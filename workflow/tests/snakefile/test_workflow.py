@@ -231,7 +231,7 @@ def test_missing_temporary_directory_is_reported_before_any_job(tmp_path):
     place = workplace(tmp_path)
     place.environment["TMPDIR"] = str(tmp_path / "gone")
     last = place.fail("--dry-run").splitlines()[-1]
-    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), last
+    assert last.startswith(f"temporary directory {tmp_path / 'gone'}: no such directory; "), last
 
 
 def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):

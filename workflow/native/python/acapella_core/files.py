@@ -178,9 +178,9 @@ def atomic_text(target: str | os.PathLike, text: str, mode: int = PRIVATE) -> No
 
 
 def temporary_directory(named: str | os.PathLike | None = None) -> Path:
-    """Return the directory of temporary files: ``named``, else TMPDIR, else /tmp.
+    """Return the directory for temporary files: ``named``, else TMPDIR, else /tmp.
 
-    Raises UserError if it is full or not writable; tempfile.gettempdir() would silently use another directory.
+    Raises UserError if it is full or not writable; tempfile.gettempdir() would silently use a different directory.
     """
     directory = Path(named or os.environ.get("TMPDIR") or "/tmp")
     try:
@@ -190,8 +190,8 @@ def temporary_directory(named: str | os.PathLike | None = None) -> Path:
         message, fix = f"cannot write: {error.strerror}", "free some space, or " if error.errno == errno.ENOSPC else ""
         if not directory.is_dir():
             message, fix = "no such directory", "create it, or "
-        fix += f"use another one: {'--spool ' if named else 'TMPDIR='}DIRECTORY"
-        raise UserError(message, where=f"directory of temporary files {directory}", fix=fix) from error
+        fix += f"use a different one: {'--spool ' if named else 'TMPDIR='}DIRECTORY"
+        raise UserError(message, where=f"temporary directory {directory}", fix=fix) from error
     return directory.resolve()
 
 
