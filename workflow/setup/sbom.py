@@ -37,7 +37,7 @@ def python_packages(lock: Path) -> list[dict]:
 
 
 def debian_packages() -> list[dict]:
-    """Return a component for each Debian package that runs Acapella."""
+    """Return a component for each Debian package that Acapella needs to be built and run (purpose `run`)."""
     lines = (ROOT / "workflow" / "setup" / "debian-packages.txt").read_text(encoding="utf-8").splitlines()
     names = [line.split()[0] for line in lines if line and not line.startswith("#") and line.split()[1] == "run"]
     query = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names]
@@ -54,7 +54,7 @@ def debian_packages() -> list[dict]:
     return components
 
 
-def bill(python: list[dict], debian: list[dict]) -> dict:
+def bill_of_materials(python: list[dict], debian: list[dict]) -> dict:
     """Return the document; its serial number is derived from its content."""
     unique = {component["bom-ref"]: component for component in python}
     needs: dict[str, set[str]] = {reference: set() for reference in unique}
@@ -80,5 +80,5 @@ def bill(python: list[dict], debian: list[dict]) -> dict:
 
 if __name__ == "__main__":
     packages = [component for lock in LOCKS for component in python_packages(lock)]
-    json.dump(bill(packages, debian_packages()), sys.stdout, indent=1)
+    json.dump(bill_of_materials(packages, debian_packages()), sys.stdout, indent=1)
     print()
