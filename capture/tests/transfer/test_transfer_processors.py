@@ -73,7 +73,7 @@ def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
 def test_unknown_value_of_a_link_is_an_error():
     link = Mock(spec=Link)
     Link.set(link, "to-b", duplicate_ppm=5, delay_ns=1)
-    with pytest.raises(TypeError, match="no values of a link: los_ppm"):
+    with pytest.raises(TypeError, match="unknown link values: los_ppm"):
         Link.set(link, "to-b", los_ppm=1)
     assert link.method_calls == [call._command("to-b", "set to-b 1 0 0 0 5")]
 

@@ -1,4 +1,4 @@
-"""A running acapella-link: commands on its standard input, one answer in JSON for each (capture/link/README.md)."""
+"""Controls acapella-link: commands on its standard input, an answer in JSON for each (capture/link/README.md)."""
 
 import json
 import selectors
@@ -15,8 +15,8 @@ from ..testbeds.local import processes
 
 PROGRAM = "acapella-link"
 VALUES = ("delay_ns", "loss_ppm", "reorder_ppm", "seed", "duplicate_ppm")
-ANSWER_S = 20
-END_S = 5
+RESPONSE_TIMEOUT_S = 20
+EXIT_TIMEOUT_S = 5
 
 
 class Link(ABC):
@@ -30,7 +30,7 @@ class Link(ABC):
         Raises UserError if the link fails, and TypeError for unknown values.
         """
         if unknown := values.keys() - VALUES:
-            raise TypeError(f"unknown values of a link: {', '.join(sorted(unknown))}")
+            raise TypeError(f"unknown link values: {', '.join(sorted(unknown))}")
         self._command(name, " ".join(["set", name, *(str(values.get(key, 0)) for key in VALUES)]))
 
     @abstractmethod
@@ -46,8 +46,8 @@ class Link(ABC):
         """Send a command for a direction; return the response. Raises UserError."""
 
 
-def checked(answer: str | bytes) -> dict:
-    """Return the values of a response. Raises UserError if it is an error."""
+def parse_answer(answer: str | bytes) -> dict:
+    """Parse an answer of the program. Raises UserError if it reports an error."""
     values = json.loads(answer)
     if "error" in values:
         raise UserError(f"{PROGRAM}: {values['error']}")
@@ -55,9 +55,10 @@ def checked(answer: str | bytes) -> dict:
 
 
 class LinkProcess(Link):
-    """The process of all delayed directions; each has a TUN device, in the network namespace of a node.
+    """One acapella-link process for all delayed directions.
 
-    The constructor starts it. Raises UserError with its message if it does not start.
+    Each direction has a TUN device in a node's network namespace. The constructor starts the process. Raises UserError
+    with its message if it does not start.
     """
 
     def __init__(self, program: Path, devices: Sequence[tuple[str, str]]):
@@ -92,7 +93,7 @@ class LinkProcess(Link):
     def close(self) -> None:
         self._process.stdin.close()  # the program ends at the end of its input
         try:
-            self._process.wait(END_S)
+            self._process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             kill_and_reap(self._process)
         self._answers.close()
@@ -107,8 +108,8 @@ class LinkProcess(Link):
         return self._answer()
 
     def _answer(self) -> dict:
-        """Return the next response. Raises UserError if it is an error, or if there is none."""
-        end = time.monotonic() + ANSWER_S
+        """Return the next answer. Raises UserError if it is an error, or if there is none."""
+        end = time.monotonic() + RESPONSE_TIMEOUT_S
         while b"\n" not in self._rest:
             if not self._answers.select(max(0, end - time.monotonic())):
                 raise UserError(f"{PROGRAM} did not respond")
@@ -117,7 +118,7 @@ class LinkProcess(Link):
                 raise UserError(f"{PROGRAM} ended: {self._message()}")
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
-        return checked(line)
+        return parse_answer(line)
 
     def _message(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()

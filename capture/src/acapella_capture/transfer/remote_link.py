@@ -7,7 +7,7 @@ from pathlib import Path
 from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job
-from .link_process import ANSWER_S, END_S, PROGRAM, Link, checked
+from .link_process import EXIT_TIMEOUT_S, PROGRAM, RESPONSE_TIMEOUT_S, Link, parse_answer
 
 COMMANDS, ANSWERS = "link-commands", "link-answers"
 # The FIFO is opened for reading and writing, so that the program does not reach the end of its input between commands.
@@ -19,7 +19,7 @@ tries=0
 while [ "$(wc -l < "$3")" -le "$4" ] && [ "$tries" -lt "$5" ]; do tries=$((tries + 1)); sleep 0.05; done
 tail -n "+$(($4 + 1))" "$3"
 """
-TRIES = int(ANSWER_S / 0.05)
+TRIES = int(RESPONSE_TIMEOUT_S / 0.05)
 OWN_NETWORK = "/proc/self/ns/net"  # network namespace of the node
 
 
@@ -58,7 +58,7 @@ class RemoteLink(Link):
     def close(self) -> None:
         for job in self._jobs.values():
             job.signal("TERM")
-            if job.wait(END_S) is None:
+            if job.wait(EXIT_TIMEOUT_S) is None:
                 job.signal("KILL")
 
     def _command(self, name: str, line: str) -> dict:
@@ -69,13 +69,13 @@ class RemoteLink(Link):
         if self._jobs[node].poll() is not None:
             raise self._ended(node)
         argv = ["sh", "-c", SEND, "sh", COMMANDS, line, ANSWERS, str(self._answers[node]), str(TRIES)]
-        lines = self._run(node, argv, timeout_s=2 * ANSWER_S).stdout.splitlines()
+        lines = self._run(node, argv, timeout_s=2 * RESPONSE_TIMEOUT_S).stdout.splitlines()
         if not lines:
             if self._jobs[node].poll() is not None:
                 raise self._ended(node)
             raise UserError(f"{PROGRAM} did not respond to {shlex.quote(line)}", where=f"node {node}")
         self._answers[node] += 1
-        return checked(lines[0])
+        return parse_answer(lines[0])
 
     def _ended(self, node: str) -> UserError:
         lines = self._jobs[node].log().strip().splitlines()
