@@ -1,4 +1,4 @@
-"""A monitor counts the packets that the generator wrote: the contract between both programs."""
+"""A monitor counts the packets that the generator wrote: the contract between the two programs."""
 
 import json
 

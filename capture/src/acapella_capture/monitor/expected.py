@@ -22,12 +22,12 @@ RECORD = np.dtype(
         ("reserved", "<u4"),
     ]
 )
-NAMED = ("name", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")  # columns of monitor_flows
+FLOW_COLUMNS = ("name", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")  # columns of monitor_flows
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The generated flows in the order of their index, as in the file, and its model and seed.
+    """The generated flows of a file, in the order of their index, with the SHA-256 of the model and the seed.
 
     ``drained``: whether all packets left the queue of the generator's device.
     """

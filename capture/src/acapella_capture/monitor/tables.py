@@ -71,7 +71,7 @@ def flow_rows(port: result.PortResult, wanted: expected.Expected | None) -> Iter
         return
     for index, known in enumerate(wanted.flows):
         row = flow_row(index, arrived.get(index, EMPTY), known["packets"])
-        row.update({name: known[name] for name in expected.NAMED}, expected=known["packets"])
+        row.update({name: known[name] for name in expected.FLOW_COLUMNS}, expected=known["packets"])
         if known["stamp_offset"] is None:
             row["lost"] = None
         yield row

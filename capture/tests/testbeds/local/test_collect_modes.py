@@ -16,7 +16,7 @@ from acapella_core.files import sha256_of
 
 PERIOD_NS = 2 * 10**9
 MIRROR_MBPS = 10
-# One UDP stream of 40 Mbit/s passes only the ports of its sender and its receiver; port2 carries no traffic.
+# One UDP stream of 40 Mbit/s passes only through the ports of its sender and its receiver; port2 carries no traffic.
 STREAM = "{kind: iperf3_udp, rate_mbps: 40, client: site1-host1, server: site2-host1, span: run}"
 BUSIEST = f"""
 testbed: local
@@ -52,7 +52,7 @@ def test_port_changes_only_between_cycles_and_each_sample_has_its_own_period(sam
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="zstd is not installed")
-def test_compressed_captures_have_the_checksum_of_the_stored_file(campaign, samples):
+def test_manifest_has_the_checksum_of_the_compressed_file(campaign, samples):
     for manifest in samples:
         path = campaign / "raw" / manifest["file"]
         assert path.suffixes[-2:] == [".pcap", ".zst"]
@@ -121,7 +121,8 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
     ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
 )
 def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_path, size, reserve, full):
-    """At 5 MB/s, the disk is full five watchdog intervals after the reserve is reached, or less than half of one.
+    """At 5 MB/s, the disk fills up five watchdog intervals after free space drops to the reserve (nearly full), or less
+    than half an interval after it (full).
 
     tcpdump cannot write its buffer to a full disk, so the test hardly waits for it to drain.
     """
