@@ -42,5 +42,5 @@ def test_committed_trials_match_the_script(tmp_path):
 
 
 def test_table_1_of_the_paper_yields_its_printed_o():
-    assert "mean|d| = 7240.23 for N = 1,055,648, which is 0.0137" in TEXT
+    assert "mean|d| = 7240.23 for N = 1,055,648, which gives 0.0137" in TEXT
     assert round(2 * 7240.23 / (1_055_648 + 1), 4) == 0.0137
