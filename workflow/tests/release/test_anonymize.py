@@ -18,7 +18,6 @@ from acapella_testing.frames.traces import CONTROL_WORD, ETHER
 from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.new_files import write_file
 from acapella_testing.oracles.naive_anonymize import Aes128, CryptoPan, MacMap
-from acapella_testing.oracles.plain_flows import layers_of
 from acapella_testing.processes import run
 from acapella_testing.release_records import KEY, pcap, released, write_key
 from acapella_testing.requirements import require
@@ -147,7 +146,7 @@ def test_no_original_address_remains(tmp_path):
 
 
 def test_ipv4_header_checksums_are_correct(pair):
-    every = [(name, layer, left) for name, (_, after, left) in pair.items() for layer in layers_of(after)]
+    every = [(name, layer, left) for name, (_, after, left) in pair.items() for layer in after.iterpayloads()]
     headers = [(name, layer, left) for name, layer, left in every if isinstance(layer, IP)]
     assert len(headers) > 30
     for name, layer, left in headers:
@@ -182,7 +181,7 @@ def test_sctp_checksum_is_recomputed(pair):
 
 def test_checksums_of_truncated_packets_are_zero(pair):
     for name in ("tcp", "vlan_udp", "6in4", "4in6", "gre", "vxlan", "geneve", "icmp_quote", "fragment", "segments"):
-        sums = [layer.chksum for layer in layers_of(pair[name][1]) if isinstance(layer, TCP | UDP)]
+        sums = [layer.chksum for layer in pair[name][1].iterpayloads() if isinstance(layer, TCP | UDP)]
         assert sums, name
         assert not any(sums), name
 

@@ -1,5 +1,6 @@
 """Trials for tests of `acapella kappa`: numbered packets at given times, and runs of the command."""
 
+import functools
 import json
 import struct
 from pathlib import Path
@@ -80,8 +81,15 @@ def kappa(capsys, *words) -> dict:
     """Return the JSON of `acapella kappa`, checked against its schema and for NaN."""
     assert main(["kappa", *map(str, words), "--json"]) == 0
     result = json.loads(capsys.readouterr().out, parse_constant=lambda name: 1 / 0)
-    jsonschema.validate(result, json_schema("kappa"))
+    validator().validate(result)
     return result
+
+
+@functools.cache
+def validator():
+    """Return the validator of results, whose schema is checked only once."""
+    schema = json_schema("kappa")
+    return jsonschema.validators.validator_for(schema)(schema)
 
 
 def pair(capsys, *words) -> dict:

@@ -3,18 +3,15 @@
 .venv/bin/python workflow/tests/support/generated/generated_campaigns.py /tmp/results 500
 """
 
-import functools
 import json
 import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.generated.generated_tables import write_table
+from acapella_testing.new_files import write_file
 
-from acapella_core.arrow_tables import arrow_schema
 from acapella_core.files import sha256_of
 
 WEEK_NS = 7 * 86_400 * 10**9
@@ -23,18 +20,10 @@ SAMPLE_NS = 20 * 10**9
 SITES = ("STAR", "TACC", "UTAH", "MICH", "MASS")
 
 
-@functools.cache
-def defaults(name: str) -> dict:
-    """Return a row of default values: null, or 0 or "" for columns that are not nullable."""
-    return {f.name: None if f.nullable else "" if pa.types.is_string(f.type) else 0 for f in arrow_schema(name)}
-
-
 def write_rows(directory: Path, name: str, rows: list[dict]) -> dict[str, str]:
-    """Write tables/NAME.parquet and return its checksum, by its path."""
+    """Write tables/NAME.parquet and .csv; return the checksum of the first one, by its path."""
+    write_table(directory, name, rows)
     file = f"tables/{name}.parquet"
-    columns = [pa.array([(defaults(name) | row)[f.name] for row in rows], f.type) for f in arrow_schema(name)]
-    new_directory(directory / "tables")
-    pq.write_table(pa.table(columns, schema=arrow_schema(name)), directory / file)
     return {file: sha256_of(directory / file)}
 
 
@@ -76,21 +65,12 @@ def quality_row(place: tuple[str, str, str], start_ns: int, draw: random.Random)
     site, port, sample = place
     frames = int(draw.lognormvariate(9, 1))
     lost = None if draw.random() < 1 / 12 else int(frames * draw.choice((0, 0, 0, 0, 0, 0, 0, 0.004)))
+    wire_bytes = frames * draw.randrange(200, 1400)
     return {
-        **{
-            "site": site,
-            "port": port,
-            "sample": sample,
-            "frames": frames,
-            "wire_bytes": frames * draw.randrange(200, 1400),
-        },
+        **{"site": site, "port": port, "sample": sample, "frames": frames, "wire_bytes": wire_bytes},
         **{"lost_frames": lost, "loss_share": None if lost is None else lost / ((lost + frames) or 1)},
-        **{
-            "actual_start_ns": start_ns,
-            "actual_end_ns": start_ns + SAMPLE_NS,
-            "duration_ns": SAMPLE_NS,
-            "misdated": False,
-        },
+        **{"actual_start_ns": start_ns, "actual_end_ns": start_ns + SAMPLE_NS, "duration_ns": SAMPLE_NS},
+        "misdated": False,
         **{"mirror_verdict": "clear", "engine": "hybrid", "loss_stages_known": 0 if lost is None else 4},
     }
 

@@ -169,10 +169,10 @@ def accuracy(made: dict) -> list[dict]:
     """Return the rows of the accuracy table, computed from flows, windows and reports."""
     con = queries.connect()
     for name in ("flows", "windows"):
-        con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
+        con.register(f"given_{name}", pa.Table.from_pylist(made[name], tables.arrow_schema(f"flowreport_{name}")))
     con.execute("create table compared_flows as select *, 0 as key from given_flows")
     con.execute("create table judged_windows as select * from given_windows")
-    con.register("by_report", tables_of(made["by_report"], "flowreport_by_report"))
+    con.register("by_report", pa.Table.from_pylist(made["by_report"], tables.arrow_schema("flowreport_by_report")))
     for name, measures in COMPARED.items():
         every = ", ".join(f"{column} double" for pair in measures.values() for column in pair)
         con.execute(f"create table compared_{name} ({every})")
@@ -183,12 +183,6 @@ def accuracy(made: dict) -> list[dict]:
     con.execute(f"create table pairs as {queries.text('flowreports', 'pairs')}", given)
     rows = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
     return [{"sample": "all", **row} for row in rows]
-
-
-def tables_of(rows: list[dict], name: str):
-    """Return rows as an Arrow table of a schema."""
-    schema = tables.arrow_schema(name)
-    return pa.table([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], names=schema.names)
 
 
 def write_study(directory: Path, *, windows: int = 120) -> Path:

@@ -300,12 +300,17 @@ def template() -> Simulated:
     return sample(0)
 
 
-def coinciding_bursts(senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS) -> list[dict]:
-    """Return UDP frames of senders whose bursts coincide, each over a separate line, around and in a sample."""
+def coinciding_bursts(  # noqa: PLR0913
+    senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS, around_s: int = 31
+) -> list[dict]:
+    """Return UDP frames of senders whose bursts coincide, each over a separate line.
+
+    They are offered in a sample, and for ``around_s`` before and after it.
+    """
     number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
     offered = [
         {"at": round(0.21 * NS) + k * number + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}
-        for k in range(-31 * NS // number, (SAMPLE_S + 31) * NS // number)
+        for k in range(-around_s * NS // number, (SAMPLE_S + around_s) * NS // number)
         for n in range(burst)
         for sender in range(senders)
     ]

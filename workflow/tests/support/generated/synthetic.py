@@ -2,11 +2,8 @@
 
 The frames are drawn with numpy, the flow table is computed from them, and all values depend only on the arguments.
 No captures are generated: the digest has its own tests.
-
-    .venv/bin/python workflow/tests/support/generated/synthetic.py results/demo30 --sites 30
 """
 
-import argparse
 import hashlib
 from collections import Counter
 from dataclasses import dataclass
@@ -328,17 +325,3 @@ def congestion(frames: int, start_ns: int) -> dict:
         **{"buffer_bytes": 20_000 if frames % 8 == 1 else None, "loss": {"low": 0.0, "high": 1.0}},
         "readings": readings,
     }
-
-
-def main() -> None:
-    """Write a campaign from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("directory")
-    for name, value in (("sites", 3), ("ports", 2), ("samples", 4), ("seed", 1), ("frames", 2000), ("flows", 200)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    args = vars(parser.parse_args())
-    print(make_campaign(args.pop("directory"), **args))
-
-
-if __name__ == "__main__":
-    main()

@@ -22,7 +22,6 @@ def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
     times, late_ns = arrivals(frames, mirror)
     stretches = waiting(frames, times, late_ns, mirror)
     runs = busy_runs(frames, times, mirror, t, stretches)
-    counted, ids = balance(frames, mirror), id_gaps(frames, times, runs, t)
     tcp_flows = tcp_bytes(frames, flows, mirror)
     return {
         "late_ns": late_ns,
@@ -33,14 +32,8 @@ def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
         "longest_full_bytes": int(runs["full"]),
         "tcp_seen_bytes": sum(seen for seen, _ in tcp_flows),
         "tcp_missing_bytes": sum(missing for _, missing in tcp_flows),
-        "id_other_frames": ids["other"],
-        "id_full_frames": ids["full"],
-        "id_other_missing": ids["other_missing"],
-        "id_full_missing": ids["full_missing"],
-        "captured_octets": counted["captured"],
-        "offered_low_octets": counted["low"],
-        "offered_high_octets": counted["high"],
-        "peak_bps": counted["peak"],
+        **id_gaps(frames, times, runs, t),
+        **balance(frames, mirror),
     }
 
 
@@ -153,7 +146,7 @@ def id_gaps(frames: list[dict], times: list[int], runs: dict, t: dict) -> dict:
         if frame["flow"] is not None and frame["tcp_seq"] is None and frame["ip_id"] is not None:
             full = any(start <= at < end for start, end in runs["spans"])
             flows[frame["flow"]].append((frame["ip_id"], full))
-    found = dict.fromkeys(("full", "other", "full_missing", "other_missing"), 0)
+    found = dict.fromkeys(("id_full_frames", "id_other_frames", "id_full_missing", "id_other_missing"), 0)
     for seen in flows.values():
         steps = [(b[0] - a[0] + 2**15) % 2**16 - 2**15 for a, b in itertools.pairwise(seen)]
         regular = sum(1 <= step <= t["id_step"] for step in steps)
@@ -170,10 +163,10 @@ def id_gaps(frames: list[dict], times: list[int], runs: dict, t: dict) -> dict:
             highest = max(highest, here)
         full, other = max(0, missing[True]), max(0, missing[False])
         number = sum(now or (n > 0 and seen[n - 1][1]) for n, (_, now) in enumerate(seen))
-        found["full"] += number
-        found["other"] += len(seen) - number
-        found["full_missing"] += full
-        found["other_missing"] += other
+        found["id_full_frames"] += number
+        found["id_other_frames"] += len(seen) - number
+        found["id_full_missing"] += full
+        found["id_other_missing"] += other
     return found
 
 
@@ -252,8 +245,8 @@ def balance(frames: list[dict], mirror: dict) -> dict:
             high += max(own, min(ticks, max(share * ticks, most))) if within else max(own, ticks)
     whole = bool(readings) and readings[0][0] <= start and readings[-1][0] >= end
     return {
-        "captured": captured,
-        "low": max(captured, low),
-        "high": max(captured, high) if whole else None,
-        "peak": max((row[2] * 8 * NS / row[4] for row in rows), default=None),
+        "captured_octets": captured,
+        "offered_low_octets": max(captured, low),
+        "offered_high_octets": max(captured, high) if whole else None,
+        "peak_bps": max((row[2] * 8 * NS / row[4] for row in rows), default=None),
     }

@@ -1,4 +1,4 @@
-"""Naive reference of the consistency of two trials: scapy reads the records, the rest uses lists and dictionaries.
+"""Naive reference of the consistency of two trials, with lists and dictionaries.
 
 Independent of the native core and of acapella.kappa: it follows the definitions of docs/kappa.md literally, finds the
 kept packets with a quadratic search, and shares no code with either. For trials of a few hundred packets of Ethernet,
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from scapy.utils import RawPcapReader
+from acapella_testing.frames.pcap_files import records
 
 TAGS = (0x8100, 0x88A8, 0x9100)
 LONGEST = 1500  # largest 802.3 length; EtherTypes are larger
@@ -36,13 +36,6 @@ class Part:
 
     content: list
     whole: bool
-
-
-def read_records(path: Path) -> list[tuple[int, int, bytes]]:
-    """Return (ns, wire length, bytes) of every frame of a classic pcap."""
-    with RawPcapReader(str(path)) as reader:
-        unit = 1 if reader.nano else 1000
-        return [(r.sec * 10**9 + r.usec * unit, r.wirelen, bytes(data)) for data, r in reader]
 
 
 def number(data: bytes, at: int, length: int = 2) -> int:
@@ -134,7 +127,7 @@ def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
     ordered = sorted(paths, key=lambda path: hashlib.sha256(path.read_bytes()).digest())
     frames = []
     for rank, path in enumerate(ordered):
-        for record, (ts_ns, wire_len, data) in enumerate(read_records(path)):
+        for record, (ts_ns, wire_len, data) in enumerate(records(path.read_bytes())):
             part = identity(data, wire_len, l4_checksum)
             if part is not None:
                 frames.append((ts_ns, rank, record, part))
@@ -239,12 +232,8 @@ def deltas(values: list[int]) -> dict:
     """Return mean, median, 99th percentile and maximum of absolute values."""
     if not values:
         return dict.fromkeys(("mean", "median", "p99", "largest"))
-    return {
-        "mean": sum(values) / len(values),
-        "median": nearest_rank(values, 50),
-        "p99": nearest_rank(values, 99),
-        "largest": max(values),
-    }
+    quantiles = {"median": nearest_rank(values, 50), "p99": nearest_rank(values, 99)}
+    return {"mean": sum(values) / len(values), **quantiles, "largest": max(values)}
 
 
 def quotient(numerator: int, denominator: int):
@@ -292,30 +281,23 @@ def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)
     ranks = permutation(a, b)
     moves = moved(ranks)
     bursts = burst_list(moves)
+    burst_moves = [run[0][0] - run[0][1] for run in bursts]
     spans = (max(duration(a), duration(b)), duration(a) + duration(b))
     found = components(ranks, [abs(offset) for offset in offsets], gap, (len(a), len(b)), spans)
     median = nearest_rank(offsets, 50) if both else None
     centered = sum(abs(offset - median) for offset in offsets)
     signed = [x - y for x, y in moves]
     return found | {
-        "n_a": len(a),
-        "n_b": len(b),
-        "n_common": len(both),
+        **{"n_a": len(a), "n_b": len(b), "n_common": len(both)},
         "L_offset_removed": quotient(centered, len(both) * spans[0]) if both else None,
         "offset_ns": median,
         "within_ns": {str(w): sum(g <= w for g in gap) / len(both) if both else None for w in within_ns},
         "iat_delta_ns": deltas(gap),
         "latency_delta_ns": deltas([abs(offset) for offset in offsets]),
-        "duration_a_ns": duration(a),
-        "duration_b_ns": duration(b),
-        "ambiguous_a": ambiguous(a),
-        "ambiguous_b": ambiguous(b),
+        **{"duration_a_ns": duration(a), "duration_b_ns": duration(b)},
+        **{"ambiguous_a": ambiguous(a), "ambiguous_b": ambiguous(b)},
         "moves": {"count": len(moves), "share": len(moves) / len(both) if both else 0.0, **table_1(signed)},
-        "bursts": {
-            "count": len(bursts),
-            "longest": max(map(len, bursts), default=0),
-            **table_1([run[0][0] - run[0][1] for run in bursts]),
-        },
+        "bursts": {"count": len(bursts), "longest": max(map(len, bursts), default=0), **table_1(burst_moves)},
     }
 
 

@@ -43,15 +43,8 @@ def stitch(site, port, flow_id, parts, islands):
     row |= {k: sum(f[k] for f in flows) for k in ("frames", "wire_bytes", "ip_bytes", "payload_bytes")}
     ends = [f["cut_end"] for f in flows]
     return row | {
-        "site": site,
-        "port": port,
-        "flow_id": flow_id,
-        "samples": len(parts),
-        "first_ns": first,
-        "last_ns": last,
-        "duration_ns": last - first,
-        "gaps": len(holes),
-        "gap_ns": sum(holes),
+        **{"site": site, "port": port, "flow_id": flow_id, "samples": len(parts)},
+        **{"first_ns": first, "last_ns": last, "duration_ns": last - first, "gaps": len(holes), "gap_ns": sum(holes)},
         "cut_start": flows[0]["cut_start"],
         "cut_end": None if None in ends else all(ends),
         "app": app,
@@ -147,17 +140,16 @@ def distributions(samples, measures):
 
 def flow_sizes(samples):
     """Return the distribution of bytes."""
-    measures = {"wire": "wire_bytes", "ip": "ip_bytes", "payload": "payload_bytes"}
-    return [
-        {"scope": sc, "site": si, "measure": m, "bytes": t, "flows_ge": ge, "flows": n, "ccdf": ge / n, "samples": k}
-        for sc, si, m, t, ge, n, k in distributions(samples, measures)
-    ]
+    return rows_of(samples, {"wire": "wire_bytes", "ip": "ip_bytes", "payload": "payload_bytes"}, "bytes")
 
 
 def flow_times(samples):
     """Return the distributions of durations and rates."""
-    measures = {"duration_ns": "duration_ns", "rate_bps": "rate_bps"}
-    return [
-        {"scope": sc, "site": si, "measure": m, "value": t, "flows_ge": ge, "flows": n, "ccdf": ge / n, "samples": k}
-        for sc, si, m, t, ge, n, k in distributions(samples, measures)
-    ]
+    return rows_of(samples, {"duration_ns": "duration_ns", "rate_bps": "rate_bps"}, "value")
+
+
+def rows_of(samples, measures, column):
+    """Return the rows of a table of distributions, with the threshold in a column."""
+    names = ("scope", "site", "measure", column, "flows_ge", "flows", "samples")
+    rows = [dict(zip(names, found, strict=True)) for found in distributions(samples, measures)]
+    return [row | {"ccdf": row["flows_ge"] / row["flows"]} for row in rows]

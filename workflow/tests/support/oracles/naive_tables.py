@@ -292,11 +292,8 @@ def restrictions(samples, which="unfiltered"):
         groups[s.name not in counted, ", ".join(s.restrictions) or None, detail(s)].append(s)
     return [
         {
-            "excluded": excluded,
-            "restriction": restriction,
-            "detail": text,
-            "samples": len(chosen),
-            "frames": len(frames_of(chosen)),
+            **{"excluded": excluded, "restriction": restriction, "detail": text},
+            **{"samples": len(chosen), "frames": len(frames_of(chosen))},
             "wire_bytes": sum(f["wire_len"] for f in frames_of(chosen)),
         }
         for (excluded, restriction, text), chosen in groups.items()

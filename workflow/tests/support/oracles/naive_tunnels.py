@@ -1,4 +1,4 @@
-"""Naive reference of tunnel headers: frames in tunnels, built and parsed byte by byte in plain Python.
+"""Naive reference of headers: frames in tunnels, built and parsed byte by byte in plain Python.
 
 Independent of the native core: each tunnel is built from the figures of its standard, and read with slices of bytes.
 A frame may be truncated at any byte. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels can be nested.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 MAC = bytes.fromhex("00163ef0000200163ef00001")  # destination, source; of a known vendor
 IPV4, IPV6, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x86DD, 0x8100, 0x88A8, 0x88E7, 0x8864, 0x6558
+ARP, MPLS = 0x0806, 0x8847
 EXTENSIONS = {
     0: "000001040000 0000",
     43: "0000fd00 00000000",
@@ -134,8 +135,15 @@ class Found:
     labels: list[str] = field(default_factory=list)
     vlans: list[int] = field(default_factory=list)
     tunnels: list[tuple[str, int, int]] = field(default_factory=list)  # type, identifier, position
+    mpls: list[int] = field(default_factory=list)
     ends: tuple | None = None  # source, destination, protocol
     ports: tuple | None = None
+    ip_version: int | None = None
+    ip_len: int | None = None
+    ip_id: int | None = None
+    payload_len: int | None = None
+    tcp: tuple | None = None  # flags, sequence number, acknowledgment number, window
+    inner_at: int = 0  # end of the innermost link header
     outside: tuple[int, int] | None = None  # VLANs and tunnels outside the outermost VNI without an IP header inside
     cut: bool = False
 
@@ -184,7 +192,8 @@ class Reader:
 
     def ethertype(self, kind: int, at: int) -> None:
         readers = {TAG: self.vlan, SERVICE_TAG: self.service_tag, PBB: self.pbb, PPPOE: self.pppoe, IPV4: self.ipv4}
-        readers |= {ETHERNET: self.ethernet, IPV6: self.ipv6}
+        readers |= {ETHERNET: self.ethernet, IPV6: self.ipv6, MPLS: self.mpls, ARP: lambda _: self.label("ARP")}
+        self.found.inner_at = at
         if kind in readers:
             readers[kind](at)
 
@@ -194,6 +203,21 @@ class Reader:
             self.found.vlans.append(self.number(at, 2) & 0xFFF)
         if self.has(at + 4):
             self.ethertype(self.number(at + 2, 2), at + 4)
+
+    def mpls(self, at: int) -> None:
+        """Parse labels. The first four bits after them determine the payload."""
+        bottom = False
+        while not bottom:
+            self.label("MPLS")
+            if not self.has(at + 5):
+                return
+            self.found.mpls.append(self.number(at, 4) >> 12)
+            bottom, at = bool(self.data[at + 2] & 1), at + 4
+        if self.data[at] >> 4 == 0:
+            self.label("PseudoWire")
+            self.ethernet(at + 4)
+        elif self.data[at] >> 4 in (4, 6):
+            self.ipv4(at)
 
     def service_tag(self, at: int) -> None:
         """Parse a service tag. tshark lists a tag and a following I-TAG as one header."""
@@ -240,14 +264,29 @@ class Reader:
         if self.data[at] >> 4 != 4 or header < 20 or 0 < total < header:
             return
         ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 4])) for n in (12, 16)]
-        self.network(*ends, proto)
-        readers = {6: self.tcp, 17: self.udp, 47: self.gre}
-        if proto in readers:
-            readers[proto](at + header)
+        self.network(*ends, proto, version=4, ip_len=total, ip_id=self.number(at + 4, 2), at=at)
+        if not self.number(at + 6, 2) & 0x1FFF:  # not a later fragment
+            self.transport(proto, at + header, at + total)
 
-    def network(self, src: str, dst: str, proto: int) -> None:
-        self.found.ends, self.found.ports = (src, dst, proto), None
-        self.found.outside = None
+    def network(self, src: str, dst: str, proto: int, *, version: int, ip_len: int, ip_id: int | None, at: int) -> None:  # noqa: PLR0913
+        """Store the values of a network header at ``at``. They replace those of an outer one."""
+        found = self.found
+        found.ends, found.ip_version, found.ip_len, found.ip_id = (src, dst, proto), version, ip_len, ip_id
+        found.ports = found.outside = found.payload_len = found.tcp = None
+        found.inner_at = at
+
+    def transport(self, proto: int, at: int, end: int) -> None:
+        """Parse the header at ``at`` of a packet that ends at ``end``."""
+        readers = {1: self.icmp, 4: self.ipv4, 6: self.tcp, 17: self.udp, 41: self.ipv6, 47: self.gre}
+        size = {1: 8, 17: 8}.get(proto)
+        if proto == 6 and len(self.data) >= at + 20:
+            size = self.data[at + 12] // 16 * 4
+        self.found.payload_len = None if size is None else end - at - size
+        if proto in readers:
+            readers[proto](at)
+
+    def icmp(self, _at: int) -> None:
+        self.label("ICMP")
 
     def ipv6(self, at: int) -> None:
         """Parse IPv6. Extension headers have no position, because they may differ from packet to packet."""
@@ -255,20 +294,22 @@ class Reader:
         if not self.has(at + 40) or self.data[at] >> 4 != 6:
             return
         ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 16])) for n in (8, 24)]
-        proto = self.data[at + 6]
+        proto, start, length, later = self.data[at + 6], at, 40 + self.number(at + 4, 2), False
         at += 40
         while proto in EXTENSIONS and self.has(at + 8):
+            later = later or (proto == 44 and self.number(at + 2, 2) >> 3 > 0)
             proto, at = self.data[at], at + 8
-        self.network(*ends, proto)
-        readers = {17: self.udp, 47: self.gre}
-        if proto in readers:
-            readers[proto](at)
+        self.network(*ends, proto, version=6, ip_len=length, ip_id=None, at=start)
+        if not later:
+            self.transport(proto, at, start + length)
 
     def tcp(self, at: int) -> None:
         self.label("TCP")
         if self.has(at + 4):
             self.found.ports = (self.number(at, 2), self.number(at + 2, 2))
-        self.has(at + 20)
+        if self.has(at + 20):
+            numbers = struct.unpack_from(">IIHH", self.data, at + 4)
+            self.found.tcp = (numbers[2] & 0xFFF, *numbers[:2], numbers[3])
 
     def udp(self, at: int) -> None:
         self.label("UDP")
@@ -367,31 +408,38 @@ def read(data: bytes) -> Found:
     return Reader(data).ethernet(0)
 
 
+def identifiers(tunnels: tuple, types: tuple) -> tuple:
+    """Return the identifiers of some types, at any positions."""
+    return tuple(tunnel[:2] for tunnel in tunnels if tunnel[0] in types)
+
+
+def candidates(keys: list[tuple]) -> list[list[int]]:
+    """Return for each flow those of the same network with reversed endpoints; none if both ends are the same."""
+    places: dict[tuple, list[int]] = {}
+    for row, (_, tunnels, *ends) in enumerate(keys):
+        places.setdefault((*ends, identifiers(tunnels, NETWORK)), []).append(row)
+    found = []
+    for _, tunnels, src, dst, proto, ports in keys:
+        back = (dst, src, proto, ports and ports[::-1])
+        same = back == (src, dst, proto, ports)
+        found.append([] if same else places.get((*back, identifiers(tunnels, NETWORK)), []))
+    return found
+
+
 def peers(keys: list[tuple]) -> list[int | None]:
     """Return the opposite direction of every flow if each is the choice of the other.
 
-    The choice is the only flow with reversed endpoints and the same network identifiers; if there are several, the only
-    one of these with the same VLANs; if there are still several, the only one with the same GRE keys.
+    The choice is the only candidate; if there are several, the only one of these with the same VLANs; if there are
+    still several, the only one with the same GRE keys.
     """
-    by_ends: dict[tuple, list[int]] = {}
-    for row, (_, _, src, dst, proto, ports) in enumerate(keys):
-        by_ends.setdefault((src, dst, proto, ports), []).append(row)
+    both = [identifiers(tunnels, NETWORK + KEYS) for _, tunnels, *_ in keys]
 
-    # Once for each flow, because a flow among a thousand tenants has a thousand candidates.
-    networks, both = (
-        [[tunnel[:2] for tunnel in tunnels if tunnel[0] in types] for _, tunnels, *_ in keys]
-        for types in (NETWORK, NETWORK + KEYS)
-    )
-
-    def choice(row: int) -> int | None:
-        vlans, _, src, dst, proto, ports = keys[row]
-        found = by_ends.get((dst, src, proto, ports and ports[::-1]), [])
-        found = [other for other in found if networks[other] == networks[row]]
+    def choice(row: int, found: list[int]) -> int | None:
         if len(found) > 1:
-            found = [other for other in found if keys[other][0] == vlans]
+            found = [other for other in found if keys[other][0] == keys[row][0]]
         if len(found) > 1:
             found = [other for other in found if both[other] == both[row]]
         return found[0] if len(found) == 1 else None
 
-    chosen = [choice(row) for row in range(len(keys))]
+    chosen = [choice(row, found) for row, found in enumerate(candidates(keys))]
     return [other if other is not None and chosen[other] == row else None for row, other in enumerate(chosen)]

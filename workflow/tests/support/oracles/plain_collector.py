@@ -267,21 +267,11 @@ class Flow:
             step[name] = None if self.slot is None else step[name]
         if not self.has_ack or self.partial:
             step["acknowledged_bytes"] = None
-        plain.series.append(
-            {
-                "flow": self.number,
-                "window_ns": window["start"] * width if width else last,
-                "windows": 1,
-                "last_ns": last,
-                "reports": window["reports"],
-                "packet_size_mean": step["bytes"] / step["packets"] if step["packets"] else None,
-                "throughput_bps": rate_bps(step["bytes"], span),
-                "bytes_in_flight": window["flight"],
-                "bytes_in_flight_max": window["most"],
-                "iat_ns": self.iat,
-                **step,
-            }
-        )
+        row = {"flow": self.number, "windows": 1, "last_ns": last, "reports": window["reports"], "iat_ns": self.iat}
+        row |= {"window_ns": window["start"] * width if width else last}
+        row |= {"packet_size_mean": step["bytes"] / step["packets"] if step["packets"] else None}
+        row |= {"throughput_bps": rate_bps(step["bytes"], span)}
+        plain.series.append(row | {"bytes_in_flight": window["flight"], "bytes_in_flight_max": window["most"], **step})
         window["totals"] = totals
         self.open_window()
 
@@ -291,26 +281,16 @@ class Flow:
         end = self.end if self.fin or self.last_known else None
         both = self.start is not None and end is not None
         return {
-            "flow": self.number,
-            "start_ns": self.start,
-            "end_ns": end,
-            "ended": self.fin,
+            **{"flow": self.number, "start_ns": self.start, "end_ns": end, "ended": self.fin},
             "duration_ns": end - self.start if both else None,
-            "first_ns": self.first,
-            "last_ns": self.newest[1],
-            "bytes": size[0],
-            "packets": size[1],
-            "rtt_syn_ns": self.rtt_syn,
-            "rtt_ack_ns": self.rtt_ack,
-            "iat_ns": self.iat,
+            **{"first_ns": self.first, "last_ns": self.newest[1], "bytes": size[0], "packets": size[1]},
+            **{"rtt_syn_ns": self.rtt_syn, "rtt_ack_ns": self.rtt_ack, "iat_ns": self.iat},
             "bytes_in_flight": self.flight(),
             "acknowledged_bytes": self.acked if self.has_ack and not self.partial else None,
             **{name: None if self.slot is None else value for name, value in self.slots.items()},
             "uncertain_bytes": None if self.unfollowed else self.uncertain,
             "partly_followed": None if self.slot is None else self.unfollowed,
-            "reports": self.reports,
-            "older_reports": self.older,
-            "epochs": self.epoch_count(),
+            **{"reports": self.reports, "older_reports": self.older, "epochs": self.epoch_count()},
             "tags_cut": self.tags_cut,
         }
 

@@ -1,4 +1,4 @@
-"""Plain reference of flow tables: scapy reads the frames, dictionaries and lists count, with any number of passes.
+"""Plain reference of flow tables: naive_tunnels reads the frames, dictionaries and lists count, in several passes.
 
 It shares no code with the core, so that the two can be compared column by column.
 """
@@ -8,30 +8,17 @@ import ipaddress
 import itertools
 import math
 import struct
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
+from acapella_testing.oracles import naive_tunnels
 from communityid import CommunityID, FlowTuple
-from scapy.contrib.mpls import MPLS
-from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP
-from scapy.layers.inet6 import (
-    IPv6,
-    IPv6ExtHdrDestOpt,
-    IPv6ExtHdrFragment,
-    IPv6ExtHdrHopByHop,
-    IPv6ExtHdrRouting,
-)
-from scapy.layers.l2 import Dot1AD, Dot1Q, Ether
-from scapy.layers.sctp import SCTP
-from scapy.layers.vxlan import VXLAN
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 FLAGS = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK, "urg": URG, "ece": ECE}
 FLAGS |= {"cwr": CWR}
 NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5, "nvgre_flow_id": 13}
-SAME = {"vxlan_vni", "nvgre_vsid"}  # same for both directions of a flow
-EXTENSIONS = (IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, IPv6ExtHdrFragment, IPv6ExtHdrDestOpt)
 
 
 @dataclass(frozen=True)
@@ -50,72 +37,13 @@ class Frame:
 
 
 def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
-    """Parse one Ethernet frame with scapy."""
-    layers = layers_of(Ether(data))
-    vlans = tuple(layer.vlan for layer in layers if isinstance(layer, Dot1Q | Dot1AD))
-    labels = tuple(layer.label for layer in layers if isinstance(layer, MPLS))
-    networks = [i for i, layer in enumerate(layers) if isinstance(layer, IP | IPv6)]
-    if not networks:
+    """Return the values of the captured bytes of an Ethernet frame."""
+    found = naive_tunnels.read(data)
+    if found.key is None:
         return Frame(ts_ns, wire_len)
-    network = layers[networks[-1]]
-    above = layers[networks[-1] + 1 :]
-    v4 = isinstance(network, IP)
-    ip_len = network.len if v4 else 40 + network.plen
-    fragment = next((layer for layer in above if isinstance(layer, IPv6ExtHdrFragment)), None)
-    later = bool(network.frag) if v4 else fragment is not None and fragment.offset > 0
-    protocol = network.proto if v4 else fragment.nh if fragment is not None else network.nh
-    transport = None if later else next((layer for layer in above if isinstance(layer, TCP | UDP | SCTP)), None)
-    ports = (transport.sport, transport.dport) if transport is not None else (None, None)
-    flow = (vlans, labels, tunnels_of(layers), 4 if v4 else 6, network.src, network.dst, protocol, *ports)
-    before = 4 * network.ihl if v4 else 40 + (8 if fragment is not None else 0)
-    payload = tcp = None
-    if isinstance(transport, UDP) or (not later and above and isinstance(above[0], ICMP)):
-        payload = ip_len - before - 8
-    if isinstance(transport, TCP):
-        payload = ip_len - before - 4 * transport.dataofs
-        tcp = (int(transport.flags), transport.seq, transport.ack, transport.window)
-    return Frame(ts_ns, wire_len, flow, ip_len, payload, tcp, network.id if v4 else None)
-
-
-def layers_of(packet) -> list:
-    """Return a packet's layers, outermost first."""
-    layers = []
-    while packet:
-        layers.append(packet)
-        packet = packet.payload
-    return layers
-
-
-def tunnels_of(layers: list) -> tuple:
-    """Return the identifiers of tunnels: type, identifier, position of the header (IPv6 extensions do not count)."""
-    found = []
-    counted = [layer for layer in layers if not isinstance(layer, EXTENSIONS)]
-    for position, layer in enumerate(counted, 1):
-        if isinstance(layer, VXLAN) and counts(counted, position):
-            found.append(("vxlan_vni", layer.vni, position))
-        elif isinstance(layer, GRE) and layer.key_present:
-            nvgre = layer.proto == 0x6558 and not layer.chksum_present and not layer.seqnum_present
-            vsid = nvgre and layer.key >= 0x1000 << 8
-            found.append(("nvgre_vsid", layer.key >> 8, position) if vsid else ("gre_key", layer.key, position))
-            if vsid and layer.key % 256:
-                found.append(("nvgre_flow_id", layer.key % 256, position))
-    return tuple(found)
-
-
-def counts(layers: list, position: int) -> bool:
-    """Return whether a VXLAN header counts: I flag, port, and IP inside. scapy sets a reserved flag before Ethernet."""
-    inside = any(isinstance(layer, IP | IPv6) for layer in layers[position:])
-    return bool(layers[position - 1].flags.Instance) and layers[position - 2].dport == 4789 and inside
-
-
-def network(flow: tuple) -> list:
-    """Return the identifiers of tunnels, at any positions, that both directions of a flow share."""
-    return [tunnel[:2] for tunnel in flow[2] if tunnel[0] in SAME]
-
-
-def identical(flow: tuple, other: tuple) -> bool:
-    """Return whether both have the same tunnel identifiers, at any positions. scapy's frames have no other types."""
-    return [tunnel[:2] for tunnel in flow[2]] == [tunnel[:2] for tunnel in other[2]]
+    vlans, tunnels, src, dst, protocol, ports = found.key
+    flow = (vlans, tuple(found.mpls), tunnels, found.ip_version, src, dst, protocol, *(ports or (None, None)))
+    return Frame(ts_ns, wire_len, flow, found.ip_len, found.payload_len, found.tcp, found.ip_id)
 
 
 def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
@@ -127,34 +55,10 @@ def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
     return flows
 
 
-def reversed_ends(flow: tuple) -> tuple:
-    """Return endpoints and protocol of the opposite direction."""
-    _, _, _, version, src, dst, protocol, src_port, dst_port = flow
-    return (version, dst, src, protocol, dst_port, src_port)
-
-
-def candidates(flow: tuple, flows) -> list[tuple]:
-    """Return flows of the same network with reversed endpoints and protocol; [] if both ends are the same."""
-    required = reversed_ends(flow)
-    if required == flow[3:]:
-        return []
-    return [other for other in flows if other[3:] == required and network(other) == network(flow)]
-
-
-def choice(flow: tuple, flows) -> tuple | None:
-    """Return the only candidate, else the only one with equal VLANs, else the only one of these with equal GRE keys."""
-    found = candidates(flow, flows)
-    if len(found) > 1:
-        found = [other for other in found if other[0] == flow[0]]
-    if len(found) > 1:
-        found = [other for other in found if identical(other, flow)]
-    return found[0] if len(found) == 1 else None
-
-
-def peer(flow: tuple, flows) -> tuple | None:
-    """Return the opposite direction, if each is the choice of the other."""
-    other = choice(flow, flows)
-    return other if other is not None and choice(other, flows) == flow else None
+def key_of(flow: tuple) -> tuple:
+    """Return the key of a flow that determines its peer: without labels."""
+    vlans, _, tunnels, _, src, dst, protocol, *ports = flow
+    return (vlans, tunnels, src, dst, protocol, None if None in ports else tuple(ports))
 
 
 def unwrapped(seq: int, highest: int) -> int:
@@ -244,13 +148,12 @@ def community_id(flow: tuple) -> str | None:
     return CommunityID(seed=0).calc(FlowTuple(protocol, src, dst, src_port, dst_port))
 
 
-def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], flows) -> dict:
-    """Return the columns that only TCP flows have."""
+def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], other: tuple | None) -> dict:
+    """Return the columns that only TCP flows have. ``other``: the peer."""
     headers = [frame.tcp[0] for frame in own if frame.tcp]
     names = [*FLAGS, "retransmitted_bytes", "duplicate_acks", "handshake_rtt_ns", "cut_start", "cut_end"]
     if not headers:
         return dict.fromkeys(names)
-    other = peer(flow, flows)
     both = [frame.tcp[0] for frame in frames if frame.tcp and frame.flow in (flow, other)]
     return {name: sum(flags & bits == bits for flags in headers) for name, bits in FLAGS.items()} | {
         "retransmitted_bytes": retransmitted(own),
@@ -278,54 +181,27 @@ def time_columns(own: list[Frame]) -> dict:
 def flow_table(frames: list[Frame], site: str | None = None, port: str | None = None) -> list[dict]:
     """Return the flow table without `stacks`, `stacks_cut`, `app`, `app_by`, which follow from the frame table."""
     flows = list(grouped(frames))
+    keys = [key_of(flow) for flow in flows]
+    peers, candidates = naive_tunnels.peers(keys), naive_tunnels.candidates(keys)
     rows = []
     for row, (flow, positions) in enumerate(grouped(frames).items()):
         own = [frames[position] for position in positions]
-        other = peer(flow, flows)
+        other = None if peers[row] is None else flows[peers[row]]
         lengths = [frame.wire_len for frame in own]
         keys = ("vlan", "mpls", "tunnels", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
         tunnels = [dict(zip(("type", "id", "position"), tunnel, strict=True)) for tunnel in flow[2]]
         rows.append(
-            {"flow": row, "flow_id": flow_id(flow, site), "site": site, "port": port}
+            {"flow": row, "flow_id": flow_id(flow, site), "site": site, "port": port, "peer_flow": peers[row]}
             | dict(zip(keys, [list(flow[0]), list(flow[1]), tunnels, *flow[3:]], strict=True))
             | {
-                "peer_flow": None if other is None else flows.index(other),
                 "peer_flow_id": None if other is None else flow_id(other, site),
-                "peer_candidates": len(candidates(flow, flows)),
-                "community_id": community_id(flow),
-                "frames": len(own),
-                "wire_bytes": sum(lengths),
+                **{"peer_candidates": len(candidates[row]), "community_id": community_id(flow)},
+                **{"frames": len(own), "wire_bytes": sum(lengths), "wire_len_mean": sum(lengths) / len(lengths)},
+                **{"wire_len_min": min(lengths), "wire_len_max": max(lengths)},
                 "ip_bytes": sum(frame.ip_len for frame in own),
                 "payload_bytes": sum(frame.payload_len or 0 for frame in own),
-                "wire_len_min": min(lengths),
-                "wire_len_mean": sum(lengths) / len(lengths),
-                "wire_len_max": max(lengths),
             }
             | time_columns(own)
-            | tcp_columns(frames, flow, own, flows)
+            | tcp_columns(frames, flow, own, other)
         )
     return rows
-
-
-def runs(stacks: list[str]) -> list[tuple[str, int]]:
-    """Return the run-length encoding of a list."""
-    found = []
-    for stack in stacks:
-        if found and found[-1][0] == stack:
-            found[-1][1] += 1
-        else:
-            found.append([stack, 1])
-    return [tuple(run) for run in found]
-
-
-def label(tokens: Counter) -> str | None:
-    """Return the most frequent token, the smallest of several.
-
-    Returns `data` if no other token is on at least 1 frame for 16 with data.
-    """
-    named = {token: count for token, count in tokens.items() if token != "data"}
-    if 16 * max(named.values(), default=0) < tokens["data"]:
-        return "data"
-    if not named:
-        return None
-    return min(named, key=lambda token: (-named[token], token))

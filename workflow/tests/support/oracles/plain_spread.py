@@ -115,12 +115,8 @@ def without_reports(flow, row: dict, time: int, width: int) -> dict:
     """Add a row of windows without reports."""
     nothing = {name: None if flow.slot is None else 0 for name in flow.slots}
     created = {
-        "flow": flow.number,
-        "last_ns": time,
-        "reports": 0,
-        "bytes_in_flight": None,
-        "bytes_in_flight_max": None,
-        "iat_ns": None,
+        **{"flow": flow.number, "last_ns": time, "reports": 0},
+        **dict.fromkeys(("bytes_in_flight", "bytes_in_flight_max", "iat_ns")),
         "acknowledged_bytes": 0 if flow.has_ack and not flow.partial else None,
         **nothing,
         **{name: row[name] for name in ("window_ns", "windows", "bytes", "packets")},
