@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
 
@@ -147,10 +146,3 @@ def test_last_plausible_time_is_accepted(tmp_path, capsys):
     assert pair(capsys, far, far, "--to", "6ns")["n_common"] == 2
     last = write_ng(tmp_path / "last.pcapng", [(0, LAST_NS - 9), (0, LAST_NS)], [9])
     assert pair(capsys, last, last)["duration_a_ns"] == 9
-
-
-def test_warning_for_a_microsecond_pcap_is_unchanged(tmp_path, capsys):
-    stamps = [ns // 1000 * 1000 for ns in jittered(50, 1)]
-    a = write_pcap(tmp_path / "a.pcap", [(ns, packet(n)) for n, ns in enumerate(stamps)])
-    text, _ = texts(pair(capsys, a, a), "coarse_clock")
-    assert "stamps in a.pcap are multiples of 1 µs" in text

@@ -5,15 +5,15 @@ import json
 import resource
 import stat
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.pcapng_files import write_untimed
-from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, tagged, write
+from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, write
 from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 
 from acapella.cli.main import main
 from acapella.kappa import selection
@@ -130,15 +130,6 @@ def test_regions_and_frames_as_identities(tmp_path, capsys):
     assert pair(capsys, a, b, "--identity", "frame")["n_common"] == 0
     assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8")["n_common"] == 9
     assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
-
-
-@pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
-def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layouts):
-    first, second = layouts
-    a = write(tmp_path / "a.pcap", steady(9), make=lambda n: tagged(n, first, 64))
-    b = write(tmp_path / "b.pcap", steady(9), [1, 0, *range(2, 9)], make=lambda n: tagged(n, second, 9))
-    found = pair(capsys, a, b, "--identity", "tag")
-    assert (found["n_common"], found["moves"]["count"], found["ambiguous_a"]) == (9, 1, 0)
 
 
 def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
@@ -261,34 +252,28 @@ def test_filter_without_matches_is_named(trials, capsys, program):
     assert "None of the 200 frames read matches --filter tcp." in capsys.readouterr().err
 
 
-def run(trials, *words, **options) -> subprocess.CompletedProcess:
-    """Run the command as a separate process."""
-    command = [sys.executable, "-m", "acapella.cli.main", "kappa", *map(str, trials), *words]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
-
-
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_full_disk_at_standard_output_is_an_error(trials, words):
-    with Path("/dev/full").open("w") as full:
-        done = run(trials, *words, stdout=full)
-    assert done.returncode == 75
-    assert done.stderr == "acapella: error: standard output: cannot write: No space left on device\n"
-
-
-def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
-    trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
-    options = {"stdout": subprocess.DEVNULL}
-    options |= {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))}
-    done = run(trials, "--memory", "1", "--json", "--spool", str(tmp_path), **options)
-    assert (done.returncode, done.stderr.count("\n")) == (75, 1)
-    advice = "free space there, or use another directory: --spool DIRECTORY"
-    assert f"temporary files are in {tmp_path}; {advice}" in done.stderr
+def test_full_disk_at_standard_output_is_an_error(trials, capsys, monkeypatch, words):
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as changed:
+        changed.setattr(sys, "stdout", full)
+        assert main(["kappa", *map(str, trials), *words]) == 75
+    assert capsys.readouterr().err == "acapella: error: standard output: cannot write: No space left on device\n"
 
 
 def test_file_that_is_not_a_capture_error_names_the_file(trials, tmp_path, capsys):
     other = write_file(tmp_path / "note.txt", "this is not a capture")
     assert main(["kappa", str(trials[0]), str(other)]) == 2
     assert "note.txt" in capsys.readouterr().err
+
+
+def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
+    trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
+    command = [sys.executable, "-m", "acapella.cli.main", "kappa", *trials, "--memory", "1", "--json"]
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # noqa: E731
+    done = run(*command, "--spool", tmp_path, preexec_fn=limit)
+    assert (done.returncode, done.stderr.count("\n")) == (75, 1)
+    advice = "free space there, or use another directory: --spool DIRECTORY"
+    assert f"temporary files are in {tmp_path}; {advice}" in done.stderr
 
 
 def test_name_with_a_comma_is_a_single_file(trials, capsys):

@@ -1,6 +1,7 @@
 """`acapella kappa` matches the naive reference on random trials with loss, duplication, reordering and jitter."""
 
 import math
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -30,6 +31,7 @@ EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
 ROOTS = ("kappa", "kappa_published")
 
 
+EXAMPLES = 20 if "ACAPELLA_SOAK" in os.environ else 5
 SHORT = st.integers(0, 40)
 EDGE_NS = 1 << 31  # smaller differences are kept in 32 bits
 LONG = st.one_of(SHORT, st.integers(EDGE_NS - 2, EDGE_NS + 2), st.integers(0, 3 * EDGE_NS))
@@ -97,13 +99,13 @@ def check_windows(found: dict, a: list, b: list) -> None:
                 assert close(window[name], value), (name, window)
 
 
-@settings(max_examples=60)
+@settings(max_examples=3 * EXAMPLES)
 @given(trials(), trials(), st.sampled_from([1, 2, 7, 50]))
 def test_random_trials(tmp_path, capsys, a, b, windows):
     check_trials(tmp_path, capsys, (a, b), (0, 10, 35), windows)
 
 
-@settings(max_examples=40)
+@settings(max_examples=2 * EXAMPLES)
 @given(trials(LONG), trials(LONG), st.sampled_from([1, 7]))
 def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
     """Differences slightly below and above 32 bits."""
@@ -141,14 +143,14 @@ def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place
     assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: excluded")
 
 
-@settings(max_examples=20)
+@settings(max_examples=EXAMPLES)
 @given(trials(), trials(), st.integers(20, 70))
 def test_random_truncated_trials(tmp_path, capsys, a, b, snaplen):
     paths = [write_pcap(tmp_path / "a.pcap", stamped(a), snaplen), write_pcap(tmp_path / "b.pcap", stamped(b))]
     check(pair(capsys, *paths), reference(*paths))
 
 
-@settings(max_examples=20)
+@settings(max_examples=EXAMPLES)
 @given(trials(), trials(), st.integers(1, 4))
 def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
     paths = []
@@ -161,7 +163,7 @@ def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
     check(pair(capsys, single, ",".join(map(str, paths))), naive_kappa.compare(*naive))
 
 
-@settings(max_examples=20)
+@settings(max_examples=EXAMPLES)
 @given(trials(), st.lists(st.sampled_from(["plain", "vlan", "qinq", "mpls", "pw", "pw2"]), min_size=60, max_size=60))
 def test_trial_in_an_underlay_equals_the_plain_trial(tmp_path, capsys, a, kinds):
     from scapy.layers.inet import IP, UDP  # noqa: PLC0415

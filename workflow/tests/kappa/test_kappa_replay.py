@@ -1,7 +1,6 @@
 """`acapella kappa --departures`: kappa of the replayer and of the path, and errors about recordings and departures."""
 
 import hashlib
-import json
 import random
 from dataclasses import replace
 
@@ -489,10 +488,3 @@ def test_departures_without_queues_need_a_burst_error(replay, capsys):
     words = without_queues(in_bursts(4))
     assert pair(capsys, *words)["corrected_unknown"] == f"trial A: {NO_QUEUE}"
     assert pair(capsys, *words, "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
-
-
-def test_json_of_an_output_file_has_the_same_result(replay, capsys, tmp_path):
-    words = replay.words(columns(), columns())
-    result = kappa(capsys, *words)
-    assert main(["kappa", *words, "-o", str(tmp_path / "out.json")]) == 0
-    assert json.loads((tmp_path / "out.json").read_text()) == result

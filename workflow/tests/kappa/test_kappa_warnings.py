@@ -236,7 +236,9 @@ def test_decreasing_time_in_a_file_is_reported(compared):
     offsets = steady(100)
     offsets[50], offsets[51] = offsets[51], offsets[50]
     numbers = [*range(50), 51, 50, *range(52, 100)]
-    assert "1 packet of trial B" in only(compared(steady(100), (offsets, numbers)), "time_reversals")["text"]
+    found = compared(steady(100), (offsets, numbers))
+    assert "1 packet of trial B" in only(found, "time_reversals")["text"]
+    assert found["kappa"] == 1, "packets are sorted by time"
 
 
 def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
