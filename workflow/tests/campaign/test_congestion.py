@@ -4,6 +4,7 @@ ACAPELLA_SOAK adds samples to each class.
 """
 
 import functools
+import itertools
 import json
 import os
 import statistics
@@ -12,6 +13,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 from acapella_testing.generated import mirror_simulation
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_congestion
 
 from acapella.campaign import analyze
@@ -40,13 +42,12 @@ def judge(simulated, directory, **limits) -> dict:
 
 def judge_all(samples: list, directory, **limits) -> list[dict]:
     """Return the rows that `acapella campaign analyze` writes for samples that it analyzes together."""
-    parameters = {**analyze.congestion_limits(), **limits}
-    con = connection()
+    parameters, con = analyze.congestion_limits() | limits, connection()
     names = [f"s{number:03}" for number in range(len(samples))]
-    manifests = [directory / f"{name}.json" for name in names]
-    for manifest, simulated in zip(manifests, samples, strict=True):
-        manifest.write_text(json.dumps(simulated.manifest))
-    con.register("samples", pa.table({"sample": names, "manifest": [str(path) for path in manifests]}))
+    manifests = [
+        write_file(directory / f"{name}.json", json.dumps(s.manifest)) for name, s in zip(names, samples, strict=True)
+    ]
+    con.register("samples", pa.table({"sample": names, "manifest": [*map(str, manifests)]}))
     for table in ("frames", "flows"):
         con.register(table, table_of(table, {name: getattr(s, table) for name, s in zip(names, samples, strict=True)}))
     analyze.gather_evidence(con, manifests, parameters)
@@ -73,29 +74,13 @@ def classes(tmp_path_factory):
     }
     # Together, because DuckDB plans the queries once.
     found = iter(judge_all([each for part in samples.values() for each in part], tmp_path_factory.mktemp("classes")))
-    classes = {name: [(each, next(found)) for each in part] for name, part in samples.items()}
-    for name, part in classes.items():
-        print(name, *described(part), sep="; ")
-    return classes
+    return {name: [(each, next(found)) for each in part] for name, part in samples.items()}
 
 
 @pytest.fixture(scope="module")
 def judged(classes):
     """Return the samples of class "plain" with their verdicts."""
     return classes["plain"]
-
-
-def described(samples):
-    """Yield the detection rates and the coverage of samples as text."""
-    for name, part, verdict in (
-        ("clear with a loss above 1 %", [v for s, v in samples if s.loss > 0.01], "clear"),
-        ("loss-free below half, clear", [v for s, v in samples if s.loss == 0 and s.load < 0.5], "clear"),
-        ("loss above 5 %, congested", [v for s, v in samples if s.loss > 0.05], "congested"),
-        ("loss-free, congested", [v for s, v in samples if s.loss == 0], "congested"),
-    ):
-        yield f"{name}: {sum(v['verdict'] == verdict for v in part)} of {len(part)}"
-    yield f"covered: {sum(covers(s, v) for s, v in samples)} of {len(samples)}"
-    yield f"median width {100 * statistics.median(v['loss_high'] - v['loss_low'] for _, v in samples):.1f} points"
 
 
 def covers(simulated, found) -> bool:
@@ -110,12 +95,10 @@ def all_samples(classes):
 
 
 def test_evidence_equals_the_naive_computation(classes):
-    for name, samples in classes.items():
-        if name == "untimed frames":
-            continue
-        for simulated, found in samples[::6]:
-            naive = naive_congestion.evidence(simulated.frames, simulated.flows, simulated.manifest)
-            assert {key: found[key] for key in naive} == pytest.approx(naive, rel=1e-9, abs=1), name
+    timed = [(name, *pair) for name, part in classes.items() if name != "untimed frames" for pair in part[::6]]
+    for name, simulated, found in timed:
+        naive = naive_congestion.evidence(simulated.frames, simulated.flows, simulated.manifest)
+        assert {key: found[key] for key in naive} == pytest.approx(naive, rel=1e-9, abs=1), name
 
 
 def test_verdict_does_not_depend_on_the_samples_that_are_judged_together(classes, tmp_path):
@@ -243,11 +226,10 @@ def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path,
 
 def test_retransmitted_segments_are_not_loss(judged):
     """Segments lost before the mirrored port are retransmitted and fill their gap."""
-    whole = [(s, found) for s, found in judged if s.shape == "tcp" and s.loss == 0]
-    again = [found for s, found in whole if any(frame["tcp_seq"] != due for due, frame in in_order(s.frames))]
-    assert len(again) >= 1
-    for found in again:
-        assert found["tcp_missing_bytes"] <= 2 * mirror_simulation.MSS  # segments in flight at the end
+    whole = [(s.frames, found["tcp_missing_bytes"]) for s, found in judged if s.shape == "tcp" and s.loss == 0]
+    missing = [size for frames, size in whole if any(frame["tcp_seq"] != due for due, frame in in_order(frames))]
+    assert len(missing) >= 1
+    assert max(missing) <= 2 * mirror_simulation.MSS  # segments in flight at the end
 
 
 def in_order(frames):
@@ -280,14 +262,11 @@ def test_constant_or_random_identifications_are_not_evidence(judged):
 def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
     free = [s for s, found in judged if s.loss == 0 and found["verdict"] == "at risk" and found["busy_periods"]]
     assert len(free) >= 3
-    changed = []
+    changed, without_tcp = [], {"flow": 2, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
+    flow = {"flow": 2, "peer_flow": None, "retransmitted_bytes": 0, "fin": 0}
     for simulated in free:
-        hostile = [
-            {**frame, "flow": 2, "ip_id": n * 50 % 2**16, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
-            for n, frame in enumerate(simulated.frames[::12])
-        ]
+        hostile = [frame | without_tcp | {"ip_id": n * 50 % 2**16} for n, frame in enumerate(simulated.frames[::12])]
         frames = numbered(sorted(simulated.frames + hostile, key=lambda frame: frame["ts_ns"]))
-        flow = {"flow": 2, "peer_flow": None, "retransmitted_bytes": 0, "fin": 0}
         changed.append(replace(simulated, frames=frames, flows=[*simulated.flows, flow]))
     assert not {"IP identifications", "TCP gaps"} & {found["reason"] for found in judge_all(changed, tmp_path)}
 
@@ -310,11 +289,10 @@ def test_mirror_that_starts_late_and_ends_early_is_not_congested(judged, tmp_pat
     frames.
     """
     shortened = []
-    for simulated, before in judged:
-        actual = simulated.manifest["actual"]
-        readings = [at for at, _ in simulated.manifest["congestion"]["readings"]]
-        inside = [at for at in readings if actual["start_ns"] < at < actual["end_ns"]]
-        if simulated.loss > 0 or before["verdict"] == "congested" or len(inside) < 3:
+    for simulated in [s for s, before in judged if s.loss == 0 and before["verdict"] != "congested"]:
+        (start, end), readings = simulated.manifest["actual"].values(), simulated.manifest["congestion"]["readings"]
+        inside = [at for at, _ in readings if start < at < end]
+        if len(inside) < 3:
             continue
         times = {"start_ns": inside[0] - 10**6, "end_ns": inside[-1] + 10**6}
         late, early = inside[0] + 250_000_000, inside[-1] - 300_000_000
@@ -368,16 +346,15 @@ def test_invalid_thresholds_are_errors():
 def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | None, ids: bool):
     """Return 4 s of equally spaced 1,000-byte frames; a 160 Mbit/s mirror copies those that `copied` selects."""
     length, start, seconds, per_s = 1000, 1_700_000_000 * 10**9, 4, 10**9 // every_ns
-    overhead = 0 if buffer_bytes else 4
-    numbers = [n for n in range(seconds * per_s) if copied(n)]
-    frames = [
-        {"frame": place, "ts_ns": start + n * every_ns, "wire_len": length, "flow": 0, "tcp_seq": None, "tcp_ack": None}
-        | {"tcp_flags": None, "payload_len": length - 42, "ip_id": n if ids else 0}
-        for place, n in enumerate(numbers, start=1)
-    ]
-    half = counters_s / 2
-    times_s = [-half + counters_s * n for n in range(int(seconds / counters_s) + 3)]
-    readings = [[start + round(s * 10**9), round((s + half) * per_s) * (length + overhead)] for s in times_s]
+    same = {"wire_len": length, "flow": 0, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
+    frames = numbered(
+        same | {"ts_ns": start + n * every_ns, "payload_len": length - 42, "ip_id": n if ids else 0}
+        for n in range(seconds * per_s)
+        if copied(n)
+    )
+    times_s = [counters_s * (n - 0.5) for n in range(int(seconds / counters_s) + 3)]
+    counted = length + (0 if buffer_bytes else 4)
+    readings = [[start + round(s * 10**9), round((s + counters_s / 2) * per_s) * counted] for s in times_s]
     rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
     rates |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}
     some = mirror_simulation.template()
@@ -386,11 +363,6 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
     manifest |= {"direction": "both", "port_rate_bps": 10**9}
     flows = [{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}]
     return replace(some, frames=frames, flows=flows, manifest=manifest, loss=1 - len(frames) / (seconds * per_s))
-
-
-def judged_loss(simulated, directory) -> dict:
-    """Return the row of a sample, whose interval must contain the true loss."""
-    return judged_losses({"": simulated}, directory)[""]
 
 
 def judged_losses(samples: dict, directory) -> dict[object, dict]:
@@ -418,13 +390,8 @@ def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path):
         for name, copied in OMISSIONS.items()
         for mirror in ((1, 96 << 10, True), (30, None, False))
     }
-    for name, found in judged_losses(samples, tmp_path).items():
-        assert found["verdict"] != "clear", name
-
-
-def test_few_omitted_bytes_are_not_attributed_to_the_queue(tmp_path):
-    """All bytes of these samples, or all missing bytes, would fit into the 96 KiB queue, but it never had a backlog."""
-    samples = {
+    # All bytes of these, or all missing bytes, would fit into the 96 KiB queue, but it never had a backlog.
+    samples |= {
         (every_ms, ids): without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
         for every_ms, copied in ((25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30))
         for ids in (True, False)
@@ -451,10 +418,9 @@ def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path):
 def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):
     """Bursts of 4 flows are together longer than the queue. They fit into it over one line, but not over four."""
     offered = mirror_simulation.coinciding_bursts(4, 17, 0.05, ids=False)
-    line_ns = 1514 * 8 * 10**9 // 10**9
-    first = [frame for n, frame in enumerate(offered) if not n or frame["at"] - offered[n - 1]["at"] > 10**7]
-    starts = sorted(frame["at"] for frame in first)
-    one_line = [frame | {"at": starts[n // 68] + n % 68 * line_ns} for n, frame in enumerate(offered)]
+    times = [frame["at"] for frame in offered]
+    starts = times[:1] + [later for before, later in itertools.pairwise(times) if later - before > 10**7]
+    one_line = [frame | {"at": starts[n // 68] + n % 68 * 1514 * 8} for n, frame in enumerate(offered)]  # of 1 Gbit/s
     for direction, verdict in (("rx", "clear"), ("tx", "at risk")):
         simulated = mirror_simulation.coinciding(one_line, 30, direction)
         assert simulated.loss == 0
@@ -467,7 +433,7 @@ def test_skipped_identifications_prevent_clear_whatever_the_counters_show(tmp_pa
     simulated = without_backlog(lambda n: n % 34, 10**6, counters_s, 96 << 10, ids=True)
     for reading in simulated.manifest["congestion"]["readings"]:
         reading[1] = reading[1] * 33 // 34
-    found = judged_loss(simulated, tmp_path)
+    found = judged_losses({"": simulated}, tmp_path)[""]
     assert (found["verdict"], found["reason"]) == ("at risk", "IP identifications")
     assert found["loss_high"] > 0.01
 
@@ -486,8 +452,8 @@ def test_identifications_shared_with_other_destinations_do_not_prevent_clear(tmp
 def test_copies_of_frames_that_the_port_then_drops_are_in_no_counter(tmp_path):
     """UDP without identifications at 2.2 times the line rate: the counters include less than half of the copies."""
     line_bps = mirror_simulation.FAN_IN_CAPACITY_BPS
-    offered = mirror_simulation.coinciding_bursts(4, 90, 0.02, ids=False, line_bps=line_bps)
+    offered = mirror_simulation.coinciding_bursts(4, 90, 0.02, ids=False, line_bps=line_bps, around_s=2)
     counted = mirror_simulation.through_port(offered, line_bps)
     simulated = mirror_simulation.coinciding(offered, 1, "tx", counted=counted, line_bps=line_bps)
     assert simulated.loss > 0.5
-    assert judged_loss(simulated, tmp_path)["verdict"] != "clear"
+    assert judged_losses({"": simulated}, tmp_path)[""]["verdict"] != "clear"

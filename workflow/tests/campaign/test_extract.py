@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames import pcapng_files as pcapng
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles.naive_captures import blocks, packets
+from acapella_testing.processes import run
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import positions_of
@@ -34,19 +36,17 @@ def ethernet(number: int) -> bytes:
 
 def pcap(frames: int = FRAMES, unit_ns: int = 1000, order: str = "<", link_type: int = 1) -> bytes:
     """Return a pcap whose frames are four bytes longer on the wire."""
-    parts = [pcap_files.header(link_type=link_type, unit_ns=unit_ns, order=order)]
-    for number in range(1, frames + 1):
-        frame, ts_ns = ethernet(number), (START_S + number) * 10**9 + number * unit_ns
-        parts.append(pcap_files.record(ts_ns, frame, len(frame) + 4, unit_ns=unit_ns, order=order))
-    return b"".join(parts)
+    format_ = {"unit_ns": unit_ns, "order": order}
+    made = [(ethernet(number), (START_S + number) * 10**9 + number * unit_ns) for number in range(1, frames + 1)]
+    parts = (pcap_files.record(ts_ns, frame, len(frame) + 4, **format_) for frame, ts_ns in made)
+    return pcap_files.header(link_type=link_type, **format_) + b"".join(parts)
 
 
 def packet(order: str, interface: int, number: int, units_per_s: int, comment: str = "") -> bytes:
     """Return an enhanced packet block."""
-    frame = ethernet(number)
-    ts = (START_S + number) * units_per_s + number
+    frame, units = ethernet(number), (START_S + number) * units_per_s + number
     options = pcapng.option(1, comment.encode(), order) + bytes(4) if comment else b""
-    return pcapng.packet_block(interface, ts, frame, len(frame) + 4, options, order=order)
+    return pcapng.packet_block(interface, units, frame, len(frame) + 4, options, order=order)
 
 
 def section(order: str, first: int, last: int, *, simple: bool = False) -> bytes:
@@ -80,23 +80,18 @@ CAPTURES = {
 
 def digested(directory, name: str, content: bytes):
     """Write a capture and its acap; return the capture."""
-    capture = directory / name
-    capture.write_bytes(content)
+    capture = write_file(directory / name, content)
     acap = directory / f"{name.split('.', maxsplit=1)[0]}.acap.parquet"
     assert main(["digest", str(capture), "-o", str(acap), "--engine", "native"]) == 0
     return capture
 
 
-def fields(capture) -> str:
+def fields(capture) -> list[str]:
     """Return values and bytes of all frames, as tshark reads them."""
-    words = ["tshark", "-r", str(capture), "-T", "fields", *(word for field in FIELDS for word in ("-e", field))]
-    summary = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    raw = ["tshark", "-r", str(capture), "-T", "jsonraw", "-j", "frame"]
-    return summary + "".join(
-        line
-        for line in subprocess.run(raw, capture_output=True, text=True, check=True).stdout.splitlines(keepends=True)
-        if "_index" not in line
-    )
+    words = [word for field in FIELDS for word in ("-e", field)]
+    summary = run("tshark", "-r", capture, "-T", "fields", *words, check=True).stdout
+    raw = run("tshark", "-r", capture, "-T", "jsonraw", "-j", "frame", check=True).stdout
+    return [summary, *(line for line in raw.splitlines() if "_index" not in line)]
 
 
 def editcap(capture, target, *ranges: str):
@@ -110,12 +105,25 @@ def extract(capture, target, *options: str) -> int:
     return main(["extract", str(capture), "-o", str(target), *options])
 
 
+def in_pieces(content: bytes, codec: str, size: int | None) -> list[bytes]:
+    """Return the content compressed in pieces of a size, each a separate frame or member; None: in one piece."""
+    step = size or len(content)
+    return [pa.compress(content[at : at + step], codec, asbytes=True) for at in range(0, len(content), step)]
+
+
+def overwrite(path, place: int, count: int) -> None:
+    """Replace bytes of a file by zeros."""
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(bytes(count))
+
+
 @pytest.mark.parametrize("name", CAPTURES)
 def test_frames_equal_those_of_editcap(tmp_path, name):
     capture = digested(tmp_path, name, CAPTURES[name]())
-    target = tmp_path / "out.pcapng"
-    assert extract(capture, target, "--frames", SELECTED) == 0
-    assert fields(target) == fields(editcap(capture, tmp_path / "expected.pcapng", *SELECTED.split(",")))
+    assert extract(capture, tmp_path / "out.pcapng", "--frames", SELECTED) == 0
+    expected = editcap(capture, tmp_path / "expected.pcapng", *SELECTED.split(","))
+    assert fields(tmp_path / "out.pcapng") == fields(expected)
 
 
 def test_simple_packet_blocks_remain_without_a_time(tmp_path):
@@ -145,19 +153,13 @@ COMPRESS = {
 
 @pytest.mark.parametrize("codec", COMPRESS)
 def test_one_member_or_frame_is_decompressed_from_a_checkpoint(tmp_path, codec, capsys):
-    frames = 30_000
     filler = random.Random(1).randbytes(35) * 40
-    numbered = (struct.pack("<I", number) + filler[4:] for number in range(frames))
+    numbered = (struct.pack("<I", number) + filler[4:] for number in range(30_000))
     content = pcap_files.pcap((START_S * 10**9 + number, frame) for number, frame in enumerate(numbered))
     capture = digested(tmp_path, f"t.pcap.{SUFFIXES[codec.split()[0]]}", COMPRESS[codec](content))
-    size = len(positions_of(tmp_path / "t.acap.parquet"))
-    print(f"positions of {frames} frames in one member or frame of {len(content)} bytes: {size} bytes")
-    damaged = bytearray(capture.read_bytes())
-    damaged[10_000:11_000] = bytes(1000)
-    capture.write_bytes(damaged)
+    overwrite(capture, 10_000, 1000)
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "29000,30000") == 0
-    plain = tmp_path / "plain.pcap"
-    plain.write_bytes(content)
+    plain = write_file(tmp_path / "plain.pcap", content)
     assert packets(tmp_path / "out.pcapng") == packets(editcap(plain, tmp_path / "e.pcapng", "29000", "30000"))
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "5000") == 2
     assert "changed since the digest" in capsys.readouterr().err
@@ -171,10 +173,10 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
     expected = editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7)))
     assert fields(tmp_path / "out.pcapng") == fields(expected)
     before = (tmp_path / "out.pcapng").read_bytes()
-    capsys.readouterr()
     assert extract(capture, tmp_path / "out.pcapng", "--flow", "0" * 32) == 2
     error = capsys.readouterr().err
-    assert f"{capture}: --flow {'0' * 32}: no such flow; " in error and error.count("\n") == 1
+    assert f"{capture}: --flow {'0' * 32}: no such flow; " in error
+    assert error.count("\n") == 1
     assert (tmp_path / "out.pcapng").read_bytes() == before
 
 
@@ -188,13 +190,13 @@ def test_invalid_columns_of_an_acap_are_reported_in_one_line(tmp_path, capsys, c
     own = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
     pq.write_table(changed.replace_schema_metadata(own), acap)
     assert extract(capture, tmp_path / "out.pcapng", "--where", "true") == 2
-    error = capsys.readouterr().err
-    assert error == f"acapella: error: {acap}: not an acap: column {column} has invalid values; digest again\n"
+    what = f"not an acap: column {column} has invalid values; digest again"
+    assert capsys.readouterr().err == f"acapella: error: {acap}: {what}\n"
 
 
 def test_output_is_written_to_a_pipe(tmp_path):
     capture = digested(tmp_path, "t.pcap", pcap(10))
-    words = [sys.executable, "-m", "acapella.cli.main", "extract", str(capture), "--frames", "2-4", "-o", "-"]
+    words = [sys.executable, "-m", "acapella.cli.main", "extract", capture, "--frames", "2-4", "-o", "-"]
     ended = subprocess.run(words, check=True, capture_output=True)
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "2-4") == 0
     assert ended.stdout == (tmp_path / "out.pcapng").read_bytes()
@@ -204,11 +206,9 @@ def test_output_is_written_to_a_pipe(tmp_path):
 @pytest.fixture
 def merged(tmp_path):
     """Return an acap of two captures, whose frames alternate in time."""
-    (tmp_path / "a.pcap").write_bytes(pcap(10))
-    (tmp_path / "b.pcapng").write_bytes(section("<", 1, 10))
+    captures = [write_file(tmp_path / "a.pcap", pcap(10)), write_file(tmp_path / "b.pcapng", section("<", 1, 10))]
     acap = tmp_path / "both.parquet"
-    captures = [str(tmp_path / name) for name in ("a.pcap", "b.pcapng")]
-    assert main(["digest", *captures, "-o", str(acap), "--engine", "native"]) == 0
+    assert main(["digest", *map(str, captures), "-o", str(acap), "--engine", "native"]) == 0
     return acap
 
 
@@ -217,12 +217,13 @@ def test_frames_of_a_merged_acap_are_extracted_from_their_captures(merged, tmp_p
     assert extract(tmp_path / "a.pcap", tmp_path / "out.pcapng", *options, "--acap", str(merged)) == 0
     rows = pq.read_table(merged).to_pylist()
     flows = {row["flow"]: row["src_port"] for row in pq.read_table(tmp_path / "both.flows.parquet").to_pylist()}
-    wanted = {3, 4, 5, 11, 20} if options[0] == "--frames" else {r["frame"] for r in rows if flows[r["flow"]] == 1003}
+    wanted = {3, 4, 5, 11, 20}
+    if options[0] == "--where":
+        wanted = {row["frame"] for row in rows if row["file"] == "b.pcapng" and flows[row["flow"]] == 1003}
     expected = []
     for name in ("a.pcap", "b.pcapng"):
         of_file = [row["frame"] for row in rows if row["file"] == name]
-        numbers = [str(place) for place, frame in enumerate(of_file, 1) if frame in wanted]
-        if numbers and not (options[0] == "--where" and name == "a.pcap"):
+        if numbers := [str(place) for place, frame in enumerate(of_file, 1) if frame in wanted]:
             expected += packets(editcap(tmp_path / name, tmp_path / "e.pcapng", *numbers))
     assert [p.frame for p in packets(tmp_path / "out.pcapng")] == [p.frame for p in expected]
     assert len(expected) == (5 if options[0] == "--frames" else 2)
@@ -240,25 +241,18 @@ def test_missing_and_changed_captures_of_a_merged_acap_are_reported(merged, tmp_
 @pytest.mark.parametrize(("frame_bytes", "advised"), [(None, True), (700_000, False)])
 def test_large_single_frame_of_zstd_is_reported_in_one_line(tmp_path, frame_bytes, advised, capsys, monkeypatch):
     monkeypatch.setattr("acapella.campaign.extract.SLOW_BYTES", 2_000_000)
-    content = pcap()
-    step = frame_bytes or len(content)
-    pieces = [content[at : at + step] for at in range(0, len(content), step)]
-    capture = digested(tmp_path, "t.pcap.zst", b"".join(pa.compress(piece, "zstd", asbytes=True) for piece in pieces))
-    capsys.readouterr()
+    capture = digested(tmp_path, "t.pcap.zst", b"".join(in_pieces(pcap(), "zstd", frame_bytes)))
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "2") == 0
     error = capsys.readouterr().err
-    assert error.count("\n") == int(advised) and ("pzstd" in error) == advised
+    assert error.count("\n") == int(advised)
+    assert ("pzstd" in error) == advised
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 def test_only_frames_of_the_compressed_format_that_are_needed_are_read(tmp_path, codec, capsys):
-    content = pcap()
-    pieces = [pa.compress(content[at : at + 600_000], codec, asbytes=True) for at in range(0, len(content), 600_000)]
-    capture = digested(tmp_path, f"t.pcap.{SUFFIXES[codec]}", b"".join(pieces))
-    damaged = bytearray(capture.read_bytes())
-    middle = len(pieces[0]) + len(pieces[1]) // 2
-    damaged[middle : middle + 1000] = bytes(1000)
-    capture.write_bytes(damaged)
+    first, second, *others = in_pieces(pcap(), codec, 600_000)
+    capture = digested(tmp_path, f"t.pcap.{SUFFIXES[codec]}", b"".join([first, second, *others]))
+    overwrite(capture, len(first) + len(second) // 2, 1000)
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "2-5,2590-2600") == 0
     assert len(packets(tmp_path / "out.pcapng")) == 15
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "600") == 2
@@ -268,14 +262,9 @@ def test_only_frames_of_the_compressed_format_that_are_needed_are_read(tmp_path,
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 @pytest.mark.parametrize("frame_bytes", [None, 600_000])
 def test_compressed_capture(tmp_path, codec, frame_bytes):
-    content = section("<", 1, FRAMES)
-    step = frame_bytes or len(content)
-    pieces = [content[at : at + step] for at in range(0, len(content), step)]
-    capture = digested(
-        tmp_path, f"t.pcapng.{SUFFIXES[codec]}", b"".join(pa.compress(piece, codec, asbytes=True) for piece in pieces)
-    )
-    plain = tmp_path / "plain.pcapng"
-    plain.write_bytes(content)
+    plain = write_file(tmp_path / "plain.pcapng", section("<", 1, FRAMES))
+    packed = b"".join(in_pieces(plain.read_bytes(), codec, frame_bytes))
+    capture = digested(tmp_path, f"t.pcapng.{SUFFIXES[codec]}", packed)
     assert extract(capture, tmp_path / "out.pcapng", "--frames", SELECTED) == 0
     assert fields(tmp_path / "out.pcapng") == fields(editcap(plain, tmp_path / "e.pcapng", *SELECTED.split(",")))
 
@@ -359,11 +348,6 @@ def test_selection_without_frames_is_reported(tmp_path, capsys):
     capture = digested(tmp_path, "t.pcap", pcap(10))
     assert extract(capture, tmp_path / "out.pcapng", "--where", "false") == 0
     assert capsys.readouterr().err == f"acapella: note: {capture}: no frame is selected\n"
-
-
-def test_positions_need_at_most_two_bytes_per_frame(tmp_path):
-    capture = digested(tmp_path, "t.pcap", pcap())
-    assert 0 < len(positions_of(capture.with_name("t.acap.parquet"))) < 0.1 * FRAMES
 
 
 @pytest.mark.parametrize("place", range(0, 60, 7))

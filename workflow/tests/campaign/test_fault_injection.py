@@ -40,7 +40,7 @@ from acapella_core.files import sha256_of
 SOURCE = Path(__file__).parents[1].joinpath("support", "fail_nth_call.c")
 SOAK = "ACAPELLA_SOAK" in os.environ
 ALLOCATIONS = 200
-CHOSEN = {"write": 3, "sync": 1, "rename": 1, "malloc": 2}  # calls of each kind in `make test`
+CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 1}  # calls of each kind in `make test`
 WITH_DUCKDB = ("index", "analyze", "process", "release")  # DuckDB crashes after some failed allocations
 COMMAND = Path(sys.executable).with_name("acapella")
 SAMPLES = ("alpha-p2", "beta-p1")
@@ -299,12 +299,3 @@ def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, run
     again = run(directory, stage.words, TMPDIR=str(temporary))
     assert again.returncode == 0, again.stderr
     assert incomplete(directory, temporary) == []
-
-
-def test_any_command_removes_scratch_directories_of_killed_commands(before, run, tmp_path):
-    kind, stage = KILLED["verify"]
-    run(before["digest"], *stage, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(tmp_path))
-    (left,) = tmp_path.iterdir()
-    assert left.stat().st_mode & 0o777 == 0o700
-    run(before["digest"], ("show", "nothing"), TMPDIR=str(tmp_path))
-    assert list(tmp_path.iterdir()) == []

@@ -20,24 +20,23 @@ WEST, EAST = ("WEST", "p1"), ("EAST", "p1")
 OTHER = {"src": "10.0.0.9"}
 
 
-@pytest.fixture
-def made(tmp_path):
-    """Return three samples of one day and two that start in 1970. One flow is in samples of both kinds."""
-    made = tmp_path / "made"
-    add_sample(made, "a", WEST, (0, 20), [flow(1, 2)])
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return the tables of three samples of one day and two of 1970. One flow is in samples of both kinds."""
+    made = tmp_path_factory.mktemp("misdated") / "made"
+    add_sample(made, "a")
     add_sample(made, "b", WEST, None, [flow(100, 119)])
     add_sample(made, "c", EAST, (200, 220), [flow(201, 202)])
     old = [flow(SINCE_1970_S + 5, SINCE_1970_S + 7), flow(SINCE_1970_S + 5, SINCE_1970_S + 8, **OTHER)]
     add_sample(made, "d", WEST, None, old)
     add_sample(made, "e", EAST, (SINCE_1970_S, SINCE_1970_S + 20), [])
-    return made
+    return analyze_campaign(made)
 
 
 def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(made, capsys):
     assert cli.main(["campaign", "index", str(made)]) == 0
     printed = capsys.readouterr().out
     assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
-    analyze_campaign(made)
     quality = {row["sample"]: row for row in rows(made, "capture_quality")}
     for sample, expected in naive_tables.time_ranges(naive_samples.read_campaign(made)).items():
         assert {name: quality[sample][name] for name in expected} == expected, sample
@@ -49,7 +48,7 @@ def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_ow
 
 
 def test_duration_of_a_flow_ignores_misdated_samples(made):
-    flows = {(row["site"], row["src"]): row for row in rows(analyze_campaign(made), "stitched_flows")}
+    flows = {(row["site"], row["src"]): row for row in rows(made, "stitched_flows")}
     mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
     assert (mixed["samples"], mixed["frames"]) == (3, 6)
     assert (mixed["first_ns"], mixed["duration_ns"]) == (START + SECOND, 118 * SECOND)
@@ -59,13 +58,12 @@ def test_duration_of_a_flow_ignores_misdated_samples(made):
 
 
 def test_durations_of_flows_only_in_misdated_samples_are_excluded_and_counted(made):
-    campaign = analyze_campaign(made)
-    table = rows(campaign, "flow_times")
-    flows = {(r["scope"], r["measure"]): r["flows"] for r in table if r["site"] == "all"}
-    assert [flows[scope, "duration_ns"] for scope in ("sample", "port", "site", "campaign")] == [3, 2, 2, 1]
-    assert max(r["value"] for r in table if r["measure"] == "duration_ns") <= 118 * SECOND
-    sizes = {(r["scope"], r["measure"]): r["flows"] for r in rows(campaign, "flow_sizes") if r["site"] == "all"}
-    assert [sizes[scope, "wire"] for scope in ("sample", "port", "site", "campaign")] == [5, 3, 3, 2]
+    durations = [row for row in rows(made, "flow_times") if row["measure"] == "duration_ns"]
+    assert max(row["value"] for row in durations) <= 118 * SECOND
+    sizes = [row for row in rows(made, "flow_sizes") if row["measure"] == "wire"]
+    for table, expected in ((durations, [3, 2, 2, 1]), (sizes, [5, 3, 3, 2])):
+        flows = {row["scope"]: row["flows"] for row in table if row["site"] == "all"}
+        assert [flows[scope] for scope in ("sample", "port", "site", "campaign")] == expected
     figure = flow_times.draw(Source(Campaign(made)))
     assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(plain, figure.key)
 
@@ -100,8 +98,7 @@ def test_median_start_ignores_starts_before_1980_if_possible(starts_s, expected,
 
 
 def test_title_and_figure_exclude_misdated_samples_and_count_them(tmp_path):
-    changes = {"misdated": True, "actual_start_ns": 5 * SECOND, "actual_end_ns": 25 * SECOND}
-    source = quality_with(tmp_path, **changes)
+    source = quality_with(tmp_path, misdated=True, actual_start_ns=5 * SECOND, actual_end_ns=25 * SECOND)
     assert "1970" not in summary.heading(source)
     captured = plain(dict(summary.facts(source))["Captured"])
     assert "1970" not in captured

@@ -8,6 +8,7 @@ from itertools import combinations, pairwise
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated.generated_trials import shapes, write_replays, write_results
+from acapella_testing.new_files import write_file
 
 from acapella.campaign import trial_tables
 from acapella.campaign.trial_tables import TABLES, bins
@@ -33,13 +34,14 @@ def test_environments_are_means_over_the_runs_against_the_first_trial(results):
     places = [(row["place"], row["environment"]) for row in rows["consistency_environments"]]
     assert places == [*enumerate(ENVIRONMENTS, 1)]
     noisy = rows["consistency_environments"][1]
-    runs = [row for row in rows["consistency"] if (row["environment"], row["a"]) == ("noisy", 1)]
+    pairs = [row for row in rows["consistency"] if row["environment"] == "noisy"]
+    runs = [row for row in pairs if row["a"] == 1]
     assert [row["b"] for row in runs] == [2, 3, 4, 5]
     assert (noisy["trials"], noisy["samples"], noisy["runs"], noisy["undefined_runs"]) == (5, 5, 4, 0)
     for name in trial_tables.MEANS:
         assert noisy[name] == pytest.approx(statistics.fmean(row[name] for row in runs)), name
     assert (noisy["kappa_min"], noisy["kappa_max"]) == (runs[3]["kappa"], runs[0]["kappa"])
-    others = [row["kappa"] for row in rows["consistency"] if (row["environment"], row["a"] > 1) == ("noisy", True)]
+    others = [row["kappa"] for row in pairs if row["a"] > 1]
     assert len(others) == 6
     assert noisy["kappa_others"] == pytest.approx(statistics.fmean(others))
     assert noisy["packets_common"] == sum(row["packets_common"] for row in runs)
@@ -84,11 +86,9 @@ def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
 def test_moves_have_the_layout_of_table_1(results):
     rows = make(results)["consistency_moves"]
     packet = next(row for row in rows if (row["environment"], row["scope"]) == ("noisy", "packet"))
-    assert {k: packet[k] for k in ("moved", "mean", "sigma", "abs_mean", "abs_sigma", "min", "max")} == {
-        **{"moved": 900, "mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35},
-        **{"min": -5632, "max": 16573},
-    }
-    assert packet["longest"] is None
+    expected = {"moved": 900, "mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35}
+    expected |= {"min": -5632, "max": 16573, "longest": None}
+    assert {name: packet[name] for name in expected} == expected
     still = next(row for row in rows if row["environment"] == "quiet")
     assert (still["moved"], still["mean"], still["max"]) == (0, None, None)
 
@@ -115,10 +115,9 @@ def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     assert {row["environment"] for row in replays} == {"quiet"}
     assert replays[1]["path"] == "shared"
     assert replays[1]["rate_bps"] == 50_000_000
-    pairs = {(row["a"], row["b"]): row for row in rows["consistency"] if row["environment"] == "quiet"}
     known = {1: False, 2: True, 3: None, 4: True, 5: None}
-    for (a, b), row in pairs.items():
-        assert (row["cpu_lost_a"], row["cpu_lost_b"]) == (known[a], known[b])
+    for row in [row for row in rows["consistency"] if row["environment"] == "quiet"]:
+        assert (row["cpu_lost_a"], row["cpu_lost_b"]) == (known[row["a"]], known[row["b"]])
     assert [row["cpu_lost_trials"] for row in rows["consistency_environments"]] == [2, None, None]
 
 
@@ -134,9 +133,8 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
 
 def test_each_trial_has_its_order_of_replayers(results):
     write_replays(results, {f"quiet-{n}": {"replayers": 2} for n in (1, 2, 3)})
-    orders = {
-        f"quiet-{n}": {"pairs": 100, "reversed": 10 + n, "unexplained": n, "sent_in_order": 5 + n} for n in (1, 2)
-    }
+    order = {n: {"pairs": 100, "reversed": 10 + n, "unexplained": n, "sent_in_order": 5 + n} for n in (1, 2)}
+    orders = {f"quiet-{n}": each for n, each in order.items()}
 
     def add(found: dict) -> None:
         for pair in found["pairs"]:
@@ -164,11 +162,9 @@ def error_of(capsys, directory, *options, environments=ENVIRONMENTS) -> str:
 
 def change_result(directory, environment, change) -> str:
     """Rewrite a result of acapella kappa after calling ``change`` with its content; return the new text."""
-    path = directory / "kappa" / f"{environment}.json"
-    content = json.loads(path.read_text(encoding="utf-8"))
+    content = recorded_result(directory, environment)
     change(content)
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return path.read_text(encoding="utf-8")
+    return write_file(directory / "kappa" / f"{environment}.json", json.dumps(content)).read_text(encoding="utf-8")
 
 
 def published_result(directory, name) -> dict:
@@ -267,8 +263,9 @@ def add_warning(directory, environment, text):
 def test_same_results_give_the_same_bytes(tmp_path):
     written = []
     for name in "ab":
-        make(write_results(tmp_path / name / "made", shapes(2)))
-        files = [path for part in ("tables", "provenance") for path in (tmp_path / name / "made" / part).iterdir()]
+        directory = write_results(tmp_path / name / "made", shapes(2))
+        make(directory)
+        files = [*(directory / "tables").iterdir(), *(directory / "provenance").iterdir()]
         written.append({path.name: path.read_bytes() for path in files})
     assert written[0] == written[1]
     assert "consistency.json" in written[0]
@@ -280,9 +277,8 @@ def test_same_results_give_the_same_bytes(tmp_path):
     [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa -o"), ("x", "not a res")],
 )
 def test_missing_or_invalid_result_is_reported_in_one_line(content, printed, tmp_path, capsys):
-    (tmp_path / "kappa").mkdir()
     if content is not None:
-        (tmp_path / "kappa" / "quiet.json").write_text(content, encoding="utf-8")
+        write_file(tmp_path / "kappa" / "quiet.json", content)
     assert printed in error_of(capsys, tmp_path, environments=["quiet"])
 
 
@@ -294,23 +290,21 @@ def test_sample_without_pseudonym_is_reported_in_one_line(results, capsys):
 def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
     rows = make(results)["consistency_spacing"]
     assert rows
-    for environment in ENVIRONMENTS:
-        recorded = recorded_result(results, environment)
-        names = [trial["name"] for trial in recorded["trials"]]
-        for pair in recorded["pairs"]:
-            place = [names.index(pair[end]) + 1 for end in "ab"]
-            own = [row for row in rows if pair_of(row) == (environment, *place)]
-            counted = pair["spacing"]
-            assert sum(row["pairs"] for row in own) == counted["zero"]["pairs"] + sum(counted["pairs"])
-            assert sum(row["reversed_pairs"] for row in own) == counted["zero"]["reversed"] + sum(counted["reversed"])
-            for row in own:
-                assert row["reversed_share"] == row["reversed_pairs"] / row["pairs"]
-                if row["bin"]:
-                    assert counted["starts_ns"][row["bin"] - 1] == row["lo_ns"]
-                    assert row["lo_ns"] ** 5 >= 10 ** (row["bin"] - 1) > (row["lo_ns"] - 1) ** 5
-                    assert row["hi_ns"] is None or row["hi_ns"] ** 5 < 10 ** row["bin"] <= (row["hi_ns"] + 1) ** 5
-                else:
-                    assert (row["lo_ns"], row["hi_ns"]) == (0, 0)
+    recorded = {name: recorded_result(results, name) for name in ENVIRONMENTS}
+    names = {name: [trial["name"] for trial in found["trials"]] for name, found in recorded.items()}
+    for environment, pair in [(name, pair) for name, found in recorded.items() for pair in found["pairs"]]:
+        place = [names[environment].index(pair[end]) + 1 for end in "ab"]
+        own, counted = [row for row in rows if pair_of(row) == (environment, *place)], pair["spacing"]
+        assert sum(row["pairs"] for row in own) == counted["zero"]["pairs"] + sum(counted["pairs"])
+        assert sum(row["reversed_pairs"] for row in own) == counted["zero"]["reversed"] + sum(counted["reversed"])
+        for row in own:
+            assert row["reversed_share"] == row["reversed_pairs"] / row["pairs"]
+            if row["bin"]:
+                assert counted["starts_ns"][row["bin"] - 1] == row["lo_ns"]
+                assert row["lo_ns"] ** 5 >= 10 ** (row["bin"] - 1) > (row["lo_ns"] - 1) ** 5
+                assert row["hi_ns"] is None or row["hi_ns"] ** 5 < 10 ** row["bin"] <= (row["hi_ns"] + 1) ** 5
+            else:
+                assert (row["lo_ns"], row["hi_ns"]) == (0, 0)
 
 
 def test_result_of_an_older_version_is_rejected_in_one_line(results, capsys):
@@ -332,13 +326,13 @@ def test_environments_are_compared_with_all_later_ones(results):
 
 def test_failed_merge_error_names_the_result_and_keeps_earlier_tables(results, capsys):
     make(results)
-    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
     path = results / "kappa" / "noisy.json"
+    original = path.read_bytes()
     for change in (lambda pair: pair.update(offset_ns=2**70), lambda pair: pair.pop("moves")):
-        original = path.read_bytes()
-        before[path] = change_result(results, "noisy", lambda result, c=change: [*map(c, result["pairs"])]).encode()
+        path.write_bytes(original)
+        change_result(results, "noisy", lambda result, c=change: [*map(c, result["pairs"])])
+        before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
         error = error_of(capsys, results)
         assert f"{path}: environment noisy (samples " in error
         assert " cannot be merged: " in error
         assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
-        path.write_bytes(original)

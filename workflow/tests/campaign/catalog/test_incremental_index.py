@@ -245,22 +245,6 @@ def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, cha
     assert rows(directory) == rows_of_new_catalog(directory)
 
 
-def test_interrupted_index_keeps_the_earlier_catalog(directory, monkeypatch):
-    tick(directory)
-    index.build(Campaign(directory))
-    before = (directory / "catalog.duckdb").read_bytes()
-    add(directory, "e", random.Random("e"))
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(index, "renew_places", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        index.build(Campaign(directory))
-    assert (directory / "catalog.duckdb").read_bytes() == before
-    assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
-
-
 def test_duckdb_1_0_0_reads_a_catalog_with_replaced_rows(directory, old_client):
     tick(directory)
     index.build(Campaign(directory))
