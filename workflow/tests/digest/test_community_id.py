@@ -1,6 +1,7 @@
 """Compares column community_id with the reference implementation (PyPI communityid), on generated flows and corpus."""
 
 import ipaddress
+import os
 import random
 from collections import Counter, deque
 from pathlib import Path
@@ -20,6 +21,8 @@ from scapy.packet import Raw
 from acapella.digest.native import flow_batches_of
 from acapella_core import _native
 
+SOAK = "ACAPELLA_SOAK" in os.environ
+EVERY_NTH = 4  # capture of the corpus, without ACAPELLA_SOAK
 MIN_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
 A, B = "10.0.0.1", "10.0.0.2"
@@ -112,8 +115,8 @@ def test_flows_without_a_defined_id_have_none(tmp_path):
 
 def test_corpus_flows_have_the_reference_id(corpus):
     counts = Counter()
-    for capture in sorted(file for file in corpus.rglob("*") if file.is_file()):
+    for capture in sorted(file for file in corpus.rglob("*") if file.is_file())[:: 1 if SOAK else EVERY_NTH]:
         rows = flows_of(capture)
         assert [row for row in rows if row["community_id"] != reference(row)] == [], capture
         counts.update(row["ip_proto"] for row in rows if row["community_id"] is not None)
-    assert all(counts[proto] >= least for proto, least in MIN_FLOWS.items()), counts
+    assert all(counts[proto] >= least / (1 if SOAK else 2 * EVERY_NTH) for proto, least in MIN_FLOWS.items()), counts

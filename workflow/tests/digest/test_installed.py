@@ -1,7 +1,6 @@
 """Tests the key of `acapella digest --cache` without --cache-key: it depends on the installed program."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
@@ -17,46 +16,48 @@ def copy(tmp_path, monkeypatch):
     program = tmp_path / "program"
     copies = [shutil.copytree(directory, program / directory.name) for directory in installed.directories()]
     monkeypatch.setattr(installed, "directories", lambda: tuple(copies))
-    yield program
-    installed.code_sha256.cache_clear()
+    return program
 
 
-def digest_of(directory: Path, name: str) -> Path:
-    """Digest a capture with a cache, and return the entry of its frame table."""
+def key() -> str:
+    """Return what identifies the installed program in the keys of a cache, computed again."""
     installed.code_sha256.cache_clear()
-    capture = write_pcap(directory / "x.pcap", busy_port())
-    output = directory / f"{name}.parquet"
-    words = ["digest", str(capture), "--engine", "native", "--cache", str(directory / "cache"), "-o", str(output)]
-    assert cli.main(words) == 0
-    return output.resolve()
+    found = installed.versions("native")
+    installed.code_sha256.cache_clear()
+    return found
 
 
 @pytest.mark.parametrize(
     "edited", ["digest/native.py", "common/vendors.py", "acapella_core/names.py", "schemas/tables/frames.yaml"]
 )
-def test_edited_program_does_not_use_entries_of_the_original(tmp_path, copy, edited):
-    before = digest_of(tmp_path, "a")
-    assert digest_of(tmp_path, "b") == before
+def test_edited_program_has_a_different_key(copy, edited):
+    before = key()
+    assert key() == before
     path = copy / edited
     path.write_bytes(path.read_bytes() + b"\n# edited\n")
-    assert digest_of(tmp_path, "c") != before
+    assert key() != before
 
 
-def test_different_core_does_not_use_the_entries_of_this_one(tmp_path, copy, monkeypatch):
-    before = digest_of(tmp_path, "a")
-    monkeypatch.setattr(installed._native, "__file__", str(write_file(tmp_path / "core.so", b"another core")))
-    assert digest_of(tmp_path, "b") != before
-
-
-def test_different_pyarrow_does_not_use_the_entries_of_this_one(tmp_path, monkeypatch):
-    before = digest_of(tmp_path, "a")
+def test_different_core_and_pyarrow_have_a_different_key(tmp_path, monkeypatch):
+    before = key()
+    with monkeypatch.context() as changed:
+        changed.setattr(installed._native, "__file__", str(write_file(tmp_path / "core.so", b"another core")))
+        assert key() != before
     monkeypatch.setattr(installed, "version", lambda package: f"{package} 0.0")
-    assert digest_of(tmp_path, "b") != before
+    assert key() != before
+
+
+def test_different_program_does_not_use_the_entries_of_this_one(tmp_path, monkeypatch):
+    capture, entries = write_pcap(tmp_path / "x.pcap", busy_port()), []
+    words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache")]
+    for number, sha256 in enumerate(("a", "a", "b")):
+        monkeypatch.setattr(installed, "code_sha256", lambda sha256=sha256: sha256)
+        assert cli.main([*words, "-o", str(tmp_path / f"{number}.parquet")]) == 0
+        entries.append((tmp_path / f"{number}.parquet").resolve())
+    assert entries[0] == entries[1] != entries[2]
 
 
 def test_compiled_modules_do_not_change_the_key(copy):
-    installed.code_sha256.cache_clear()
-    before = installed.code_sha256()
-    installed.code_sha256.cache_clear()
+    before = key()
     write_file(copy / "digest" / "__pycache__" / "new.pyc", b"code")
-    assert installed.code_sha256() == before
+    assert key() == before

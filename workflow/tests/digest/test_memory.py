@@ -31,12 +31,11 @@ def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
     return json.loads(output.splitlines()[-1])["own_kib"] / 1024
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
-def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine, threads):
+def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine):
     if engine == "hybrid":
         required(tshark.find)
-    few = peak_mib(tmp_path, engine, 20_000, "--threads", threads)
+    few = peak_mib(tmp_path, engine, 20_000, "--threads", "2")  # one thread needs less
     assert few > 30, "less than Python alone: the measure is broken"
     assert few + FLOWS_MIB[engine] < GOAL_MIB
 

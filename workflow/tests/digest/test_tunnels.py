@@ -16,7 +16,7 @@ from acapella.common import tshark
 from acapella_core import schemas
 
 TYPES = [name for name in WRAP if name != "vlan"]
-TENANTS = 1000 if "ACAPELLA_SOAK" in os.environ else 200
+TENANTS = 1000 if "ACAPELLA_SOAK" in os.environ else 100
 LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers that IP does not precede
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 ENGINES = ["native", *(pytest.param(name, marks=needs_tshark) for name in ("tshark", "hybrid"))]
@@ -140,8 +140,8 @@ def test_positions_that_differ_per_direction_do_not_separate_peers(tmp_path):
     ids=str,
 )
 def test_tenants_in_nested_tunnels_have_separate_flows(tmp_path, before, name, behind):
-    _, flows = check(tmp_path, whole(tenants(before, name, 200, behind)))
-    assert len(flows) == 400
+    _, flows = check(tmp_path, whole(tenants(before, name, TENANTS, behind)))
+    assert len(flows) == 2 * TENANTS
 
 
 EXTENDED = [(), (0,), (43,), (44,), (60,), (0, 44), (0, 43, 44, 60), (60, 43, 60)]
@@ -205,9 +205,9 @@ def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tu
 
 
 def clients(chance, server_port):
-    """Return 1,000 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
+    """Return 300 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
     talk = []
-    for port in [port for port in PORTS.values() for _ in range(1000)]:
+    for port in [port for port in PORTS.values() for _ in range(300)]:
         there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
         talk.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
         talk.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
@@ -216,11 +216,11 @@ def clients(chance, server_port):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_client_on_a_tunnel_port_has_one_flow_per_direction(tmp_path, engine):
-    frames = clients(random.Random(5), 443)  # with this seed, no payload looks like IP in VXLAN-GPE (1 in 1,000)
+    frames = clients(random.Random(1), 443)  # with this seed, no payload looks like IP in VXLAN-GPE (1 in 1,000)
     rows, flows = digested(tmp_path, whole(frames), engine)
     keys = [naive_tunnels.read(data).key for data in frames]
     assert [key_of(flows[row["flow"]]) for row in rows] == keys
-    assert [(row["frames"], row["tunnels"], row["mpls"]) for row in flows] == [(1000, [], [])] * 6
+    assert [(row["frames"], row["tunnels"], row["mpls"]) for row in flows] == [(300, [], [])] * 6
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -366,10 +366,9 @@ def test_engines_agree_on_routed_gre_and_gtp_of_ethernet_at_every_snap_length(tm
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
 def test_engines_agree_on_tunnels_at_every_snap_length(tmp_path, engine):
     chance = random.Random(1)
-    frames = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
-    frames += whole([frame(random_nesting(chance)) for _ in range(300)])
+    frames = whole([frame(random_nesting(chance)) for _ in range(300)])
     frames += whole([data for name in TYPES for data in tenants([], name, 5)])
-    agree(tmp_path, frames, engine)
+    agree(tmp_path, CUT + frames, engine)
 
 
 def agree(tmp_path, frames, engine):
@@ -411,22 +410,20 @@ def test_engines_agree_on_positions_of_headers_that_tshark_does_not_list(tmp_pat
         assert 77 in [tunnel["id"] for tunnel in flows[row["flow"]]["tunnels"]], row
 
 
-@needs_tshark
-def test_verify_finds_no_difference_in_headers_that_tshark_does_not_list(tmp_path, capsys):
-    digested(tmp_path, whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]))
-    assert main(["verify", "--engine", "native", str(tmp_path / "t.pcap")]) == 0
-    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tunnels ")]
-    assert (int(line[1]), line[2:4]) == (len(NOT_LISTED) + len(ROUTED) + len(GTP_OF_ETHERNET), ["0", "0"])
+CUT = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
 
 
 @needs_tshark
-def test_verify_finds_no_difference_in_tunnels_of_truncated_frames(tmp_path, capsys):
-    frames = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
+@pytest.mark.parametrize(
+    ("frames", "least"), [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)], ids=["not listed", "cut"]
+)
+def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, least):
+    """Of headers that tshark does not list, and of truncated frames, whose other columns may differ."""
     digested(tmp_path, frames)
-    main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])  # other columns of truncated frames may differ
+    code = main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tunnels ")]
-    assert int(line[1].replace(",", "")) > len(frames) / 2
-    assert line[2:4] == ["0", "0"]
+    assert len(frames) * least <= int(line[1].replace(",", "")) <= len(frames)
+    assert line[2:4] == ["0", "0"] and (code == 0 or frames is CUT)
 
 
 @needs_tshark
