@@ -1,18 +1,15 @@
 """Checks that no file is written through a symbolic link inside a campaign's directory."""
 
 import contextlib
-import ctypes
 import errno
 import hashlib
 import os
 import shutil
-import threading
 from pathlib import Path
 
 import pytest
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs.workflow_run import workplace
-from acapella_testing.waiting import in_background
 
 from acapella.cli import main as cli
 from acapella.common.links import links, refusal
@@ -155,30 +152,6 @@ def test_directory_replaced_between_any_two_steps_is_not_followed(results, outsi
             atomic_text(inner / "profile", "text")
     assert (inner / "profile").read_text() == "text"  # in the last round, the directory was not replaced
     assert len(written) > 3
-
-
-def exchange(one: Path, other: Path) -> None:
-    """Exchange two names atomically (renameat2)."""
-    current, exchanged = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    assert renameat2(current, os.fsencode(one), current, os.fsencode(other), exchanged) == 0, ctypes.get_errno()
-
-
-def test_directory_replaced_repeatedly_is_never_followed(results, outside):
-    directory, link, over = new_directory(results / "tables" / "inner"), results / "tables" / "link", threading.Event()
-    link.symlink_to(outside)
-
-    def replace():
-        while not over.is_set():
-            exchange(directory, link)
-            exchange(directory, link)
-
-    with in_background(replace):
-        for _ in range(200):
-            with contextlib.suppress(UserError):
-                atomic_text(directory / "profile", "text")
-        over.set()
-    assert {path.name for path in directory.iterdir()} <= {"profile"}
 
 
 def test_path_with_parent_references_is_outside(results, outside):

@@ -15,7 +15,6 @@ from acapella.common.bootstrap import (
     relative_difference_interval,
     share_intervals,
     student,
-    weights,
 )
 
 
@@ -31,13 +30,6 @@ def test_bounds_equal_those_of_a_plain_loop_over_resamples():
     for category in (0, 1):
         order = sorted(shares[category])
         assert (lo[category], hi[category]) == (order[2], order[997])  # Phi(-2.571 * sqrt(6 / 5)) = 0.0024
-
-
-def test_resamples_have_the_number_of_samples():
-    drawn = np.concatenate(list(weights(7, 120)))
-    assert drawn.shape == (120, 7)
-    assert (drawn.sum(axis=1) == 7).all()
-    assert abs(drawn.mean() - 1) < 1e-12
 
 
 @pytest.mark.parametrize(("samples", "least"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
@@ -78,12 +70,6 @@ def test_samples_without_frames_change_nothing():
     assert share_intervals([*counts, [0]], [*totals, 0]) == share_intervals(counts, totals)
 
 
-def test_interval_is_reproducible():
-    counts, totals = np.arange(30).reshape(10, 3), np.full(10, 50)
-    first, second = share_intervals(counts, totals), share_intervals(counts, totals)
-    assert all((a == b).all() for a, b in zip(first, second, strict=True))
-
-
 def test_means_of_resamples_equal_those_of_a_plain_loop():
     values = [0.9855, 0.9845, 0.9846, 0.25]
     raw = [int(x) for x in np.random.PCG64(SEED + 3).random_raw(MEAN_RESAMPLES * 4)]
@@ -102,7 +88,7 @@ def test_students_t_matches_published_tables():
     assert expanded_tail(4) == pytest.approx(1.19e-4, rel=0.01)  # Phi(-3.182 * sqrt(4 / 3))
 
 
-@pytest.mark.parametrize("values", [4, 6, 20])
+@pytest.mark.parametrize("values", [4, 20])
 def test_small_groups_of_one_distribution_rarely_differ(values):
     rng, apart, number = np.random.default_rng(7), 0, 150
     for _ in range(number):

@@ -123,18 +123,6 @@ def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, m
     assert read("plain") == confined
 
 
-def test_nfpcapd_does_not_read_pipes(tmp_path):
-    """This is why nfpcapd gets a copy. If it read pipes, the capture could be streamed."""
-    skip_if(meters.METERS["nfdump"].why_unavailable())
-    capture = write_pcap(tmp_path / "port.pcap", busy_port()).read_bytes()
-    flows = new_directory(tmp_path / "flows")
-    os.mkfifo(tmp_path / "fifo")
-    for name in (str(tmp_path / "fifo"), "/dev/stdin", "-"):
-        command = [meters.which("nfpcapd"), "-r", name, "-w", flows]
-        assert subprocess.run(command, input=capture, capture_output=True, timeout=60, check=False).returncode, name
-        assert list(flows.iterdir()) == []
-
-
 @needs_seccomp
 def test_p4_loader_is_confined_unless_it_sends_to_an_interface(program):
     path, own, other = program

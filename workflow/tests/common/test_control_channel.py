@@ -218,13 +218,6 @@ def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
     assert "2147483648" not in capsys.readouterr().err  # the key
 
 
-def test_silent_connection_is_closed():
-    with listening(Rings(), SOON_SILENT) as (server, port):
-        with Client(port) as silent:
-            assert silent.hear() == {}
-        assert server.counts["silent"] == 1
-
-
 def test_other_addresses_than_loopback_require_listen_anywhere():
     server = ControlServer(sessions_of(Rings()), SECRET)
     with pytest.raises(UserError, match="sends keys unencrypted"):
@@ -392,11 +385,18 @@ def test_silent_connections_do_not_block_a_data_plane():
         assert server.counts["evicted"] >= 20
 
 
-def test_proof_of_the_secret_has_a_timeout():
-    soon = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=0.2)
-    with listening(Rings(), soon) as (server, port):
-        with Client(port, secret=None) as slow:
-            slow.send(b'{"proof": ')
+PROOF_SOON = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=0.2)
+
+
+@pytest.mark.parametrize(
+    ("pace", "secret", "line"),
+    [(SOON_SILENT, SECRET, b""), (PROOF_SOON, None, b'{"proof": ')],
+    ids=["silent", "incomplete proof of the secret"],
+)
+def test_connection_has_a_timeout(pace, secret, line):
+    with listening(Rings(), pace) as (server, port):
+        with Client(port, secret) as slow:
+            slow.send(line)
             assert slow.hear() == {}
         assert server.counts["silent"] == 1
 

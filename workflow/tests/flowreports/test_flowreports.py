@@ -242,7 +242,7 @@ def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
 
 
 @needs_program
-@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 2)])
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times):
     long, created = tmp_path / "long.pcap", tmp_path / "made"
     header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]

@@ -12,7 +12,7 @@ from acapella_testing.oracles import naive_flowreports as naive
 from acapella_testing.oracles.naive_frames import read_frames
 
 from acapella.cli import main as cli
-from acapella.common import agreement, queries
+from acapella.common import queries
 
 pytestmark = pytest.mark.usefixtures("data_plane")
 FIN, SYN, RST, ACK = 1, 2, 4, 16
@@ -129,12 +129,3 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
     quantiles = [naive.nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
     uncertain = sum(more > 0 for more, _ in sizes)
     assert found == (len(kept), len(bounded) - len(kept), covered, uncertain, *quantiles)
-
-
-def test_loss_outside_all_intervals_does_not_agree():
-    row = {"measure": "loss", "n": 10, "missing": 0, "r2": 1.0, "r2_log": 1.0, "equal": 9, "missing_share": 0.0}
-    fine = {"covered_share": 1.0, "width_median": 0.01, "width_p99": 0.1, "n_log": 10}
-    assert agreement.disagreement(row | fine) is None
-    assert "10 % of intervals" in agreement.disagreement(row | fine | {"covered_share": 0.9})
-    assert "median width 2 %" in agreement.disagreement(row | fine | {"width_median": 0.02})
-    assert "no intervals" in agreement.disagreement(row | fine | {"covered_share": None, "width_median": None})

@@ -46,23 +46,23 @@ def test_values_of_one_cell_match_values_computed_by_hand(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("measured", "rate", "bdp"),
-    [
-        # 150,000 B / (20 Mbit/s x 60 ms = 150,000 B)
-        ({"rate_bps": 20_000_000, "buffer_bytes": 150_000}, 20_000_000, 1.0),
-        # The probe was too slow: the requested 300,000 B / (40 Mbit/s x 60 ms = 300,000 B)
-        ({"rate_bps": 20_000_000, "buffer_bytes": 150_000, "rate_at_least_bps": 30_000_000}, 40_000_000, 1.0),
-        ({"rate_bps": 20_000_000, "buffer_bytes": 30_000, "rate_at_least_bps": 30_000_000}, 40_000_000, 1.0),
-        # At least 80 Mbit/s: 600,000 B
-        ({"rate_bps": None, "buffer_bytes": None, "rate_at_least_bps": 80_000_000}, 80_000_000, 0.5),
-        ({}, 40_000_000, 1.0),
-    ],
-)
-def test_buffer_is_compared_with_the_requested_rate_if_the_probe_was_too_slow(tmp_path, measured, rate, bdp):
-    measured = {"rtt_ns": 60_000_000, **measured}
-    made.cell(tmp_path, "a", [made.document()], measured=measured, settings={"buffer_bytes": 300_000})
-    assert rows(tmp_path, "cells", "bottleneck_bps, buffer_bdp") == [(rate, bdp)]
+PROBED = [  # result of the probe of the emulated link, rate, and buffer in products of bandwidth and delay
+    # 150,000 B / (20 Mbit/s x 60 ms = 150,000 B)
+    ({"rate_bps": 20_000_000, "buffer_bytes": 150_000}, 20_000_000, 1.0),
+    # The probe was too slow: the requested 300,000 B / (40 Mbit/s x 60 ms = 300,000 B)
+    ({"rate_bps": 20_000_000, "buffer_bytes": 150_000, "rate_at_least_bps": 30_000_000}, 40_000_000, 1.0),
+    ({"rate_bps": 20_000_000, "buffer_bytes": 30_000, "rate_at_least_bps": 30_000_000}, 40_000_000, 1.0),
+    # At least 80 Mbit/s: 600,000 B
+    ({"rate_bps": None, "buffer_bytes": None, "rate_at_least_bps": 80_000_000}, 80_000_000, 0.5),
+    ({}, 40_000_000, 1.0),
+]
+
+
+def test_buffer_is_compared_with_the_requested_rate_if_the_probe_was_too_slow(tmp_path):
+    for name, (probed, *_) in zip("abcde", PROBED, strict=True):
+        measured = {"rtt_ns": 60_000_000, **probed}
+        made.cell(tmp_path, name, [made.document()], measured=measured, settings={"buffer_bytes": 300_000})
+    assert rows(tmp_path, "cells", "bottleneck_bps, buffer_bdp") == [(rate, bdp) for _, rate, bdp in PROBED]
 
 
 def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
@@ -75,26 +75,25 @@ def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
 MS = 10**6
 
 
-@pytest.mark.parametrize(
-    ("errors", "offset_errors", "flagged"),
-    [
-        # The first flow sends at 0 to 10 ms, the second at 3000 to 3040 ms: 2990 to 3040 ms later. 1 % of 4 s is 40 ms.
-        ((10 * MS, 40 * MS), (10 * MS, 40 * MS), False),
-        ((10 * MS, 41 * MS), (10 * MS, 41 * MS), True),
-        # The second flow is at most 50 ms early, because the first sends at the latest then.
-        ((50 * MS, 0), (50 * MS, 50 * MS), True),
-        ((None, 0), (None, None), True),
-        ((0, None), (None, None), True),
-    ],
-)
-def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path, errors, offset_errors, flagged):
+ERRORS = [  # largest errors of the starts of two flows, those of their offsets, and whether the run is flagged
+    # The first flow sends at 0 to 10 ms, the second at 3000 to 3040 ms: 2990 to 3040 ms later. 1 % of 4 s is 40 ms.
+    ((10 * MS, 40 * MS), (10 * MS, 40 * MS), False),
+    ((10 * MS, 41 * MS), (10 * MS, 41 * MS), True),
+    # The second flow is at most 50 ms early, because the first sends at the latest then.
+    ((50 * MS, 0), (50 * MS, 50 * MS), True),
+    ((None, 0), (None, None), True),
+    ((0, None), (None, None), True),
+]
+
+
+def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path):
     starts = [10**18, 10**18 + 3 * SECOND]
-    flows = [{"started_ns": at, "start_error_ns": error} for at, error in zip(starts, errors, strict=True)]
-    made.cell(tmp_path, "a", TWO_FLOWS, flows=flows)
-    assert rows(tmp_path, "flows", "offset_error_ns") == [(error,) for error in offset_errors]
-    assert rows(tmp_path, "cells", "completion_ns, error, contains(flags, 'start_error')") == [
-        (4 * SECOND, None, flagged)
-    ]
+    for name, (errors, *_) in zip("abcde", ERRORS, strict=True):
+        flows = [{"started_ns": at, "start_error_ns": error} for at, error in zip(starts, errors, strict=True)]
+        made.cell(tmp_path, name, TWO_FLOWS, flows=flows)
+    assert rows(tmp_path, "flows", "offset_error_ns") == [(error,) for _, errors, _ in ERRORS for error in errors]
+    found = rows(tmp_path, "cells", "completion_ns, error, contains(flags, 'start_error')")
+    assert found == [(4 * SECOND, None, flagged) for *_, flagged in ERRORS]
 
 
 @pytest.mark.parametrize("starts", [(10**18, None), (None, 10**18), (None, None)])
@@ -143,35 +142,29 @@ def test_single_run_has_no_standard_deviation(tmp_path):
     assert rows(tmp_path, "settings", "throughput_bps_stddev, completion_ns_stddev") == [(None, None)]
 
 
-@pytest.mark.parametrize(
-    ("bbr", "cubic", "gain", "comparison", "difference"),
-    [
-        ([2.0], [4.0], 50.0, "faster_bbr", 2.0),
-        ([4.0], [2.0], -100.0, "faster_cubic", -2.0),
-        ([2.0], [2.0], 0.0, "equal", 0.0),
-        ([2.0], [], None, "cubic_missing", None),
-        ([], [2.0], None, "bbr_missing", None),
-    ],
-)
-def test_gain_has_the_sign_of_the_faster_algorithm(tmp_path, bbr, cubic, gain, comparison, difference):  # noqa: PLR0913, PLR0917
-    runs(tmp_path, "bbr", *bbr)
-    runs(tmp_path, "cubic", *cubic)
+GAINS = [  # completion times of BBR and Cubic in s, gain in percent, comparison, and difference in s
+    ([2.0], [4.0], 50.0, "faster_bbr", 2.0),
+    ([4.0], [2.0], -100.0, "faster_cubic", -2.0),
+    ([2.0], [2.0], 0.0, "equal", 0.0),
+    ([2.0], [], None, "cubic_missing", None),
+    ([], [2.0], None, "bbr_missing", None),
+]
+
+
+def test_gain_has_the_sign_of_the_faster_algorithm(tmp_path):
+    for delay_ms, (bbr, cubic, *_) in enumerate(GAINS):
+        runs(tmp_path, "bbr", *bbr, settings={"delay_ms": delay_ms})
+        runs(tmp_path, "cubic", *cubic, settings={"delay_ms": delay_ms})
     found = rows(tmp_path, "gain", "gain_percent, comparison, difference_ns / 1e9, bbr_runs, cubic_runs")
-    assert found == [(gain, comparison, difference, len(bbr), len(cubic))]
+    assert sorted(found, key=str) == sorted([(*rest, len(bbr), len(cubic)) for bbr, cubic, *rest in GAINS], key=str)
 
 
-@pytest.mark.parametrize(
-    ("bbr", "cubic", "gain", "comparison"),
-    [
-        (0, 10_000_000, None, "bbr_zero"),
-        (10_000_000, 0, 100.0, "cubic_zero"),
-        (0, 0, None, "both_zero"),
-    ],
-)
-def test_gain_of_transfers_of_nothing(tmp_path, bbr, cubic, gain, comparison):
-    runs(tmp_path, "bbr", 2.0, size=bbr)
-    runs(tmp_path, "cubic", 2.0, size=cubic)
-    assert rows(tmp_path, "gain", "gain_percent, comparison") == [(gain, comparison)]
+def test_gain_of_transfers_of_nothing(tmp_path):
+    for delay_ms, sizes in enumerate([(0, 10_000_000), (10_000_000, 0), (0, 0)]):
+        for algorithm, size in zip(("bbr", "cubic"), sizes, strict=True):
+            runs(tmp_path, algorithm, 2.0, size=size, settings={"delay_ms": delay_ms})
+    found = rows(tmp_path, "gain", "comparison, gain_percent")
+    assert dict(found) == {"bbr_zero": None, "cubic_zero": 100.0, "both_zero": None}
 
 
 def test_gain_compares_means_and_its_range_the_extreme_runs(tmp_path):
@@ -240,18 +233,19 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     assert "snakemake --forcerun transfer" in warning and "--retry-failed" in warning
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("{", "truncated"),
-        ("[]", "contains no JSON document"),
-        ('{"version": 2}', "not of version 1: run acapella of the version that wrote it"),
-        ('{"version": 1}', "cell.json: 'cell_id' is a required property"),
-    ],
-)
-def test_unusable_cell_is_named(tmp_path, content, reason):
-    write_file(made.cell(tmp_path, "a", [made.document()]) / "cell.json", content)
-    assert files(tmp_path) == [(None, "transfers/a/cell.json", 1, reason)]
+UNUSABLE = {
+    "{": "truncated",
+    "[]": "contains no JSON document",
+    '{"version": 2}': "not of version 1: run acapella of the version that wrote it",
+    '{"version": 1}': "cell.json: 'cell_id' is a required property",
+}
+
+
+def test_unusable_cells_are_named(tmp_path):
+    for name, content in zip("abcd", UNUSABLE, strict=True):
+        write_file(made.cell(tmp_path, name, [made.document()]) / "cell.json", content)
+    assert [row[:3] for row in files(tmp_path)] == [(None, f"transfers/{name}/cell.json", 1) for name in "abcd"]
+    assert [reason for *_, reason in files(tmp_path)] == [*UNUSABLE.values()]
 
 
 def test_incomplete_and_hidden_directories_are_not_read(tmp_path):

@@ -1,5 +1,7 @@
 """Tests the tables of runs with a capture: values of the wire, and causes of its differences from iperf3."""
 
+from collections import defaultdict
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,12 +12,25 @@ from acapella_testing.generated.transfer_tables import rows, tables
 SECOND = 10**9
 
 
-def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False, **more) -> dict[str, tuple]:
+def with_wire(tmp_path, capture: Capture, sent: made.Sent, **more) -> dict[str, tuple]:
     """Return (flagged, cause) by quantity of a cell with a capture."""
+    add(tmp_path, "a", capture, sent, **more)
+    return causes(tmp_path)["a"]
+
+
+def add(tmp_path, name: str, capture: Capture, sent: made.Sent, *, cut: bool = False, **more) -> None:
+    """Write a cell with a capture."""
     more = {"flows": [{"size_bytes": 100_000}]} | more
     documents = [made.document(sent, captured=0)]
-    capture.write(made.cell(tmp_path, "a", documents, wire="wire.parquet", **more), cut=cut)
-    return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
+    capture.write(made.cell(tmp_path, name, documents, wire="wire.parquet", **more), cut=cut)
+
+
+def causes(tmp_path) -> dict[str, dict[str, tuple]]:
+    """Return (flagged, cause) by cell and quantity."""
+    found = defaultdict(dict)
+    for name, quantity, *rest in rows(tmp_path, "disagreements", "cell_id, quantity, flagged, cause"):
+        found[name][quantity] = tuple(rest)
+    return found
 
 
 def steady(segments: int = 100, lost=(), *, step_ms: int = 10) -> Capture:
@@ -82,65 +97,69 @@ def test_completion_times_of_iperf3_are_compared_if_a_run_lacks_requested_bytes(
 
 def test_known_causes_of_differences_are_named(tmp_path):
     headers = made.Sent(105_200, 105_200, 1.0, 1.01, 0)  # IP and TCP headers of 52 B counted
-    found = with_wire(tmp_path / "headers", steady(), headers)
-    assert (found["sent"], found["throughput"]) == ((True, "headers"), (True, "headers"))
+    add(tmp_path, "headers", steady(), headers)
     late = made.Sent(100_000, 100_000, 1.0, 1.1, 0)  # 90 ms of 100 ms from SYN to first byte
-    found = with_wire(tmp_path / "late", steady(), late)
-    assert (found["completion"], found["throughput"]) == ((True, "start_up"), (True, "start_up"))
+    add(tmp_path, "late", steady(), late)
     buffered = made.Sent(150_000, 80_000, 0.8, 0.8, 0)  # 50 kB never left the buffer, 20 kB arrived too late
-    found = with_wire(tmp_path / "buffer", steady(), buffered)
-    assert (found["sent"], found["completion"]) == ((True, "send_buffer"), (True, "send_buffer"))
+    add(tmp_path, "buffer", steady(), buffered)
     both = made.Sent(105_200, 90_000, 0.95, 0.95, 0)  # equals the bytes with headers by chance
-    assert with_wire(tmp_path / "both", steady(), both)["sent"] == (True, "send_buffer")
-    found = with_wire(tmp_path / "lost", steady(lost=range(40, 60)), EXACT)
-    assert (found["sent"], found["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
-    found = with_wire(tmp_path / "cut", steady(60), EXACT, cut=True)
-    assert {found[name] for name in ("sent", "completion")} == {(True, "capture_loss")}
+    add(tmp_path, "both", steady(), both)
+    add(tmp_path, "lost", steady(lost=range(40, 60)), EXACT)
+    add(tmp_path, "cut", steady(60), EXACT, cut=True)
+    found = causes(tmp_path)
+    assert (found["headers"]["sent"], found["headers"]["throughput"]) == ((True, "headers"), (True, "headers"))
+    assert (found["late"]["completion"], found["late"]["throughput"]) == ((True, "start_up"), (True, "start_up"))
+    assert (found["buffer"]["sent"], found["buffer"]["completion"]) == ((True, "send_buffer"), (True, "send_buffer"))
+    assert found["both"]["sent"] == (True, "send_buffer")
+    assert (found["lost"]["sent"], found["lost"]["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
+    assert {found["cut"][name] for name in ("sent", "completion")} == {(True, "capture_loss")}
 
 
 # The last of 60 segments is acknowledged 610 ms after the first was sent. 120,000 B are twice the captured ones.
-@pytest.mark.parametrize(
-    ("seconds", "rate", "cause"),
-    [
-        (0.61, 40_000_000, "unexplained"),  # the capture ends with the test
-        (0.62, 40_000_000, "unexplained"),  # 10 ms later: at most 50,000 of the missing 60,000 B
-        (0.6225, 40_000_000, "capture_loss"),  # 12.5 ms: 62,500 B
-        (0.6225, 30_000_000, "unexplained"),  # 12.5 ms: 46,875 B
-    ],
-)
-def test_truncated_capture_lacks_at_most_what_the_link_carries_until_the_end_of_the_test(
-    tmp_path, seconds, rate, cause
-):
-    sent, measured = made.Sent(120_000, 120_000, seconds, seconds, 0), {"rate_bps": rate}
-    found = with_wire(tmp_path, steady(60), sent, cut=True, measured=measured, settings={"rate_bps": rate})
-    assert (found["sent"], found["throughput"]) == ((True, cause), (True, cause))
+ENDS = [
+    (0.61, 40_000_000, "unexplained"),  # the capture ends with the test
+    (0.62, 40_000_000, "unexplained"),  # 10 ms later: at most 50,000 of the missing 60,000 B
+    (0.6225, 40_000_000, "capture_loss"),  # 12.5 ms: 62,500 B
+    (0.6225, 30_000_000, "unexplained"),  # 12.5 ms: 46,875 B
+]
+
+
+def test_truncated_capture_lacks_at_most_what_the_link_carries_until_the_end_of_the_test(tmp_path):
+    for place, (seconds, rate, _) in enumerate(ENDS):
+        more = {"measured": {"rate_bps": rate}, "settings": {"rate_bps": rate}}
+        add(tmp_path, f"{place}", steady(60), made.Sent(120_000, 120_000, seconds, seconds, 0), cut=True, **more)
+    found = causes(tmp_path)
+    for place, (*_, cause) in enumerate(ENDS):
+        assert {found[f"{place}"][name] for name in ("sent", "throughput")} == {(True, cause)}, place
 
 
 # 50,000 B of 150,000 B were not sent; 1 % of the wire is 1000 B.
-@pytest.mark.parametrize(
-    ("mode", "extra", "wmem", "cause"),
-    [
-        ("clean", 49_000, 10**7, "send_buffer"),
-        ("clean", 48_999, 10**7, "unexplained"),
-        ("clean", None, 49_000, "send_buffer"),
-        ("clean", None, 48_999, "unexplained"),
-        ("published", 10**7, 48_999, "unexplained"),
-        ("published", 48_999, None, "unexplained"),
-        ("published", None, None, "send_buffer"),  # 4 MiB
-    ],
-)
-def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path, mode, extra, wmem, cause):
-    more = {"mode": mode, "flows": [{"size_bytes": 100_000, "extra_bytes": extra}]}
-    more["environment"] = {"tcp_wmem": [4096, 16_384, wmem]} if wmem else {}
-    found = with_wire(tmp_path, steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0), **more)
-    assert found["sent"] == (True, cause)
+BUFFERS = [
+    ("clean", 49_000, 10**7, "send_buffer"),
+    ("clean", 48_999, 10**7, "unexplained"),
+    ("clean", None, 49_000, "send_buffer"),
+    ("clean", None, 48_999, "unexplained"),
+    ("published", 10**7, 48_999, "unexplained"),
+    ("published", 48_999, None, "unexplained"),
+    ("published", None, None, "send_buffer"),  # 4 MiB
+]
+
+
+def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path):
+    for place, (mode, extra, wmem, _) in enumerate(BUFFERS):
+        more = {"mode": mode, "flows": [{"size_bytes": 100_000, "extra_bytes": extra}]}
+        more["environment"] = {"tcp_wmem": [4096, 16_384, wmem]} if wmem else {}
+        add(tmp_path, f"{place}", steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0), **more)
+    found = [cell["sent"] for _, cell in sorted(causes(tmp_path).items())]
+    assert found == [(True, cause) for *_, cause in BUFFERS]
 
 
 def test_send_buffer_of_an_unknown_size_has_four_mebibytes(tmp_path):
     over = 2**22 + 1000  # 1 % of the wire is 1000 B
     for number, cause in enumerate(["send_buffer", "unexplained"]):
-        sent = made.Sent(100_000 + over + number, 80_000, 0.8, 0.8, 0)
-        assert with_wire(tmp_path / cause, steady(), sent)["sent"] == (True, cause)
+        add(tmp_path, cause, steady(), made.Sent(100_000 + over + number, 80_000, 0.8, 0.8, 0))
+    found = {name: cell["sent"] for name, cell in causes(tmp_path).items()}
+    assert found == {cause: (True, cause) for cause in ("send_buffer", "unexplained")}
 
 
 HALF_TIME = made.Sent(100_000, 100_000, 0.5, 0.5, 0)
@@ -171,8 +190,9 @@ def test_missing_byte_explains_one_retransmission(tmp_path, retransmits, cause):
 
 def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
     slow = made.Sent(100_000, 100_000, 2.0, 2.0, 0)
-    assert with_wire(tmp_path / "byte", steady_without_a_byte(), slow)["completion"] == (True, "unexplained")
-    assert with_wire(tmp_path / "cut", steady(60), slow, cut=True)["completion"] == (True, "unexplained")
+    add(tmp_path, "byte", steady_without_a_byte(), slow)
+    add(tmp_path, "cut", steady(60), slow, cut=True)
+    assert {cell["completion"] for cell in causes(tmp_path).values()} == {(True, "unexplained")}
 
 
 def two_starts(tmp_path, name: str, captured: int, sent: made.Sent = EXACT, **more) -> None:
