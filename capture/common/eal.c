@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define VARIABLE "XDG_RUNTIME_DIR"
+#define VARIABLE "XDG_RUNTIME_DIR" /* parent of EAL's runtime directory; eal.h states why it is replaced */
 
 int eal_start(int count, char **arguments) {
     static const char *const created[] = {"/dpdk/rte", "/dpdk", ""};

@@ -310,7 +310,7 @@ static int open_and_run(struct capture *capture, const struct paths *paths) {
             return print_error(&fault, EXIT_USAGE);
         }
     }
-    if (choose_writer(capture, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
+    if (choose_writer(capture, &fault) != 0 || port_start_eal(&capture->options, &fault) != 0) {
         return print_error(&fault, EXIT_FAILED);
     }
     if ((capture->options.generate && generator_open(&capture->generator, &capture->options, &fault) != 0) ||

@@ -7,7 +7,7 @@
 static struct monitor monitor;
 static int64_t now_ns;
 
-static const struct expected wanted[FLOWS] = {
+static const struct expected_flow wanted[FLOWS] = {
     {5, 42, 60, PATTERN_COUNTER, 0},
     {UINT64_MAX, 46, 64, PATTERN_PRBS31, 0},
     {9, MONITOR_NO_STAMP, MONITOR_NO_STAMP, PATTERN_ZEROS, 0},
@@ -15,7 +15,7 @@ static const struct expected wanted[FLOWS] = {
 };
 
 /* Hashes a packet, as a log of packets does. */
-static void log_packet(void *user, const struct packet_seen *seen) {
+static void log_packet(void *user, const struct logged_packet *seen) {
     struct monitor_fuzz_identity *found = user;
     *found =
         (struct monitor_fuzz_identity){!seen->headers->malformed, seen->identity.high, seen->identity.low};
@@ -49,7 +49,8 @@ struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t 
                                                  int64_t gap_ns) {
     struct monitor_fuzz_identity found = {false, 0, 0};
     now_ns = (int64_t)((uint64_t)now_ns + (uint64_t)gap_ns);
-    const struct packet_in packet = {.bytes = bytes, .kept = cap_len, .wire = wire_len, .arrival_ns = now_ns};
+    const struct input_packet packet = {
+        .bytes = bytes, .kept = cap_len, .wire = wire_len, .arrival_ns = now_ns};
     monitor.logger[0].user = &found;
     monitor_burst(&monitor, &packet, 1);
     return found;

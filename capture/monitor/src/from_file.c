@@ -11,7 +11,7 @@
 #define BATCH_BYTES (1U << 20)
 
 struct batch {
-    struct packet_in packet[MONITOR_BURST];
+    struct input_packet packet[MONITOR_BURST];
     unsigned count;
     uint32_t used;
     uint8_t *bytes;
@@ -30,9 +30,9 @@ static void add_frame(struct monitor *monitor, struct batch *batch, const struct
     uint8_t *bytes = batch->bytes + batch->used;
     memcpy(bytes, frame->bytes, frame->kept_bytes);
     batch->packet[batch->count++] =
-        (struct packet_in){bytes, frame->kept_bytes, frame->wire_bytes, frame->ts_ns, false, {0, 0}};
+        (struct input_packet){bytes, frame->kept_bytes, frame->wire_bytes, frame->ts_ns, false, {0, 0}};
     if (frame->identity) {
-        struct packet_in *packet = &batch->packet[batch->count - 1];
+        struct input_packet *packet = &batch->packet[batch->count - 1];
         uint64_t big[2];
         memcpy(big, frame->identity, sizeof big);
         packet->identified = true;

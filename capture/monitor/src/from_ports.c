@@ -29,7 +29,7 @@ static uint64_t monotonic_ns(void) {
 
 unsigned receiver_burst(struct receiver *receiver) {
     struct rte_mbuf *mbuf[MONITOR_BURST];
-    struct packet_in packet[MONITOR_BURST];
+    struct input_packet packet[MONITOR_BURST];
     const uint16_t received = rte_eth_rx_burst(receiver->port.id, 0, mbuf, MONITOR_BURST);
     uint32_t joined = 0;
     for (uint16_t i = 0; i < received; ++i) {
@@ -46,7 +46,7 @@ unsigned receiver_burst(struct receiver *receiver) {
             kept = bytes;
         }
         const int64_t now_ns = (int64_t)receive_port_stamp(&receiver->port, mbuf[i], &unstamped);
-        packet[i] = (struct packet_in){.bytes = at, .kept = kept, .wire = bytes, .arrival_ns = now_ns};
+        packet[i] = (struct input_packet){.bytes = at, .kept = kept, .wire = bytes, .arrival_ns = now_ns};
     }
     monitor_burst(receiver->monitor, packet, received);
     rte_pktmbuf_free_bulk(mbuf, received);

@@ -21,7 +21,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
 struct run {
     struct options options;
     unsigned ports;
-    struct expected *expected;
+    struct expected_flow *expected;
     struct monitor monitor[PORTS_MAX];
     struct receiver receiver[PORTS_MAX]; /* not of files */
     struct packet_log log[PORTS_MAX];

@@ -27,10 +27,11 @@ struct options {
     uint64_t packets;    /* of the recording */
     uint64_t departures; /* of a run */
     enum pacing pacing;
-    uint64_t lead_ns; /* 0: unknown, or measured */
-    const char *
-        lead_from[OPTIONS_PORTS]; /* by Tx port: a port that receives what it sends; NULL for Tx timestamps */
-    unsigned lead_sources;        /* 0: the lead is not measured */
+    uint64_t lead_ns; /* lead time (docs/replay.md) of --lead-ns; 0 if it is not set, or measured */
+    /* For each Tx port, the port that receives its packets to measure the lead time; NULL: use Tx timestamps.
+     */
+    const char *lead_from[OPTIONS_PORTS];
+    unsigned lead_sources; /* 0: the lead time is not measured */
     uint64_t retry_ns, late_ns;
     uint64_t drop_late_ns; /* 0: never */
     uint64_t guard_ns;

@@ -26,7 +26,7 @@ static unsigned memory_mb(const struct options *options) {
                                   : receive_port_memory_mb(&port) + (unsigned)(64 + extra / MB);
 }
 
-int port_environment(const struct options *options, struct fault *fault) {
+int port_start_eal(const struct options *options, struct fault *fault) {
     struct eal_settings settings = options->eal;
     settings.program = PROGRAM;
     settings.threads = options->queues + (options->generate > 0);

@@ -7,6 +7,6 @@
 struct port_settings port_settings_of(const struct options *options);
 
 /* Starts EAL with the main thread and a thread per queue. */
-int port_environment(const struct options *options, struct fault *fault);
+int port_start_eal(const struct options *options, struct fault *fault);
 
 #endif

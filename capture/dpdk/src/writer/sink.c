@@ -1,4 +1,4 @@
-/* Copies every record and discards it: measures a capture without a disk. */
+/* Copies every record and discards it, to measure capture performance without a disk. */
 #include <stdlib.h>
 #include <string.h>
 

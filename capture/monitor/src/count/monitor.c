@@ -65,7 +65,7 @@ void monitor_close(struct monitor *monitor) {
 
 /* Finds the stamp: after the innermost header, or at an offset of an expected flow, for other headers than
  * headers_read knows. */
-static bool find_stamp(const struct monitor *monitor, const struct packet_in *packet,
+static bool find_stamp(const struct monitor *monitor, const struct input_packet *packet,
                        struct pending *pending) {
     pending->stamp_at = pending->headers.payload_at;
     if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
@@ -97,9 +97,9 @@ static int64_t corrected(const struct correction *correction, int64_t latency_ns
     return time_since(latency_ns, (int64_t)(drift / unit - (drift % unit < 0))); /* rounded down */
 }
 
-static void log_packet(const struct monitor *monitor, const struct packet_in *packet,
+static void log_packet(const struct monitor *monitor, const struct input_packet *packet,
                        const struct pending *pending) {
-    const struct packet_seen seen = {
+    const struct logged_packet seen = {
         packet, &pending->headers, pending->stamped ? &pending->stamp : NULL,
         packet->identified ? packet->identity : identity_of(packet->bytes, packet->kept, &pending->headers)};
     for (unsigned i = 0; i < monitor->loggers; ++i) {
@@ -108,7 +108,7 @@ static void log_packet(const struct monitor *monitor, const struct packet_in *pa
 }
 
 /* Reads a packet, counts it as one of those that belong to no flow, or prefetches the counts of its flow. */
-static void classify(struct monitor *monitor, const struct packet_in *packet, struct pending *pending) {
+static void classify(struct monitor *monitor, const struct input_packet *packet, struct pending *pending) {
     struct port_counts *counts = &monitor->counts;
     headers_read(&pending->headers, packet->bytes, packet->kept, packet->wire);
     pending->stamped = false;
@@ -168,13 +168,13 @@ static uint64_t count_bits(const uint8_t *a, const uint8_t *b, uint32_t bytes) {
 }
 
 /* Compares the payload after the stamp with its pattern, up to the end of the IP packet or the frame. */
-static void check_pattern(struct monitor *monitor, const struct packet_in *packet,
+static void check_pattern(struct monitor *monitor, const struct input_packet *packet,
                           const struct pending *pending) {
     const struct monitor_settings *settings = &monitor->settings;
     enum pattern pattern = settings->pattern;
     uint64_t at = (uint64_t)pending->stamp_at + STAMP_BYTES;
     if (settings->expected) {
-        const struct expected *expected = &settings->expected[pending->stamp.flow];
+        const struct expected_flow *expected = &settings->expected[pending->stamp.flow];
         if (expected->pattern_offset == MONITOR_NO_STAMP || expected->stamp_offset == MONITOR_NO_STAMP) {
             return;
         }
@@ -201,7 +201,7 @@ static void check_pattern(struct monitor *monitor, const struct packet_in *packe
     }
 }
 
-static void count_stamped(struct monitor *monitor, const struct packet_in *packet, struct pending *pending,
+static void count_stamped(struct monitor *monitor, const struct input_packet *packet, struct pending *pending,
                           struct interval *interval) {
     struct arrival *arrival = &pending->arrival;
     struct flow *flow = &monitor->arrays.flow[arrival->flow];
@@ -228,7 +228,8 @@ static void count_stamped(struct monitor *monitor, const struct packet_in *packe
     interval->first_copies++;
 }
 
-static void count_packet(struct monitor *monitor, const struct packet_in *packet, struct pending *pending) {
+static void count_packet(struct monitor *monitor, const struct input_packet *packet,
+                         struct pending *pending) {
     struct port_counts *counts = &monitor->counts;
     const int64_t now_ns = packet->arrival_ns;
     if (atomic_load_explicit(&counts->received, memory_order_relaxed) == 0) {
@@ -248,7 +249,7 @@ static void count_packet(struct monitor *monitor, const struct packet_in *packet
     }
 }
 
-void monitor_burst(struct monitor *monitor, const struct packet_in *packet, unsigned count) {
+void monitor_burst(struct monitor *monitor, const struct input_packet *packet, unsigned count) {
     struct pending pending[MONITOR_BURST];
     for (unsigned i = 0; i < count; ++i) {
         classify(monitor, &packet[i], &pending[i]);

@@ -15,7 +15,7 @@
 #define MONITOR_LOGGERS 2
 
 /* An expected flow (schemas/generated.json); also a record of the file of --flows. */
-struct expected {
+struct expected_flow {
     uint64_t sequences;      /* sequence numbers are below this */
     uint32_t stamp_offset;   /* MONITOR_NO_STAMP: its packets have no stamp */
     uint32_t pattern_offset; /* MONITOR_NO_STAMP: no pattern */
@@ -23,7 +23,7 @@ struct expected {
     uint32_t reserved;
 };
 
-/* Corrects departures by the drift of the sender's clock: arrival minus departure grows by `rate_ppt` *
+/* Corrects departure times for the drift of the sender's clock: arrival minus departure grows by `rate_ppt` *
  * 10^-12 of the time since `from_ns`. */
 struct correction {
     int64_t rate_ppt, from_ns;
@@ -31,9 +31,10 @@ struct correction {
 
 struct monitor_settings {
     uint32_t flows, window;
-    const struct expected *expected; /* `flows` records; NULL if unknown. Not owned. */
-    bool checks_pattern;             /* without `expected`: */
-    enum pattern pattern;            /* pattern after the stamp of every packet */
+    const struct expected_flow *expected; /* `flows` records; NULL if unknown. Not owned. */
+    /* Used only if `expected` is NULL: whether to check the payload after the stamp, and its pattern. */
+    bool checks_pattern;
+    enum pattern pattern;
     struct tuple_filter filter;
     struct correction correction;
 };
@@ -50,7 +51,7 @@ struct port_counts {
     _Atomic int64_t first_ns, last_ns;
 };
 
-struct packet_in {
+struct input_packet {
     const uint8_t *bytes;
     uint32_t kept, wire; /* captured bytes, and length without FCS */
     int64_t arrival_ns;
@@ -59,8 +60,8 @@ struct packet_in {
 };
 
 /* A packet that passed the rules, for a logger. */
-struct packet_seen {
-    const struct packet_in *packet;
+struct logged_packet {
+    const struct input_packet *packet;
     const struct headers *headers;
     const struct stamp *stamp; /* NULL if none */
     struct identity identity;
@@ -68,7 +69,7 @@ struct packet_seen {
 
 /* Records packets. `end_burst` is called before the bytes of the packets become invalid, or is NULL. */
 struct logger {
-    void (*log)(void *user, const struct packet_seen *seen);
+    void (*log)(void *user, const struct logged_packet *seen);
     void (*end_burst)(void *user);
     void *user;
 };
@@ -81,8 +82,10 @@ struct monitor {
     struct port_counts counts;
     uint64_t gaps[HISTOGRAM_SIZE], latencies[HISTOGRAM_SIZE]; /* of the port */
     struct series series;
-    uint8_t *wanted[PATTERNS];       /* payload patterns; PATTERN_PRBS31: of the previous packet */
-    uint32_t wanted_bytes[PATTERNS]; /* written so far; the others are the same for every packet */
+    /* Expected payload of each pattern. Only PATTERN_PRBS31 differs from packet to packet; it is rewritten
+     * each time. */
+    uint8_t *wanted[PATTERNS];
+    uint32_t wanted_bytes[PATTERNS]; /* bytes of `wanted` that are valid */
     struct logger logger[MONITOR_LOGGERS];
     unsigned loggers;
 };
@@ -92,7 +95,7 @@ int monitor_open(struct monitor *monitor, const struct monitor_settings *setting
 void monitor_close(struct monitor *monitor);
 
 /* Counts up to MONITOR_BURST packets in the order of their arrival. */
-void monitor_burst(struct monitor *monitor, const struct packet_in *packet, unsigned count);
+void monitor_burst(struct monitor *monitor, const struct input_packet *packet, unsigned count);
 
 /* Returns true if every received packet was counted once. */
 bool monitor_balances(const struct monitor *monitor);

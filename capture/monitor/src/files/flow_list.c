@@ -7,7 +7,7 @@
 
 #define FLOWS_MAX (1U << 24)
 
-static int read_records(FILE *file, struct expected **expected, uint32_t *flows, const char *path,
+static int read_records(FILE *file, struct expected_flow **expected, uint32_t *flows, const char *path,
                         struct fault *fault) {
     char magic[sizeof FLOW_LIST_MAGIC];
     uint64_t count = 0;
@@ -24,7 +24,7 @@ static int read_records(FILE *file, struct expected **expected, uint32_t *flows,
     }
     *flows = (uint32_t)count;
     for (uint32_t i = 0; i < *flows; ++i) {
-        const struct expected *flow = &(*expected)[i];
+        const struct expected_flow *flow = &(*expected)[i];
         if (flow->pattern >= PATTERNS ||
             (flow->pattern_offset != MONITOR_NO_STAMP && flow->stamp_offset != MONITOR_NO_STAMP &&
              flow->pattern_offset < flow->stamp_offset + STAMP_BYTES)) {
@@ -35,7 +35,7 @@ static int read_records(FILE *file, struct expected **expected, uint32_t *flows,
     return 0;
 }
 
-int flow_list_read(struct expected **expected, uint32_t *flows, const char *path, struct fault *fault) {
+int flow_list_read(struct expected_flow **expected, uint32_t *flows, const char *path, struct fault *fault) {
     FILE *file = fopen(path, "rbe");
     if (!file) {
         return fail(fault, "%.200s: %s%s", path, strerror(errno), read_advice(errno));

@@ -11,9 +11,9 @@ static void note_error(struct packet_log *log) {
     }
 }
 
-static void log_packet(void *user, const struct packet_seen *seen) {
+static void log_packet(void *user, const struct logged_packet *seen) {
     struct packet_log *log = user;
-    const struct packet_in *packet = seen->packet;
+    const struct input_packet *packet = seen->packet;
     const struct packet_record record = {
         .arrival_ns = packet->arrival_ns,
         .high = seen->identity.high,

@@ -4,9 +4,9 @@
 
 #define SUFFIX ".pcapng"
 
-static void write_packet(void *user, const struct packet_seen *seen) {
+static void write_packet(void *user, const struct logged_packet *seen) {
     struct truncated *truncated = user;
-    const struct packet_in *packet = seen->packet;
+    const struct input_packet *packet = seen->packet;
     struct fault fault;
     const uint32_t snaplen = truncated->snaplen ? truncated->snaplen : UINT32_MAX;
     struct frame frame = {

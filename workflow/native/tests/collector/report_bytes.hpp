@@ -34,16 +34,16 @@ inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
 }
 
 // Returns a report of format 2 for TCP between 10.0.0.`flow` and 0.0.0.0.
-inline ByteVector tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std::uint32_t sequence,
-                         std::uint64_t bytes = 0) {
+inline ByteVector format2_report(unsigned flow, std::uint32_t epoch, std::uint64_t time,
+                                 std::uint32_t sequence, std::uint64_t bytes = 0) {
     using namespace collector::format2;
     return with(ByteVector(kBytes), version, 2, ip_version, 4, ip_proto, 6,
                 collector::Field<4>{src.offset + 12}, 0x0a000000 + flow, collector::format2::epoch, epoch,
                 timestamp, time, report_sequence, sequence, collector::format2::bytes, bytes);
 }
 
-// Returns a report of the published format.
-inline ByteVector published(std::uint64_t time, std::uint64_t bytes, std::uint64_t packets) {
+// Returns a report of format 1, the format of the paper.
+inline ByteVector format1_report(std::uint64_t time, std::uint64_t bytes, std::uint64_t packets) {
     using namespace collector::format1;
     ByteVector report = with(ByteVector(kBytes), timestamp, time, packet_type, packet_type_values::ack);
     for (std::size_t i = 0; i < 4; ++i) {

@@ -36,7 +36,7 @@ Verdict verdict_of(const ByteVector& frame, std::size_t captured, std::size_t wi
 
 Verdict verdict_of(const ByteVector& frame) { return verdict_of(frame, frame.size(), frame.size()); }
 
-ByteVector report() { return tagged(1, 0, 1, 1); }
+ByteVector report() { return format2_report(1, 0, 1, 1); }
 
 }  // namespace
 
@@ -217,7 +217,8 @@ TEST(Collector, DuplicateAndReorderedReportsAreCountedAndDropped) {
     Collector collector(config(SequenceWindow::kModulus - 1));
     std::uint64_t written = 1;
     for (const std::uint32_t psn : {0xffffffU, 0U, 3U, 3U, 1U, 1U, 4U}) {
-        const ByteVector made = frame({.psn = psn, .address = kBase}, tagged(1, 0, written, 1, written));
+        const ByteVector made =
+            frame({.psn = psn, .address = kBase}, format2_report(1, 0, written, 1, written));
         ++written;
         collector.receive(made, static_cast<std::uint32_t>(made.size()));
     }
@@ -234,7 +235,7 @@ TEST(Collector, SlotIsReadBeforeItIsOverwritten) {
     CollectorConfig small = config();
     Collector collector(small);
     for (std::uint32_t n = 0; n < 20; ++n) {
-        const ByteVector made = frame({.psn = n, .address = kBase}, tagged(n, 0, n, n + 1, 5));
+        const ByteVector made = frame({.psn = n, .address = kBase}, format2_report(n, 0, n, n + 1, 5));
         collector.receive(made, static_cast<std::uint32_t>(made.size()));
     }
     collector.drain();

@@ -45,7 +45,7 @@ FlowState after(Format format, const std::vector<ByteVector>& reports) {
 ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
     ByteVector all;
     for (std::uint32_t n = 0; n < count; ++n) {
-        const ByteVector report = tagged(n * 7 % flows, n / 1000, n, n + 1, n);
+        const ByteVector report = format2_report(n * 7 % flows, n / 1000, n, n + 1, n);
         all.insert(all.end(), report.begin(), report.end());
     }
     return all;
@@ -54,9 +54,9 @@ ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
 }  // namespace
 
 TEST(Flow, EpochCountsAreFromItsLargestReport) {
-    const std::vector<ByteVector> reports = {tagged(1, 1, 10, 1, 100), tagged(1, 2, 20, 3, 5),
-                                             tagged(1, 1, 15, 2, 300), tagged(1, 2, 21, 4, 70),
-                                             tagged(1, 2, 20, 2, 60)};
+    const std::vector<ByteVector> reports = {
+        format2_report(1, 1, 10, 1, 100), format2_report(1, 2, 20, 3, 5), format2_report(1, 1, 15, 2, 300),
+        format2_report(1, 2, 21, 4, 70), format2_report(1, 2, 20, 2, 60)};
     const FlowState flow = after(Format::tagged, reports);
     EXPECT_EQ(flow.bytes(), 370U);
     EXPECT_EQ(flow.epochs, 2U);
@@ -67,7 +67,7 @@ TEST(Flow, EpochCountsAreFromItsLargestReport) {
 TEST(Flow, ReportOfAClosedEpochIsLate) {
     FlowTable table = table_of(Format::tagged);
     for (const std::uint32_t epoch : {1U, 2U, 3U, 1U}) {
-        const ByteVector report = tagged(1, epoch, epoch, epoch, 10);
+        const ByteVector report = format2_report(1, epoch, epoch, epoch, 10);
         take(table, report.data(), 1);
     }
     EXPECT_EQ(table.counts()[Effect::late], 1U);
@@ -76,7 +76,7 @@ TEST(Flow, ReportOfAClosedEpochIsLate) {
 
 TEST(Flow, EqualReportIsRepeated) {
     FlowTable table = table_of(Format::tagged);
-    const ByteVector report = tagged(1, 1, 1, 1, 10);
+    const ByteVector report = format2_report(1, 1, 1, 1, 10);
     take(table, report.data(), 1);
     take(table, report.data(), 1);
     EXPECT_EQ(table.counts()[Effect::repeated], 1U);
@@ -88,7 +88,7 @@ TEST(Flow, FilledGapIsSubtractedAndNewStartResetsCounts) {
     const auto report = [](std::uint32_t time, std::uint64_t started, std::uint64_t payload,
                            std::uint64_t gap) {
         constexpr unsigned kKnown = valid_bits::slot | valid_bits::start | valid_bits::uncertain;
-        return with(tagged(1, 1, time, time), valid, kKnown, start, started, payload_bytes, payload,
+        return with(format2_report(1, 1, time, time), valid, kKnown, start, started, payload_bytes, payload,
                     gap_bytes, gap, uncertain_bytes, 10 * time, duplicate_acks, time);
     };
     const FlowState flow = after(Format::tagged, {report(1, 50, 1000, 300), report(2, 50, 1300, 0),
@@ -103,8 +103,8 @@ TEST(Flow, SynRestartsSequenceNumbers) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
                            std::uint32_t acked, std::uint32_t first) {
-        return with(tagged(1, 1, time, time), first_ack, first, trigger, why, valid, known, seq_end, end, ack,
-                    acked);
+        return with(format2_report(1, 1, time, time), first_ack, first, trigger, why, valid, known, seq_end,
+                    end, ack, acked);
     };
     constexpr unsigned kSeq = valid_bits::slot | valid_bits::seq, kBoth = kSeq | valid_bits::ack;
     const std::vector<ByteVector> reports = {
@@ -119,19 +119,19 @@ TEST(Flow, SynRestartsSequenceNumbers) {
 TEST(Flow, InterArrivalTimeIsFromTheNewestReport) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known) {
-        return with(tagged(1, 1, time, time), valid, known, iat, 7000);
+        return with(format2_report(1, 1, time, time), valid, known, iat, 7000);
     };
     EXPECT_TRUE(after(Format::tagged, {report(1, valid_bits::iat)}).has(FlowState::kIat));
     EXPECT_FALSE(after(Format::tagged, {report(1, valid_bits::iat), report(2, 0)}).has(FlowState::kIat));
-    const ByteVector with_gap = with(published(1, 1, 1), format1::iat, 7000);
+    const ByteVector with_gap = with(format1_report(1, 1, 1), format1::iat, 7000);
     EXPECT_TRUE(after(Format::published, {with_gap}).has(FlowState::kIat));
-    EXPECT_FALSE(after(Format::published, {with_gap, published(2, 2, 2)}).has(FlowState::kIat));
+    EXPECT_FALSE(after(Format::published, {with_gap, format1_report(2, 2, 2)}).has(FlowState::kIat));
 }
 
 TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known, std::uint32_t first, std::uint32_t acked) {
-        return with(tagged(1, 1, time, time), valid, known, first_ack, first, ack, acked);
+        return with(format2_report(1, 1, time, time), valid, known, first_ack, first, ack, acked);
     };
     constexpr unsigned kAcked = valid_bits::slot | valid_bits::ack;
     EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
@@ -147,7 +147,7 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
 TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint64_t started) {
-        return with(tagged(1, 1, time, time), trigger, why, valid, known, start, started);
+        return with(format2_report(1, 1, time, time), trigger, why, valid, known, start, started);
     };
     constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
                        kHeld = valid_bits::slot | valid_bits::start;
@@ -163,23 +163,27 @@ TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
 }
 
 TEST(Flow, FallingPublishedCountsWrappedOrWereReset) {
-    EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).bytes(), 3180U);
-    EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).packets(), 5U);
+    EXPECT_EQ(after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).bytes(),
+              3180U);
+    EXPECT_EQ(after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).packets(),
+              5U);
     const FlowState packets =
-        after(Format::published, {published(1, 70'000'000, 65'535), published(2, 70'003'000, 1)});
+        after(Format::published, {format1_report(1, 70'000'000, 65'535), format1_report(2, 70'003'000, 1)});
     EXPECT_EQ(packets.packets(), 65'537U);
     EXPECT_EQ(packets.bytes(), 70'003'000U);
     const FlowState bytes =
-        after(Format::published, {published(1, 0xffff'ff00, 40'000), published(2, 0x500, 40'001)});
+        after(Format::published, {format1_report(1, 0xffff'ff00, 40'000), format1_report(2, 0x500, 40'001)});
     EXPECT_EQ(bytes.bytes(), 0x1'0000'0500U);
 }
 
 TEST(Flow, PublishedTimesExceed48Bits) {
     constexpr std::uint64_t kWrap = std::uint64_t{1} << 48;
-    const FlowState flow = after(Format::published, {published(kWrap - 10, 1, 1), published(5, 2, 2)});
+    const FlowState flow =
+        after(Format::published, {format1_report(kWrap - 10, 1, 1), format1_report(5, 2, 2)});
     EXPECT_EQ(flow.timestamp, kWrap + 5);
     EXPECT_EQ(flow.older_reports, 0U);
-    EXPECT_EQ(after(Format::published, {published(100, 1, 1), published(50, 2, 2)}).older_reports, 1U);
+    EXPECT_EQ(after(Format::published, {format1_report(100, 1, 1), format1_report(50, 2, 2)}).older_reports,
+              1U);
 }
 
 TEST(FlowTable, ResultDoesNotDependOnThreads) {
@@ -206,7 +210,7 @@ TEST(FlowTable, ResultDoesNotDependOnThreads) {
 // In the published format, two words are not compared. The other words contain all fields of the key.
 TEST(RecordPool, EveryFieldOfTheKeyCounts) {
     using namespace format1;
-    const ByteVector report = published(1, 1, 1);
+    const ByteVector report = format1_report(1, 1, 1);
     const auto key = key_of<Format::published>(report.data());
     RecordPool pool;
     pool.add(key, FlowState{});
@@ -221,7 +225,7 @@ TEST(RecordPool, EveryFieldOfTheKeyCounts) {
 }
 
 TEST(RecordPool, FullPoolThrows) {
-    const auto key = key_of<Format::tagged>(tagged(1, 1, 1, 1).data());
+    const auto key = key_of<Format::tagged>(format2_report(1, 1, 1, 1).data());
     RecordPool pool(2);
     EXPECT_EQ(pool.add(key, FlowState{}), 0U);
     EXPECT_EQ(pool.add(key, FlowState{}), 1U);
@@ -236,7 +240,7 @@ TEST(FlowTable, HashCollisionsDoNotMergeFlows) {
     std::pair<unsigned, unsigned> twins{0, 0};
     for (unsigned flow = 0; twins.second == 0 && flow < 1'000'000; ++flow) {
         const std::uint64_t bits =
-            hash_of<Format::tagged>(hash, key_of<Format::tagged>(tagged(flow, 1, 1, 1).data()));
+            hash_of<Format::tagged>(hash, key_of<Format::tagged>(format2_report(flow, 1, 1, 1).data()));
         // The smallest index has 2^10 slots, which store bits 42 to 63 of the hash of a flow.
         const auto [at, is_new] = seen.emplace(bits >> 42 << 10 | (bits & 1023), flow);
         if (!is_new) twins = {at->second, flow};
@@ -244,7 +248,7 @@ TEST(FlowTable, HashCollisionsDoNotMergeFlows) {
     ASSERT_NE(twins.second, 0U);
     ByteVector reports;
     for (std::uint32_t n = 0; n < 300; ++n) {
-        const ByteVector report = tagged(n % 3 == 0 ? twins.second : twins.first, 1, n, n, n);
+        const ByteVector report = format2_report(n % 3 == 0 ? twins.second : twins.first, 1, n, n, n);
         reports.insert(reports.end(), report.begin(), report.end());
     }
     TableConfig config;
@@ -292,7 +296,7 @@ TEST(RingPoller, LastReportIsReadAtTheNextPoll) {
     RingPoller poller(ring.data(), 4, Format::tagged, true);
     std::vector<std::byte> found;
     const auto write = [&](std::uint32_t sequence) {
-        const ByteVector report = tagged(1, 0, sequence, sequence);
+        const ByteVector report = format2_report(1, 0, sequence, sequence);
         std::memcpy(ring.data() + (sequence - 1) % 4 * format2::kBytes, report.data(), report.size());
     };
     EXPECT_EQ(poller.poll(found, 10), 0U);
@@ -320,7 +324,7 @@ TEST(RingPoller, DetectsPublishedReportsByTime) {
     RingPoller poller(ring.data(), 3, Format::published, true);
     std::vector<std::byte> found;
     for (std::uint64_t time = 1; time < 8; ++time) {
-        const ByteVector report = published(time, time, time);
+        const ByteVector report = format1_report(time, time, time);
         std::memcpy(ring.data() + (time - 1) % 3 * format1::kBytes, report.data(), report.size());
         poller.poll(found, 10);
         poller.poll(found, 10);

@@ -35,7 +35,7 @@ const std::vector<Frame> kSeeds{
 
 TEST(Identity, FastPathMatchesTheDissectors) {
     std::mt19937 random(1);
-    std::size_t short_ways = 0;
+    std::size_t fast_paths = 0;
     for (int round = 0; round < 200'000; ++round) {
         Frame frame = kSeeds[random() % kSeeds.size()];
         for (unsigned changes = random() % 4; changes > 0; --changes)
@@ -47,7 +47,7 @@ TEST(Identity, FastPathMatchesTheDissectors) {
         record.wire_len = static_cast<std::uint32_t>(frame.size() + (random() % 3 ? 0 : random() % 20));
         PacketSpan network;
         if (!find_network_quickly(record, network)) continue;
-        ++short_ways;
+        ++fast_paths;
         Dissection full;
         dissect(record, full);
         ASSERT_EQ(network.version, full.network.version);
@@ -55,11 +55,11 @@ TEST(Identity, FastPathMatchesTheDissectors) {
         ASSERT_EQ(network.bytes.size(), full.network.bytes.size());
         ASSERT_EQ(network.reported, full.network.reported);
     }
-    EXPECT_GT(short_ways, 20'000U);
+    EXPECT_GT(fast_paths, 20'000U);
 }
 
 // A changed input bit changes every bit of the hash with a probability of about 1/2.
-TEST(Identity, EveryBitOfTheHashDependsOnEveryByte) {
+TEST(Identity, InputBitFlipsEachHashBitWithProbabilityOneHalf) {
     std::mt19937_64 random(2);
     for (const std::size_t size : {1U, 15U, 16U, 17U, 31U, 40U, 63U, 200U}) {
         std::vector<int> flips(128, 0);
@@ -80,6 +80,7 @@ TEST(Identity, EveryBitOfTheHashDependsOnEveryByte) {
 }
 
 // At any length, an IPv4 identity excludes TTL, DSCP, ECN and header checksum, and includes all other bits.
+// Not tested for bytes whose change would make the dissector read a different packet.
 TEST(Identity, FieldsChangedByHopsAreIgnoredForAllLengths) {
     constexpr std::size_t kEthernet = 14;
     const auto hash_of_first = [](const Frame& frame, std::size_t length) {
@@ -94,7 +95,8 @@ TEST(Identity, FieldsChangedByHopsAreIgnoredForAllLengths) {
     const Frame& frame = kSeeds[0];
     for (std::size_t length = 12; length <= 50; ++length) {
         for (std::size_t at = 1; at < length; ++at) {
-            if (at == 2 || at == 3 || at == 6 || at == 7 || at == 9) continue;  // version and length fields
+            if (at == 2 || at == 3 || at == 6 || at == 7 || at == 9)
+                continue;  // total length, flags and fragment offset, protocol
             Frame changed = frame;
             changed[kEthernet + at] ^= std::byte{0x11};
             const bool hops = at == 1 || at == 8 || at == 10 || at == 11;
