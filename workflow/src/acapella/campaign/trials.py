@@ -1,11 +1,11 @@
 """Create the tables about the consistency of the trials in a campaign's environments.
 
-Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and writes the tables consistency,
-consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
-Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within, consistency_warnings and
-consistency_replays (how a testbed sent the trials, from their manifests) as CSV and Parquet, each described in
-schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, which contains the complete result for publication.
-CAMPAIGN/provenance/consistency.json lists the inputs.
+Reads CAMPAIGN/kappa/ENVIRONMENT.json (written by `acapella kappa`). Writes these tables as CSV and Parquet, described
+in schemas/tables/: consistency, consistency_environments (the layout of the CHOIR paper's Table 2),
+consistency_comparisons, consistency_moves (the layout of its Table 1), consistency_deltas, consistency_spacing,
+consistency_timeline, consistency_within, consistency_warnings, and consistency_replays (how a testbed sent the trials,
+from their manifests). Also writes CAMPAIGN/consistency/ENVIRONMENT.json, the complete result in a form that can be
+published. CAMPAIGN/provenance/consistency.json lists the inputs.
 
 With --pseudonyms, samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are named E0, E1,
 ... in the order of --environments; the command prints the mapping. The text of a filter or a flow, which may contain
