@@ -3,9 +3,9 @@
     acapella campaign cache ~/acapella-cache
     acapella campaign cache ~/acapella-cache --max-size 50G --unused-days 90
 
-Digests are removed in the order of their last use. Files left by interrupted runs are removed, too. A campaign whose
+The least recently used digests are removed first. Files left by interrupted runs are removed, too. A campaign whose
 digests were removed computes them again when it runs. Do not remove digests while a campaign that uses the cache is
-running, because its tables could then not be read.
+running, because the campaign could then not read them.
 """
 
 import argparse

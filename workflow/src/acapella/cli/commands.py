@@ -67,8 +67,8 @@ CAMPAIGN = Group(
 )
 
 P4 = Group(
-    "run P4 programs over captures; collect and compare their flow reports",
-    """Run P4 programs over captures; collect their flow reports, and compare these with the digest.
+    "run P4 programs on captures; collect and compare their flow reports",
+    """Run P4 programs on captures; collect their flow reports, and compare these with the digest.
 
     acapella p4 run flowstats --in trace.pcap --control qp.control --out reports.pcap
     acapella p4 collect reports.pcap --control qp.control -o reports

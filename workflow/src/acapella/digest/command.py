@@ -4,11 +4,11 @@
     acapella digest queue0.pcap queue1.pcap -o trace.acap.parquet --engine native
 
 The acap contains one row per frame (header stack, time, lengths, flow, TCP numbers); the flow table contains one row
-per directed flow. schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also
-compressed with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive files) are
-merged by timestamp; frames with equal timestamps are in the order of the files. The frame table then has a column
-`file` with the name of each frame's file, without directories. Output files are either complete or absent. The same
-input and options produce identical files, for any number of --threads.
+per directed flow. schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file,
+optionally compressed with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive
+files) are merged by timestamp; frames with equal timestamps are in the order of the files. The frame table then has a
+column `file` with the name of each frame's file, without directories. Output files are either complete or absent. The
+same input and options produce identical files, for any number of --threads.
 
 Engines:
 
@@ -26,7 +26,7 @@ Exit codes:
 Snakemake keeps output only if the command exits with 0. To keep the packets before the damage, run
 `editcap BAD.pcap GOOD.pcap`; to skip the sample, set `exclude: [SAMPLE]` in the config.
 
-The joined view of both files, in any DuckDB client:
+To join both files in a view, in any DuckDB client:
 
   create view frames as select f.*, w.* exclude (flow, app_by) from 'acap/x.parquet' f
       left join 'flows/x.parquet' w using (flow);

@@ -4,7 +4,7 @@
     acapella show trace.acap.parquet --columns frame,protocols,src,dst,vlan,mpls
 
 By default, a line contains the number of the frame, seconds since the first frame, source, destination, protocol, and
-wire length. Ports, TCP flags and TCP numbers follow; for other protocols, the headers and the payload length. An acap
+wire length. Ports, TCP flags and TCP numbers follow, or the headers and the payload length of other protocols. An acap
 contains no MAC addresses and no fields of ICMP or ARP, so only the names of these protocols are printed; for an ICMP
 error, the quoted headers are also printed.
 

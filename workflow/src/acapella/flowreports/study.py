@@ -2,7 +2,7 @@
 
 Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure collector`), response.json (`acapella measure response`) and
 response/ (`acapella p4 reports` on its capture). Writes tables/flowreport_offered, flowreport_response and
-flowreport_response_counts as csv and parquet. If a measurement was skipped, its tables are empty and the reason is
+flowreport_response_counts as CSV and Parquet. If a measurement was skipped, its tables are empty and the reason is
 printed.
 """
 

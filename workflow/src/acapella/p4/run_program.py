@@ -1,4 +1,4 @@
-"""Run a P4 program over captures, on DPDK's software pipeline.
+"""Run a P4 program on captures, in DPDK's software pipeline.
 
     acapella p4 run preprocess --in s1.pcap --control filter.txt --out kept.pcap --stats kept.json
     acapella p4 run flowstats --in s1.pcap --in s2.pcap --control qp.txt --out reports.pcap
@@ -53,7 +53,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella p4 run`."""
     parser = subparsers.add_parser(
         "run",
-        help="run a P4 program over captures",
+        help="run a P4 program on captures",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

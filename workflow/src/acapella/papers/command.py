@@ -1,8 +1,8 @@
 """Compare numbers printed in papers with those of a campaign.
 
-Reads workflow/conformance/PAPER_printed.csv and the campaign's tables, whichever exist; writes tables/paper_numbers as
-csv and parquet, with a row per printed number that contains the campaign's value and the reason for a difference. The
-verdict is "agrees" if the value is in the range of numbers that round to the printed one (or that the paper's words
+Reads workflow/conformance/PAPER_printed.csv and those of the campaign's tables that exist. Writes tables/paper_numbers
+as CSV and Parquet, with a row per printed number that contains the campaign's value and the reason for a difference.
+The verdict is "agrees" if the value is in the range of numbers that round to the printed one (or that the paper's words
 include), "differs" if not, "not comparable" if a value from a different testbed cannot agree, and "not measured" if no
 table of the campaign contains it. The rows of the P4/RDMA paper are copied from tables/flowreport_published, which
 acapella p4 published writes. For the printed values of kappa, use acapella campaign conformance.

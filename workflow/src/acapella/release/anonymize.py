@@ -5,9 +5,9 @@
 
 Truncates every frame after the last header that the core knows. IPv4 and IPv6 addresses, including those in tunnels,
 options, ARP, neighbor discovery and packets quoted by ICMP, are replaced by Crypto-PAn: addresses with a common prefix
-have pseudonyms with a common prefix of the same length. MAC addresses are replaced by distinct ones, and tunnel
+have pseudonyms with a common prefix of the same length. MAC addresses are replaced by distinct pseudonyms, and tunnel
 identifiers (VNI, GRE key, TEID and others) by a keyed permutation per type. IN is a pcap or pcapng file, optionally
-compressed, or - for standard input. OUT is a pcap file with the frames, their timestamps and lengths, and no other
+compressed, or - for standard input. OUT is a pcap file with the frames, their timestamps and lengths, but no other
 metadata of IN. docs/release.md describes what is kept of each header, and what a reader can still learn.
 
 The key is 32 bytes in a file that only its owner may read. Use one key per campaign: captures with the same key have

@@ -1,7 +1,7 @@
 """Create the tables of transfer experiments: iperf3 and the wire side by side, gain of BBR over Cubic, prediction.
 
 Reads the runs in CAMPAIGN/transfers/ (written by acapella transfer) and, with --data or --sheet, iperf3 JSON files from
-elsewhere. Their settings are in a sheet (TSV with the column file and any of mode, topology, algorithm, delay_ms,
+other sources. Their settings are in a sheet (TSV with the column file and any of mode, topology, algorithm, delay_ms,
 buffer_bytes, rate_mbps, streams, size_bytes, ratio, delay_on, loss_percent, reorder_percent, rtt_ms, run), or in the
 names of the files: --name-pattern is a regular expression with groups of the same names. Sizes may end in K, M, G
 (multiples of 1024).
@@ -57,7 +57,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument(
-        "--data", action="append", default=[], metavar="GLOB", help="iperf3 JSON files from elsewhere (repeatable)"
+        "--data", action="append", default=[], metavar="GLOB", help="iperf3 JSON files from other sources (repeatable)"
     )
     parser.add_argument("--sheet", type=Path, metavar="FILE", help="sheet with the settings of these files (TSV)")
     parser.add_argument(
