@@ -156,7 +156,10 @@ def test_results_are_replaced_only_with_replace(capture, collect, tmp_path):
     assert not (tmp_path / "out" / "series.parquet").exists()
     code, (line,) = collect(capture, "--no-series")
     assert code == 2
-    assert "already contains results: flows.parquet, counters.json; specify another directory, or use --replace" in line
+    assert (
+        "already contains results: flows.parquet, counters.json; specify a different directory, or use --replace"
+        in line
+    )
     assert collect(capture, "--no-series", "--replace")[0] == 0
 
 

@@ -96,7 +96,7 @@ def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
     """Return the best rate of some runs. It is compared with the goal if one core does everything."""
     runs = [json.loads(bench.measure([*words, reader], keep=True, any_core=True).stdout) for _ in range(RUNS)]
     best = max(runs, key=lambda one: one["sent"] / one["duration_ns"])
-    cores = "one core that also empties it" if reader == "alone" else "one core, emptied by another one"
+    cores = "one core that also empties it" if reader == "alone" else "one core, emptied by a second core"
     return {
         "measured": f"{name}: rate into a ring, {PACKET_BYTES} B, {cores}",
         "value": round(best["sent"] / best["duration_ns"] * 1e9),

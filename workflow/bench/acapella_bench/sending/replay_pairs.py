@@ -1,5 +1,5 @@
-"""Checks the order of arrival of packets that two replayers send in turn over one bridge of the local testbed, on the
-real clock.
+"""Checks the order of arrival of packets that two replayers send in turn over one bridge of the local testbed, in
+real time.
 
 Two neighbors that arrive in a different order than requested must be within the skew of the replayers plus the larger
 of their departure errors (docs/kappa_path.md, Order of several replayers).

@@ -245,7 +245,7 @@ def run(bench: Bench) -> list[dict]:
     real = real_traffic(bench.directory)
     rows = [{"measured": name, "value": "not compared", "note": why} for name, why in NO_PEER.items()]
     if real is None:
-        rows.append({"measured": "the demo's traffic", "value": "not measured", "note": "run make demo before"})
+        rows.append({"measured": "the demo's traffic", "value": "not measured", "note": "run make demo first"})
     with veth_pair() as inside:
         veth = VethPath(bench, inside)
         peer, peer_words = best_tcpreplay(veth, captures[1])

@@ -21,7 +21,7 @@ from .writer import program
 SNAPLEN = 200
 BUFFER_KIB = 32768  # per receiver: value of tcpdump's -B on FABRIC
 MTU = 1500
-FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # shares of the rate offered without a limit
+FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # fractions of the rate offered without a limit
 RECEIVERS = ("tcpdump", "buffered", "direct")
 START_S, DRAIN_S, STOP_S = 20, 10, 60
 IDLE_S = 1.0

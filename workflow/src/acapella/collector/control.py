@@ -186,7 +186,7 @@ class Connection:
                 raise Refused("only the collector sends this message")
 
     def _start_session(self, hello: Hello) -> None:
-        """Assign a session to a data plane, and close an older connection of the same one."""
+        """Assign a session to a data plane, and close an older connection of the same data plane."""
         session = self._server.sessions.begin(hello)
         for older in self._server.sessions.connected(hello.instance, before=session.number):
             self._server.counts["replaced"] += 1

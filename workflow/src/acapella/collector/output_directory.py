@@ -31,7 +31,7 @@ def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
             raise UserError(
                 f"already contains results: {', '.join(existing)}",
                 where=directory,
-                fix="specify another directory, or use --replace",
+                fix="specify a different directory, or use --replace",
             )
         for name in RESULTS:
             (directory / name).unlink(missing_ok=True)
@@ -58,7 +58,9 @@ def locked(directory: Path) -> Iterator[None]:
         raise UserError(f"cannot write: {error.strerror}", where=directory, fix="set a directory with -o") from error
     try:
         if core_files.locked(lock, fcntl.flock) is False:
-            raise UserError("a collector is running in this directory", where=directory, fix="set another one with -o")
+            raise UserError(
+                "a collector is running in this directory", where=directory, fix="set a different one with -o"
+            )
         yield
     except BaseException:
         if created and [path.name for path in directory.iterdir()] == [LOCK]:

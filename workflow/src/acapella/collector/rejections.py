@@ -66,5 +66,5 @@ def explain_table_full(counters: dict) -> str | None:
 
 
 def queue_pairs(settings: Settings) -> str:
-    """Return a hint where the queue pairs are listed."""
+    """Return a hint about where the queue pairs are listed."""
     return f"see {settings.control}" if settings.control else "with --listen, each session has new ones"

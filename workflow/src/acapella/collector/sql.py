@@ -72,7 +72,7 @@ def final_counters(directory: Path) -> dict:
             fix="acapella p4 collect -o",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError("not counters of a collector", where=path) from error
+        raise UserError("not the counters of a collector", where=path) from error
 
 
 def create_tables(con, directory: Path, counters: dict[str, int]) -> None:

@@ -98,7 +98,7 @@ def short(value: int, unit: str = "") -> str:
 
 
 def milliseconds(value_ns: int | None) -> str:
-    """Return a time in ms, or an empty text."""
+    """Return a time in ms, or an empty string."""
     return "" if value_ns is None else f"{value_ns / 1e6:.3g}ms"
 
 

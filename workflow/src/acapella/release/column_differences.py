@@ -44,7 +44,7 @@ def differences(file: str, published: Path, other: Path) -> list[Difference]:
 
 
 def read(path: Path):
-    """Return the content of a Parquet or CSV file as an Arrow table; values of CSV files are texts."""
+    """Return the content of a Parquet or CSV file as an Arrow table; values of CSV files are strings."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
     from pyarrow import csv  # noqa: PLC0415
@@ -132,6 +132,6 @@ def keys(table, key: list[str]):
 
 
 def shown(value: object) -> str:
-    """Return a value as a text of bounded length without control characters."""
+    """Return a value as a string of bounded length without control characters."""
     text = "null" if value is None else names.shown(str(value))
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

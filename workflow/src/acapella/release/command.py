@@ -106,7 +106,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--engine",
         choices=sorted(ENGINES),
-        help="engine of the new acaps (default: as each sample's acap in the campaign)",
+        help="engine of the new acaps (default: the engine of each sample's acap in the campaign)",
     )
     parser.add_argument("--license", metavar="URL", help="license of the release, for croissant.json and RO-Crate")
     parser.add_argument(
@@ -165,13 +165,13 @@ def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path
     if map_file is not None:
         check_map(map_file, target, key_file)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError("already exists", where=target, fix="remove it, or specify another directory with -o")
+        raise UserError("already exists", where=target, fix="remove it, or specify a different directory with -o")
     if not target.parent.is_dir():
         raise UserError("no such directory", where=target.parent, fix="create it, or correct -o")
     if key_file.resolve().is_relative_to(target.resolve()):
         raise UserError("the key would be published", where=key_file, fix="keep it outside of the release")
     if target.resolve() == campaign.directory.resolve():
-        raise UserError("this is the campaign itself", where=target, fix="specify another directory with -o")
+        raise UserError("this is the campaign itself", where=target, fix="specify a different directory with -o")
 
 
 def check_map(map_file: Path, target: Path, key_file: Path) -> None:
@@ -179,13 +179,13 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
     if map_file.resolve().is_relative_to(target.resolve()):
         raise UserError("original names would be published", where=map_file, fix="use a file outside of the release")
     if map_file.resolve() == key_file.resolve():
-        raise UserError("this is the key", where=map_file, fix="specify another file with --pseudonyms")
+        raise UserError("this is the key", where=map_file, fix="specify a different file with --pseudonyms")
     if not map_file.parent.is_dir():
         raise UserError(
-            "no such directory", where=map_file.parent, fix="create it, or specify another file with --pseudonyms"
+            "no such directory", where=map_file.parent, fix="create it, or specify a different file with --pseudonyms"
         )
     if map_file.exists() and not (map_file.is_file() and map_file.read_bytes().startswith(HEADER.encode())):
-        raise UserError("already exists and is not a map of names", where=map_file, fix="specify another file")
+        raise UserError("already exists and is not a map of names", where=map_file, fix="specify a different file")
 
 
 def make_release(

@@ -32,7 +32,7 @@ STEPS = {
     "digest": "convert a capture to a frame table (acap) and a flow table",
     "process": "index all frame and flow tables, analyze each sample, and merge the results into tables",
     "trials": "compare trials of the same traffic",
-    "flowtables": "run the P4 program over captures, and merge its flow reports into tables",
+    "flowtables": "run the P4 program on captures, and merge its flow reports into tables",
     "transfer_tables": "compute the tables of transfers from their runs",
     "monitor": "merge a monitor's counts from trials of generated traffic into tables",
     "infrastructure": "compute the tables of the infrastructure study from its inputs",

@@ -217,7 +217,7 @@ def record_set(identifier: str, table: str, path: Path, source: dict) -> dict:
 
 def without(columns: list[str]) -> str:
     """Return a note about columns that are not described."""
-    return f"; without the columns of structures: {', '.join(columns)}" if columns else ""
+    return f"; without columns that contain structures: {', '.join(columns)}" if columns else ""
 
 
 def data_type(kind) -> tuple[str | None, bool]:

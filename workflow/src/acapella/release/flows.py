@@ -18,7 +18,7 @@ TABLES = (FLOWS, *TABLES_BY_FLOW)
 
 
 def write(campaign: Campaign, directory: Path, key: bytes) -> None:
-    """Write TABLES to ``directory`` as csv and parquet."""
+    """Write TABLES to ``directory`` as CSV and Parquet."""
     with queries.one_line(campaign.directory):
         con = queries.connect()
         for name in TABLES:

@@ -120,7 +120,7 @@ def published(values: Mapping[str, str]) -> dict[str, str]:
     kind, type_ = values.get("Class", ""), values.get("Type", "")
     kept = {"Class": kind, "Type": type_}
     if kind in SITES:
-        is_site = kind == "CompositeNode" or type_ == "Switch"  # any other node is a server, named as its host
+        is_site = kind == "CompositeNode" or type_ == "Switch"  # any other node is a server, named after its host
         kept["Site"] = values.get("Site") or (values.get("Name") if is_site else "") or ""
     if type_ == TRUNK:
         labels = object_of(values, "Labels", ("local_name",))

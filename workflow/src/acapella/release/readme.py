@@ -20,7 +20,7 @@ $samples samples, $frames frames, created by Acapella $version. Check the files 
 $table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1.0.0 and later, and the view `frames` |
 | samples.tsv | $sheet |
 | config.yaml, captures.tsv | settings and sample sheet from which Acapella recreates tables and figures |
-| results/ | tables and figures made from these captures, if they were added; SHA256SUMS contains their checksums |
+| results/ | tables and figures created from these captures, if they were added; SHA256SUMS contains their checksums |
 
 ## Reproduction
 In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` recreates results/ and lists what differs, down to the
@@ -37,7 +37,7 @@ vlan, if a row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 re
 
 $omitted## Anonymization
 - Every frame ends after its last known header. The files contain no payload; $cut of $frames frames were truncated,
-  and of $empty only time and length were kept.
+  and for $empty only time and length were kept.
 - All IPv4 and IPv6 addresses in headers were replaced by Crypto-PAn with AES and a secret key: two
   addresses that share their first n bits have pseudonyms that share exactly n bits. This includes private, multicast
   and broadcast addresses. The key is the same for all samples and is not published.
@@ -45,22 +45,22 @@ $omitted## Anonymization
 - Tunnel identifiers (VNI, GRE key, NVGRE VSID and FlowID, TEID, PPTP call, sessions and tunnels of L2TP, PPPoE and
   ERSPAN, PBB I-SID) were replaced by pseudonyms with the same key: equal identifiers of a type stay equal, different
   ones stay different. flow_id, peer_flow_id and community_id are computed from the pseudonyms.
-- Checksums of IPv4 headers are correct. Those of TCP, UDP, ICMP, SCTP and other protocols are correct if all bytes
-  that they cover were kept, else zero.
+- Checksums of IPv4 headers are correct. Checksums of TCP, UDP, ICMP, SCTP and other protocols are correct if all
+  bytes that they cover were kept; otherwise they are zero.
 - Identifiers in LLDP, CDP, spanning tree, LACP, DHCP, DNS and everything else that is not an address in a known header
-  were removed with the payload. Unknown options are zeros of the same length.
+  were removed with the payload. Unknown options were replaced by padding or zeros of the same length.
 - Comments, names of interfaces and machines, and all other metadata of the capture files were removed.
 - $names
 
 ## Possible uses
-Header stacks, frame sizes, times, flows and their sizes, behavior of TCP, which hosts share a network, which
-flows belong to the same pseudonymous host.
+The data can be used to study header stacks, frame sizes, times, flows and their sizes, and the behavior of TCP. It
+shows which hosts share a network, and which flows belong to the same pseudonymous host.
 
 ## Limitations and obligations
 - Applications cannot be recognized by payload, and names and content are missing. Payload checksums cannot be
   verified.
 - VLAN ids, MPLS labels, ports, sequence numbers, TCP timestamps, IP identification, and all times
-  are the original ones. Anyone who captured some of this traffic elsewhere can recognize it and thereby learn some
+  are unchanged. Anyone who captured some of this traffic elsewhere can recognize it and thereby learn some
   original prefixes. Do not try to identify the owners of addresses.
 """)
 TRANSFERS_LINE = Template(
@@ -82,11 +82,11 @@ Created by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
 | File or directory | Content |
 |---|---|
 $lines| config.yaml | settings from which Acapella recreates tables and figures |
-| results/ | tables and figures made from these files, if they were added; SHA256SUMS contains their checksums |
+| results/ | tables and figures created from these files, if they were added; SHA256SUMS contains their checksums |
 
 In a clone of Acapella, `make reproduce DATA=THIS-DIRECTORY` recreates results/ and lists what differs, down to the
 column. Sites, ports of switches, links, paths and flows have their original names. Port numbers, sequence numbers and
-times are the original ones.
+times are unchanged.
 
 $omitted""")
 MACS = {

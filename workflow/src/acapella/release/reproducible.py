@@ -28,7 +28,7 @@ RESULTS = "results"  # directory of the tables and figures that were computed fr
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
 DEPARTURES = "trials: kappa is not corrected by departures, because recordings and departures are not released"
 HEADER = """\
-# Makes the tables and figures in results/ from the captures again. In a clone of Acapella:
+# Recreates the tables and figures in results/ from the captures. In a clone of Acapella:
 #     make reproduce DATA=PATH-OF-THIS-DIRECTORY
 """
 

@@ -44,7 +44,7 @@ def check_file(path: Path, fix: str = "write campaign: NAME") -> None:
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        fix = "start in the directory that has it, or specify another file: --configfile FILE"
+        fix = "start in the directory that contains it, or specify a different file: --configfile FILE"
         raise UserError(f"cannot read: {error.strerror}", where=f"config error: {path}", fix=fix) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=f"config error: {path}") from error
