@@ -289,7 +289,7 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
         ("- a list\n", "not a mapping of keys to values; write campaign: NAME"),
         ("", "not a mapping of keys to values; write campaign: NAME"),
         ("campaign: [\n", "not YAML: "),
-        (None, "cannot read: No such file or directory; start in the directory that has it"),
+        (None, "cannot read: No such file or directory; start in the directory that contains it"),
     ],
     ids=["list", "empty", "no YAML", "absent"],
 )
