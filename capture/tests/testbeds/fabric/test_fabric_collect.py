@@ -22,13 +22,12 @@ from acapella_core.errors import UserError
 
 def test_sites_are_sampled_in_parallel_and_released(fabric, collection):
     """The NICs have no large receive offload, and a shorter maximum of the receive ring."""
-    done = collection()
+    done = collection(collect={"ports": {"STAR": PORTS[1:], "UTAH": OTHERS[1:]}})
     assert done.status == 0, done.err
     assert "project permissions: Net.PortMirroring" in done.out
     assert "STAR: success" in done.out and "UTAH: success" in done.out
-    assert {(each["site"], each["port"]) for each in done.manifests()} == {
-        *(("STAR", port) for port in PORTS), *(("UTAH", port) for port in OTHERS),
-    }  # fmt: skip
+    found = [(each["site"], each["port"]) for each in done.manifests()]
+    assert sorted(found) == sorted([*(("STAR", port) for port in PORTS[1:]), ("UTAH", OTHERS[1])])
     for each in done.manifests():
         assert (each["testbed"], each["instance"]) == ("fabric", f"{each['site']}-listener1")
         assert each["frames_captured"] > 0 and each["mirror"]["offered_frames"] is None
@@ -40,32 +39,28 @@ def test_sites_are_sampled_in_parallel_and_released(fabric, collection):
 
 
 def test_new_slice_contains_its_first_mirrors(fabric, collection):
-    """Each modification of a slice takes a minute and may fail. Fixed ports need no counters."""
+    """Each modification of a slice takes a minute and may fail. Fixed ports need no counters, samples no large disk."""
     fabric.orchestrator.faults.metrics_status = 403
-    done = collection(collect={"sites": ["UTAH"], "ports": {"UTAH": OTHERS}})
+    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC")
+    done = collection(collect={"sites": ["UTAH"], "ports": {"UTAH": OTHERS}, "gather": "end"})
     assert done.status == 0, done.err
     assert fabric.orchestrator.posts("/slices/creates") == 1 and fabric.orchestrator.modifications() == 0
     assert sorted(each["port"] for each in done.manifests()) == sorted(OTHERS)
     assert len({each["receiver"] for each in done.manifests()}) == 2
 
 
-def test_slice_is_created_without_mirrors_if_they_fail(fabric, collection):
+def test_first_mirrors_that_fail_and_frames_longer_than_the_mtu_are_noted(fabric, collection):
+    """The slice is created without mirrors."""
     fabric.orchestrator.faults.first_mirrors_fail, fabric.orchestrator.faults.notice = True, "port is mirrored already"
+    (fabric.nodes.home("UTAH-listener1") / "wire_bytes").write_text("64000")
     done = collection(collect=ONE)
     assert done.status == 0 and "UTAH: success" in done.out
     assert fabric.orchestrator.posts("/slices/creates") == 2 and fabric.orchestrator.modifications() == 1
     (manifest,) = done.manifests()
     assert [note for note in manifest["notes"] if "first mirrors" in note and "port is mirrored already" in note]
     assert not fabric.slices
-
-
-def test_frames_longer_than_the_mtu_are_a_warning(fabric, collection):
-    (fabric.nodes.home("UTAH-listener1") / "wire_bytes").write_text("64000")
-    done = collection(collect=ONE)
-    (manifest,) = done.manifests()
     warning = f"{manifest['sample']}: the longest frame has 64000 bytes, more than an MTU of 1500 allows"
-    assert done.status == 0 and [note for note in manifest["notes"] if note.startswith(warning)]
-    assert f"note: {warning}" in done.out
+    assert [note for note in manifest["notes"] if note.startswith(warning)] and f"note: {warning}" in done.out
 
 
 def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, collection, tmp_path, monkeypatch):
@@ -113,13 +108,6 @@ def test_plan_sizes_samples_to_a_smaller_disk(fabric, collection):
     assert plan.status == 0 and "1 cycle of 1 sample of 20 s per port" in plan.out and "without VM" not in plan.out
 
 
-def test_samples_are_taken_on_a_smaller_disk(fabric, collection):
-    fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC")
-    done = collection(collect=ONE | {"gather": "end"})
-    assert done.status == 0, done.err
-    assert len(done.manifests()) == 1
-
-
 def test_plan_contains_the_expected_overload(fabric, collection):
     """Before anything is allocated: the free NICs of the site are ConnectX-5."""
     fabric.orchestrator.sites["UTAH"][0]["nics"] = {"SmartNIC-ConnectX-5": 1}
@@ -141,7 +129,7 @@ def test_site_in_maintenance_is_skipped_and_named(fabric, collection):
     fabric.orchestrator.states["UTAH"] = "Maint"
     plan = collection("--dry-run")
     assert plan.status == 0 and "UTAH: skipped: FABRIC reports state Maint" in plan.out
-    done = collection()
+    done = collection(collect={"ports": {"STAR": PORTS[:1], "UTAH": OTHERS[:1]}})
     assert done.status == 0, done.err
     assert "UTAH: failed: skipped: FABRIC reports state Maint" in done.out and "STAR: success" in done.out
     assert "UTAH,failed,skipped: FABRIC reports state Maint" in (done.campaign / "outcomes.csv").read_text()

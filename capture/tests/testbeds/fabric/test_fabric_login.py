@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 import paramiko
-from acapella_testing.fabric.collection_runs import ONE
 from acapella_testing.fabric.loopback import Loopback
 from acapella_testing.fabric.nodes import BASTION
 from acapella_testing.runs.in_process import call_before
@@ -67,14 +66,6 @@ def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
         assert logins(fabric) == 1
 
 
-def test_connection_that_is_lost_during_the_plan_does_not_fail_the_sites(fabric, collection):
-    fabric.nodes.drop_every = 100  # of the logins to the bastion host, only the first one, for the plan
-    done = collection(collect=ONE)
-    assert done.status == 0, done.printed
-    assert "no SSH connection to FABRIC's bastion host" in done.printed
-    assert logins(fabric) == 2 and done.manifests()
-
-
 def test_timeout_of_the_operating_system_is_reported_as_such(fabric, monkeypatch):
     """It raises the same exception as a login that does not end."""
     timeout = TimeoutError(errno.ETIMEDOUT, "Connection timed out")
@@ -92,13 +83,6 @@ def test_key_that_expires_during_a_collection_is_not_retried(fabric, testbed, in
             testbed.run(instance.name, ["true"])
     assert logins(fabric) == 2 and len(fabric.nodes.logins) == before + 3
     fabric.nodes.expired_key, fabric.nodes.booting = False, 0
-
-
-def test_login_waits_until_a_node_has_the_key(fabric, collection):
-    fabric.nodes.booting = 5
-    done = collection(collect=ONE)
-    assert done.status == 0, done.printed
-    assert fabric.nodes.booting == 0
 
 
 def test_slices_left_by_a_crash_are_released_although_the_bastion_host_refuses_the_key(fabric, collection):
