@@ -160,8 +160,7 @@ def test_node_keeps_a_file_whose_checksum_never_matches(tmp_path):
 
 
 def test_capture_is_fetched_uncompressed_without_zstd(tmp_path):
-    path = gather(FakeTestbed("p"), "S-listener", "a.pcap", tmp_path, settings(compress=True).collect)
-    assert path.name == "a.pcap"
+    assert gather(FakeTestbed("p"), "S-listener", "a.pcap", tmp_path, settings(compress=True).collect).name == "a.pcap"
 
 
 def test_release_all_lists_and_releases_leftovers(capsys):
@@ -202,8 +201,7 @@ def test_manifest_contains_watchdog_findings(tmp_path):
 
 
 def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path):
-    testbed = FakeTestbed("p", "q", "r", most_instances=1)
-    assert len(collected(testbed, tmp_path)) == 3
+    assert len(collected(FakeTestbed("p", "q", "r", most_instances=1), tmp_path)) == 3
     assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no storage")}
 
 

@@ -137,8 +137,7 @@ def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs)
     failed = UserError("acapella digest failed: damaged", where="wire.pcap")
     monkeypatch.setattr(capture, "digest", Mock(side_effect=[None, failed, None, None]))
     found = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
-    errors = [content["error"] for content in found]
-    assert errors == [None, "wire.pcap: acapella digest failed: damaged", None, None]
+    assert [content["error"] for content in found] == [None, "wire.pcap: acapella digest failed: damaged", None, None]
     assert (found[1]["wire"], found[1]["attempts"]) == (None, 1)
 
 

@@ -92,8 +92,7 @@ def test_order_is_random_and_repeatable():
 
 def test_some_cells_are_repeated():
     runs = plan(settings_of(repetitions=2, repeated_cells={"number": 3, "repetitions": 5}))
-    times = sorted([cell.run for cell in runs].count(run) for run in range(5))
-    assert times == [3, 3, 3, 12, 12]
+    assert sorted([cell.run for cell in runs].count(run) for run in range(5)) == [3, 3, 3, 12, 12]
 
 
 @pytest.mark.parametrize(("number", "pairs", "single"), [(4, 2, 0), (5, 2, 1), (100, 6, 0)])

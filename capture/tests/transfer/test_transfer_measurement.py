@@ -202,8 +202,7 @@ def test_line_without_two_addresses_is_not_a_flow(line):
 def test_sender_that_waits_for_a_window_is_recognized_by_its_last_sample():
     limited = tcp_info.parse(LINE, 1, 1)
     assert tcp_info.is_window_limited([limited])
-    later = limited | {"t_ns": 2, "busy_ns": 1_716_000_000}
-    assert not tcp_info.is_window_limited([limited, later])
+    assert not tcp_info.is_window_limited([limited, limited | {"t_ns": 2, "busy_ns": 1_716_000_000}])
     assert not tcp_info.is_window_limited([])
 
 
@@ -381,8 +380,7 @@ def started(number: int, *, after_ns: int = 0, lasts_ns: int | None = 3 * SECOND
     ],
 )
 def test_error_of_a_start_is_the_time_of_the_client_without_its_data(flow, report, error):
-    expected = (error, None) if isinstance(error, int) else (None, error)
-    assert start_error(flow, report) == expected
+    assert start_error(flow, report) == ((error, None) if isinstance(error, int) else (None, error))
 
 
 def test_skew_is_between_the_first_and_the_last_start_and_null_with_a_reason():

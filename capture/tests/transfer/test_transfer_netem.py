@@ -97,8 +97,7 @@ def test_tc_accepts_the_line_of_every_setting(changes):
     ],
 )
 def test_tc_rejects_an_invalid_line_with_a_different_error(ending, error):
-    line = netem("lo", CELL.delay_ns, CELL)
-    assert answer(f"{line} {ending}")[0].startswith(error)
+    assert answer(f"{netem('lo', CELL.delay_ns, CELL)} {ending}")[0].startswith(error)
 
 
 def test_each_delayed_router_gets_its_share_of_the_delay():

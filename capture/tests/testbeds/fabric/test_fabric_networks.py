@@ -41,8 +41,7 @@ def test_every_port_is_used_once_and_kinds_depend_on_the_sites():
 
 
 def test_nodes_fill_hosts_and_prefer_the_first_model():
-    plan = plan_slice(topology_at())
-    models = choose_models(plan, [host(cx5=2), host(cx6=3)], NICS, REQUEST)
+    models = choose_models(plan_slice(topology_at()), [host(cx5=2), host(cx6=3)], NICS, REQUEST)
     assert sorted(models.values()) == ["NIC_ConnectX_5"] * 2 + ["NIC_ConnectX_6"] * 3
 
 

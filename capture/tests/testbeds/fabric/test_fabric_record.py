@@ -27,8 +27,7 @@ def test_answers_are_recorded_without_tokens_names_and_addresses(fabric, tmp_pat
     for private in (token, "e@x", PROJECT, stored.slice_id, "acapella-secret", "127.0.0.1", "02:"):
         assert private not in text, private
     assert answers["token"]["body"]["token"]["projects"][0]["tags"] == list(fabric.orchestrator.tags)
-    hosts = answers["resources"]["body"]["data"][0]["hosts"]
-    assert "utah-w1.fabric-testbed.net" in [host["name"] for host in hosts]
+    assert "utah-w1.fabric-testbed.net" in [host["name"] for host in answers["resources"]["body"]["data"][0]["hosts"]]
     assert answers["counters"]["body"]["data"]["result"][0]["metric"]["ifName"] == "HundredGigE0/0/0/5"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
+from acapella_testing.new_files import write_file
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -227,8 +228,7 @@ def test_impossible_period_is_an_error(period_ns, monkeypatch):
 
 
 def test_departures_of_more_packets_than_were_sent_are_an_error(tmp_path):
-    file = tmp_path / "departures"
-    file.write_bytes(departures.MAGIC + bytes(3 * departures.RECORD.itemsize))
+    file = write_file(tmp_path / "departures", departures.MAGIC + bytes(3 * departures.RECORD.itemsize))
     departures.check_size(file, 3)
     with pytest.raises(UserError, match="does not contain the departures of 2 packets"):
         departures.check_size(file, 2)
