@@ -26,6 +26,7 @@ class Stream:
     seen: set[int] = field(default_factory=set)
     flags: set[int] = field(default_factory=set)  # numbers of SYN and FIN
     payload: int = 0
+    ranges: int = 0  # of consecutive numbers in `seen`
     most_holes: int = 0
 
     def frame(self, begin: int, data: int, flags: int = ACK) -> bytes:
@@ -33,15 +34,13 @@ class Stream:
         covered = set(range(begin, begin + data))
         self.payload += data
         self.flags |= ({begin + data} if flags & FIN else set()) | ({0} if flags & SYN else set())
-        self.seen |= covered | self.flags
+        for number in (covered | self.flags) - self.seen:
+            self.ranges += 1 - (number - 1 in self.seen) - (number + 1 in self.seen)
+            self.seen.add(number)
         self.sent = max(self.sent, begin + data)
-        self.most_holes = max(self.most_holes, self.holes())
+        self.most_holes = max(self.most_holes, self.ranges - 1)
         numbers = (self.isn + begin - bool(flags & SYN), 1)
         return ethernet(ipv4(TCP, self.client, SERVER, tcp((40000, PORT), numbers, flags, data=data)))
-
-    def holes(self) -> int:
-        """Return the ranges of numbers that were not seen."""
-        return sum(one + 1 not in self.seen for one in self.seen) - 1
 
     @property
     def gap(self) -> int:
@@ -115,6 +114,6 @@ def wild(seed: int, count: int) -> list[Frame]:
 @pytest.mark.parametrize("seed", [5, 6])
 def test_registers_match_the_model_after_sequence_number_jumps(seed, small_spec, tmp_path: Path):
     settings = BASE | {"slot_mask": 0x3FF, "triggers": 0x1FF, "every": 1, "cell_mask": 0x7FF}
-    assert "trigger 4" in assert_same(wild(seed, 4000), settings, 0, tmp_path, small_spec)
-    created, _ = lossy(seed, 5, 3000, 2000)
+    assert "trigger 4" in assert_same(wild(seed, 2000), settings, 0, tmp_path, small_spec)
+    created, _ = lossy(seed, 5, 1500, 2000)
     assert "trigger 0" in assert_same(created, settings, 0, tmp_path, small_spec)

@@ -10,7 +10,7 @@ from acapella_p4_model.parsing import FIRST_FRAGMENT, ICMPV6, NOT_FRAGMENTED, Pa
 from acapella_p4_model.preprocess import EDIT_IPV4, EDIT_IPV6, EDIT_MACS, SENT, Preprocess, Rule, Table, updated
 from acapella_p4_model.running import Frame, Result, run
 
-FRAMES = 2000
+FRAMES = 1000
 REASONS = {"": SENT, "filtered": 1, "not-nth": 2, "flow-sampled": 3, "packet-sampled": 4}
 # The filter's key in the order of its fields, with their widths in bits.
 FILTER_KEY = {"src_high": 64, "src_low": 64, "dst_high": 64, "dst_low": 64, "src_port": 16, "dst_port": 16,

@@ -64,7 +64,9 @@ def test_only_the_digest_is_fetched(fabric, collection, monkeypatch):
     assert not fabric.slices
 
 
-def test_interrupted_transfer_of_a_digest_resumes(fabric, collection, monkeypatch):
+def test_interrupted_transfer_of_a_digest_resumes_also_from_a_node_without_zstd(fabric, collection, monkeypatch):
+    """The program is linked statically; without zstd, the digest is fetched uncompressed."""
+    executable(fabric.nodes.program("zstd"), "#!/bin/sh\nexit 127\n")
     fetched, received = [], []
 
     def interrupt(_transfer, _node, path, target):
@@ -80,7 +82,9 @@ def test_interrupted_transfer_of_a_digest_resumes(fabric, collection, monkeypatc
     digest = done.manifests()[0]["node_digest"]
     assert fetched[:2] == [digest["file"]] * 2 and received[:2] == [0, 2 * PART_BYTES]
     assert hashlib.sha256((done.raw / digest["file"]).read_bytes()).hexdigest() == digest["sha256"]
-    assert not list(done.raw.glob(".*"))
+    assert not list(done.raw.glob(".*")) and digest["file"].endswith(".columns")
+    dynamic = run("readelf", "-d", Path(sys.executable).with_name(node_digest.PROGRAM), check=True).stdout
+    assert "NEEDED" not in dynamic and "FLAGS_1" in dynamic
 
 
 # Fails in a different way for each sample.
@@ -139,13 +143,3 @@ def test_missing_program_is_reported_before_a_request(fabric, collection, monkey
     assert done.status == 2 and not fabric.orchestrator.slices
     assert done.error.startswith("acapella: error: ")
     assert "collect.digest_on: acapella-digest, which is needed on the nodes, is missing" in done.err
-
-
-def test_node_without_zstd_is_sufficient(fabric, collection):
-    """The program is linked statically; without zstd, the digest is fetched uncompressed."""
-    executable(fabric.nodes.program("zstd"), "#!/bin/sh\nexit 127\n")
-    done = collection(collect=ON_NODE)
-    assert done.status == 0, done.err
-    assert done.manifests()[0]["node_digest"]["file"].endswith(".columns")
-    dynamic = run("readelf", "-d", Path(sys.executable).with_name(node_digest.PROGRAM), check=True).stdout
-    assert "NEEDED" not in dynamic and "FLAGS_1" in dynamic
