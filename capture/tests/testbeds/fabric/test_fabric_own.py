@@ -240,7 +240,7 @@ def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric):
 
 @pytest.mark.parametrize(
     ("tags", "nodes"),
-    [(("Component.SmartNIC",), "own"), ((), "own"), (("Component.SmartNIC",), "separate"), (TAGS, "separate")],
+    [(("Component.SmartNIC",), "own"), ((), "own"), (TAGS, "separate")],
     ids=str,
 )
 def test_release_all_removes_nodes_and_mirrors_left_by_a_crash_at_every_level(fabric, collection, tags, nodes):
