@@ -5,6 +5,7 @@ import subprocess
 import p4_loader
 import pytest
 from acapella_testing import processes
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require
 from p4_loader import FORWARD, compiled_pipeline, ethernet, frame, run
 
@@ -27,8 +28,8 @@ def test_generated_code_contains_the_guards(tmp_path):
     code = (tmp_path / "code.c").read_text()
     assert code.startswith("/* DPDK ") and compiled.HEADERS[0] in code
     assert "ACAPELLA_" not in FORWARD.read_text()
-    spec = tmp_path / "two.spec"
-    spec.write_text(FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tregwr bytes 0x7 0x9"))
+    text = FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tregwr bytes 0x7 0x9")
+    spec = write_file(tmp_path / "two.spec", text)
     assert generated(tmp_path, spec).returncode == 0
     assert "acapella_scratch" in (tmp_path / "code.c").read_text() and "acapella_scratch" not in code
 

@@ -1,21 +1,15 @@
 """Statements of a .spec, and the errors in it: each names its line."""
 
 import pytest
-from p4_loader import FORWARD, REPORTS, ethernet, frame, good, run
+from acapella_testing.new_files import write_file
+from p4_loader import FORWARD, ethernet, frame, good, run
 
 
 def changed(directory, old, new):
     """Return forward.spec with a change, and the line of the change, from 1."""
     before, _, rest = FORWARD.read_text().partition(old)
     assert rest
-    return written(directory, before + new + rest), before.count("\n") + 1
-
-
-def written(directory, text: str):
-    """Write a .spec with this text; return its path."""
-    path = directory / "changed.spec"
-    path.write_text(text)
-    return path
+    return write_file(directory / "changed.spec", before + new + rest), before.count("\n") + 1
 
 
 @pytest.mark.parametrize(
@@ -124,7 +118,7 @@ def test_error_in_a_spec_names_its_line(tmp_path, old, new, message, lines):
 
 def test_error_in_an_unfinished_block_names_its_first_line(tmp_path):
     text = FORWARD.read_text().partition("\tmov m.length h.ingress.captured_length")[0]
-    done = run(tmp_path, written(tmp_path, text), [])
+    done = run(tmp_path, write_file(tmp_path / "changed.spec", text), [])
     line = text.partition("apply {")[0].count("\n") + 1
     assert done.code == 2
     assert f"changed.spec:{line}: apply: the file ends before its }}" in done.error
@@ -134,8 +128,7 @@ def test_error_in_an_unfinished_block_names_its_first_line(tmp_path):
     "content", [b"", b"\x00\x01\x02", b"\xff" * 99, b"struct", b"}\n", b"apply {\n}\n"], ids=range(6)
 )
 def test_files_that_are_not_specs_are_rejected(tmp_path, content):
-    spec = tmp_path / "wrong.spec"
-    spec.write_bytes(content)
+    spec = write_file(tmp_path / "wrong.spec", content)
     done = run(tmp_path, spec, [])
     assert done.code == 2
     assert done.error.startswith(f"acapella-p4-run: {spec}")
@@ -174,17 +167,13 @@ def test_drop_and_unknown_ports_are_counted_separately(tmp_path):
     text = FORWARD.read_text().replace("\ttx m.port_out", "\tjmpeq AWAY m.type 0x0806\n\ttx m.port_out\n\tAWAY : drop")
     text = text.replace("mov m.port_out 0x0\n", "mov m.port_out h.ingress.wire_length\n\tand m.port_out 0xff0\n")
     frames = [frame(1, ethernet(1, kind=0x0806, size=14)), frame(2, ethernet(1)), frame(3, ethernet(1, size=15))]
-    stats = good(tmp_path, written(tmp_path, text), frames).stats
+    stats = good(tmp_path, write_file(tmp_path / "changed.spec", text), frames).stats
     assert stats["dropped"] == {"by_program": 1, "unknown_port": 1, "bad_egress_header": 0, "untimed": 0}
     assert stats["out"] == 1
 
 
 def test_frames_sent_without_the_loaders_header_are_counted(tmp_path):
     text = FORWARD.read_text().replace("\temit h.egress\n", "").replace("\temit h.ethernet\n", "")
-    stats = good(tmp_path, written(tmp_path, text), [frame(1, bytes(60)), frame(2, b"\xff" * 60)]).stats
+    spec = write_file(tmp_path / "changed.spec", text)
+    stats = good(tmp_path, spec, [frame(1, bytes(60)), frame(2, b"\xff" * 60)]).stats
     assert stats["dropped"]["bad_egress_header"] == 1  # 28 bytes of 0xff: kind 255
-
-
-def test_committed_specs_are_accepted(tmp_path):
-    for spec in (FORWARD, REPORTS):
-        assert good(tmp_path, spec, []).stats["in"] == 0

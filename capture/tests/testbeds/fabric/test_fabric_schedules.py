@@ -11,7 +11,8 @@ from acapella_capture.control import node_digest
 from acapella_capture.testbeds.fabric import replay
 
 SOAK = os.environ.get("ACAPELLA_SOAK")
-SEEDS = range(200) if SOAK else (0, 1, 17, 26, 41)
+SEEDS = range(200) if SOAK else (1, 17, 41)
+OWN_SEEDS = range(200) if SOAK else (0, 26, 108)  # 108: the slice stays Modifying until the end
 SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # of schedules with more than samples
 
 
@@ -30,7 +31,7 @@ def test_collection_under_a_schedule_of_faults_leaves_nothing_unnamed(tmp_path, 
     check(tmp_path, schedule(seed), capsys)
 
 
-@pytest.mark.parametrize("seed", sorted({*SEEDS, 108}))  # 108: the slice stays Modifying until the end
+@pytest.mark.parametrize("seed", OWN_SEEDS)
 def test_nodes_in_the_users_slice_are_removed_or_named_under_a_schedule_of_faults(tmp_path, capsys, seed):
     check(tmp_path, replace(schedule(seed), own=True), capsys)
 
