@@ -5,17 +5,10 @@ import time
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from acapella_testing.generated.transfer_cells import HASHED, at_sites, validate_written
-from acapella_testing.processes import executable
 
 from acapella_capture.transfer.fabric_nodes import FabricNodes
 
 HASH = at_sites(HASHED, h1="SEAT", r1="SEAT", r2="SALT", r3="STAR", r4="MASS", h2="MASS")
-
-
-BROKEN = """#!/bin/sh
-if [ "$1" = -c ]; then echo '{"error": "broken"}'; exit 1; fi
-PATH=${PATH#*:} exec iperf3 "$@"
-"""
 
 
 def networks_of(fabric: FabricTransfers) -> tuple[dict, dict]:
@@ -95,18 +88,9 @@ def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_s
     assert abs(max(first) - min(first) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
-def test_failed_transfer_is_repeated_and_the_grid_continues_after_a_lost_connection(fabric):
-    """The first run fails, is repeated and then kept; connections that end during the second run are opened again."""
-    program = executable(fabric.loopback.nodes.program("iperf3"), BROKEN)
-    status, _, err = fabric.transfer()
-    assert status == 2 and "flow 0: iperf3: broken" in err
-    (cell,) = fabric.cells()
-    assert (cell["error"], cell["flows"][0]["exit_code"]) == ("flow 0: iperf3: broken", 1)
-    assert fabric.slices == []
-    program.unlink()
+def test_grid_continues_after_lost_connections(fabric):
+    """Connections that end during the second run are opened again. The first run is not repeated."""
     assert fabric.transfer()[0] == 0
-    (cell,) = fabric.cells()
-    assert cell["error"] is None
     (first,) = fabric.campaign.glob("transfers/*/cell.json")
     written = first.stat().st_mtime_ns
     fabric.loopback.nodes.drop_every, commands = 40, len(fabric.loopback.nodes.commands)
@@ -114,28 +98,20 @@ def test_failed_transfer_is_repeated_and_the_grid_continues_after_a_lost_connect
     assert status == 0, err + out
     assert "2 of 2: cubic" in out and len(fabric.loopback.nodes.commands) > commands + 2 * 40
     assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
+    assert [cell["error"] for cell in fabric.cells()] == [None, None]
     assert first.stat().st_mtime_ns == written
     assert fabric.slices == []
 
 
-def test_unknown_algorithm_is_an_error_before_the_first_transfer(fabric):
-    error = fabric.failure(grid={"algorithm": ["reno", "nosuch"]})
-    assert "no congestion control nosuch" in error and "reno" in error
-    assert fabric.cells() == [] and fabric.slices == []
-
-
 def test_packets_are_delayed_on_the_routers(fabric):
-    """Without netem, as here, acapella-link is uploaded to the routers. The second grid uses the slice of the first."""
-    for words, delay_ms, delay_on in ((["--keep"], 20, "both"), ([], 10, "return")):
-        status, out, err = fabric.transfer(*words, grid={"delay_ms": [delay_ms]}, delay_on=delay_on)
-        assert status == 0, "devices and rules of the first grid may remain: " + err + out
-        assert (f"slice {SLICE} is used again" in out) == (delay_on == "return")
-        (cell,) = (cell for cell in fabric.cells() if cell["settings"]["delay_ms"] == delay_ms)
-        early_ns = 50_000 * (1 + (delay_on == "both"))  # acapella-link sends packets at most 50 us early
-        assert cell["measured"]["rtt_ns"] >= delay_ms * 1_000_000 - early_ns
-        assert cell["environment"]["delay"]["by"] == "acapella-link"
-        assert cell["environment"]["delay"]["reserved"] is False
-        assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
-        times_ns = [sample["min_rtt_ns"] for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000]
-        assert min(times_ns, default=delay_ms * 1_000_000) >= (delay_ms - 1) * 1_000_000
+    """Without netem, as here, acapella-link is uploaded to the routers."""
+    status, out, err = fabric.transfer(grid={"delay_ms": [20]}, delay_on="both")
+    assert status == 0, err + out
+    (cell,) = fabric.cells()
+    assert cell["measured"]["rtt_ns"] >= 20_000_000 - 2 * 50_000, "acapella-link sends packets at most 50 us early"
+    assert cell["environment"]["delay"]["by"] == "acapella-link"
+    assert cell["environment"]["delay"]["reserved"] is False
+    assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
+    times_ns = [sample["min_rtt_ns"] for sample in cell["tcp_info"] if (sample["bytes_acked"] or 0) > 1000]
+    assert min(times_ns, default=20_000_000) >= 19_000_000
     assert fabric.slices == []

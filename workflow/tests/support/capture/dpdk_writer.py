@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.frames import pcap_files
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_captures
 from acapella_testing.source_tree import ROOT
 
@@ -221,8 +222,7 @@ def environment() -> dict[str, str]:
 
 def from_file(directory: Path, frames: list[Frame], number: int = 0) -> list[object]:
     """Return arguments that capture all of `frames` through net_pcap without loss."""
-    path = directory / f"input{number}.pcap"
-    path.write_bytes(pcap_bytes(frames))
+    path = write_file(directory / f"input{number}.pcap", pcap_bytes(frames))
     return ["--vdev", f"net_pcap{number},rx_pcap={path}", "--stop-when-idle", "0.1", "--when-full", "wait"]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture.dpdk_writer import LIMIT_S, Frame, pcap_bytes, read_pcap
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
 SOURCE = c_programs.ROOT / "capture" / "replay"
@@ -188,8 +189,7 @@ def checked(done: dict) -> dict:
 
 
 def write_capture(path: Path, frames: list[Frame]) -> Path:
-    path.write_bytes(pcap_bytes(frames, nanoseconds=True))
-    return path
+    return write_file(path, pcap_bytes(frames, nanoseconds=True))
 
 
 def received(path: Path) -> list[bytes]:

@@ -13,6 +13,7 @@ from acapella_testing.fabric.network import NodeNetworks, node_networks
 from acapella_testing.fabric.orchestrator import TAGS
 from acapella_testing.fabric.placement import PlacingOrchestrator
 from acapella_testing.generated.transfer_cells import TransferResults
+from acapella_testing.new_files import write_file
 
 from acapella_capture.testbeds.fabric.networks import MULTISITE
 from acapella_capture.transfer import command
@@ -50,17 +51,14 @@ class FabricTransfers(TransferResults):
 
     def topology(self, text: str = DUMBBELL, name: str = "dumbbell") -> str:
         """Write a topology file; return its path."""
-        file = self.loopback.directory / f"{name}.yaml"
-        file.write_text(text)
-        return str(file)
+        return str(write_file(self.loopback.directory / f"{name}.yaml", text))
 
     def transfer(self, *words: str, grid: dict | None = None, fabric: dict | None = None, **changes) -> tuple:
         """Run `acapella transfer` over the dumbbell; return its exit status and output."""
         transfer = {"testbed": "fabric", "topology": self.topology(), "grid": GRID | (grid or {})}
         transfer |= {"nodes": {"pin": False}} | changes
         config = {"transfer": transfer, "fabric": asdict(self.loopback.settings(**(fabric or {})))}
-        file = self.loopback.directory / "config.json"
-        file.write_text(json.dumps(config))
+        file = write_file(self.loopback.directory / "config.json", json.dumps(config))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.argv", ["acapella transfer", str(self.campaign), "--config", str(file), *words])
             status = command.main()
