@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from acapella_testing.capture.process_tree import Tree
+from acapella_testing.new_files import write_file
 
 MOMENT_S = 180
 END_S = 180  # reached only if the collection hangs
@@ -33,8 +34,7 @@ def ends_without_leftovers(
     a process, namespace, interface, mount or incomplete file is left.
     """
     after, busy = moment
-    path = campaign.with_suffix(".yaml")
-    path.write_text(config)
+    path = write_file(campaign.with_suffix(".yaml"), config)
     temporary = campaign.with_name(f"{campaign.name}-tmp")
     temporary.mkdir(mode=0o777)
     temporary.chmod(0o777)
