@@ -376,7 +376,7 @@ def search_process(tmp_path):
     ]
     path = os.pathsep.join([*(str(program.parent) for program in built), os.environ["PATH"]])
     words = ["--trial-seconds", 0.2, "--settle-seconds", 0.2, "--frame-bytes", 60, "--burst-packets", 0]
-    words += ["--most", 500, "-o", tmp_path / "tables"]
+    words += ["--most", 500, "--resolution", 400, "-o", tmp_path / "tables"]
 
     def search(*options: object, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
         return run(*prefix, ACAPELLA, "monitor", "--search", *words, *options, env=os.environ | {"PATH": path})
@@ -411,7 +411,7 @@ def test_ports_used_together_share_a_trial():
 
 
 def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path, search_process):
-    done = search_process("--virtual", 2, "--resolution", 400)
+    done = search_process("--virtual", 2)
     assert done.returncode == 0, done.stderr
     rows = table_of(tmp_path)
     assert [row["offered"] for row in rows if row["trial"] == 0] == [100, 200]
@@ -427,7 +427,7 @@ def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_proces
         for line in (*lines, *(f"set {port} master bridge0" for _, port in pairs)):
             impaired_path.run(prefix, "ip", "link", *line.split())
         words = ["--send", "left0", "-i", "right0", "--send", "left1", "-i", "right1"]
-        done = search_process(*words, "--resolution", 400, prefix=prefix)
+        done = search_process(*words, prefix=prefix)
     assert "monitor: 1 port, 60 B, capture none, throughput: " in done.stderr
     assert done.returncode == 2
     assert "receives duplicates, or packets of a different pair" in done.stderr

@@ -139,22 +139,21 @@ def test_replayers_start_at_one_time_and_their_skew_is_measured(fabric, path, re
             (fabric.nodes.home(node) / "chronyc.csv").write_text(TRACKING.format(-offset_ns / 1e9))
     captured = [fabric.directory / name for name in ("left.pcap", "side.pcap")]
     with replayer.tcpdump(path, "left1", captured[0]), replayer.tcpdump(path, "side1", captured[1]):
-        done = replays(capture=given, senders=[SENDER, OTHER])
+        done = replays(capture=given, senders=[SENDER, OTHER], repeats=1)
     assert done.status == 0, done.printed
     for number, (file, mac, sender) in enumerate(zip(captured, MACS, (SENDER, OTHER), strict=True), 1):
         sent, left = dpdk.read_pcap(done.raw / f"replayed-{number}of2.pcap")
         assert left == 0 and len(sent) == PACKETS // 2
         assert {frame.data[:12].hex(":") for frame in sent} == {f"{sender['destination_mac']}:{mac}"}
-        assert [frame.data for frame in dpdk.read_pcap(file)[0]] == [frame.data for frame in sent] * 2
-    for trial in ("path-1", "path-2"):
-        manifest = read(done.raw / f"{trial}.json")["replay"]
-        assert manifest["replayers"] == 2 and manifest["path"]["link"] == "left0, side0"
-        tables = [pq.read_table(done.raw / file["file"]) for file in manifest["departures"]]
-        assert [file["file"] for file in manifest["departures"]] == [f"{trial}.{n}.departures.parquet" for n in (1, 2)]
-        requested = sorted(time_ns for table in tables for time_ns in table["requested_ns"].to_pylist())
-        assert {after - before for before, after in pairwise(requested)} == {replay_capture.GAP_NS}
-        assert tables[0]["requested_ns"][0].as_py() == requested[0]
-        check_skew(manifest, tables, ahead_ns)
+        assert [frame.data for frame in dpdk.read_pcap(file)[0]] == [frame.data for frame in sent]
+    manifest = read(done.raw / "path-1.json")["replay"]
+    assert manifest["replayers"] == 2 and manifest["path"]["link"] == "left0, side0"
+    tables = [pq.read_table(done.raw / file["file"]) for file in manifest["departures"]]
+    assert [file["file"] for file in manifest["departures"]] == [f"path-1.{n}.departures.parquet" for n in (1, 2)]
+    requested = sorted(time_ns for table in tables for time_ns in table["requested_ns"].to_pylist())
+    assert {after - before for before, after in pairwise(requested)} == {replay_capture.GAP_NS}
+    assert tables[0]["requested_ns"][0].as_py() == requested[0]
+    check_skew(manifest, tables, ahead_ns)
 
 
 TRACKING = "C0A80001,192.168.0.1,2,1795732541.0,{:.9f},0,0,0,0,0,0.0002,0.0001,64.0,Normal"
@@ -243,7 +242,6 @@ def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, repl
     [
         ({"slice": "none"}, "no slice 'none' in the project"),
         ({"senders": [OTHER | {"node": "x"}]}, f"no node 'x' in slice '{MINE}'"),
-        ({"senders": [SENDER | {"interface": "left9"}]}, f"replay on node {MINE}/{NODE}: ended: "),
         ({"senders": [SENDER, OTHER | {"interface": "left9"}]}, f"replay on node {MINE}/{SECOND}: ended: "),
     ],
 )
