@@ -320,13 +320,21 @@ def test_flow_with_its_original_hash_is_found(campaign, created, tmp_path):
     assert f"the hash of an original flow: {true}" in found
 
 
-def test_unlisted_column_is_found(created, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "kind", "found"),
+    [
+        ("sha256", "string", "column sha256, which must not be published"),
+        ("method", "binary", "bytes in column method, which cannot be searched"),
+    ],
+)
+def test_unlisted_column_or_column_of_bytes_is_found(created, tmp_path, name, kind, found):
     def change(part: Path) -> None:
         path = part / "tables" / "capture_quality.parquet"
         rows = pq.read_table(path)
-        pq.write_table(rows.append_column("sha256", rows["sample"]), path)
+        kept = rows.select([column for column in rows.column_names if column != name])
+        pq.write_table(kept.append_column(name, rows["sample"].cast(kind)), path)
 
-    assert "column sha256, which must not be published" in refused(created, tmp_path, change)
+    assert found in refused(created, tmp_path, change)
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")

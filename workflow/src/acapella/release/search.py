@@ -6,6 +6,7 @@ text: lines, values of text columns, names of files, metadata of Parquet files, 
 
 import base64
 import contextlib
+import functools
 import itertools
 import json
 import operator
@@ -233,7 +234,8 @@ def digest_texts(con, part: Path) -> Iterator[Text]:
     """Yield the texts of all acaps, and of all flow tables, in one query each."""
     for directory in ("acap", "flows"):
         if files_of(part / directory):
-            yield from columns(con, f"read_parquet({literal(part / directory / '*.parquet', pattern=True)})", directory)
+            source = f"read_parquet({literal(part / directory / '*.parquet', pattern=True)})"
+            yield from columns(con, source, directory, many_rows=True)
 
 
 def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
@@ -247,22 +249,34 @@ def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
     con.execute("detach searched")
 
 
-def columns(con, source: str, where: str) -> Iterator[Text]:
-    """Yield the distinct values to search in each text column. Raises UserError if a column contains binary data."""
+def columns(con, source: str, where: str, *, many_rows: bool = False) -> Iterator[Text]:
+    """Yield the distinct values to search in each text column. Raises UserError if a column contains binary data.
+
+    ``many_rows``: reduce each column to its distinct values separately, which is faster if many rows have the same
+    values. Otherwise, planning such a query takes longer than running it.
+    """
     schema = con.execute(f"describe select * from {source}").fetchall()
-    parts = []
-    for name, kind, *_ in schema:
-        if "BLOB" in kind:
-            fail(f"bytes in column {name}, which cannot be searched", where)
-        if "VARCHAR" in kind:
-            min_length = 0 if name in NAME_COLUMNS else 1 << 30 if name in UNSEARCHED_COLUMNS else MIN_NAME_LENGTH
-            parts.append(
-                f"""select '{name}' as name, value from (select distinct "{name}"::varchar as value from {source}) """
-                f"where length(value) >= {min_length} or regexp_matches(value, $word)"
-            )
-    if not parts:
+    binary = [name for name, kind, *_ in schema if "BLOB" in kind]
+    if binary:
+        fail(f"bytes in column {binary[0]}, which cannot be searched", where)
+    texts = [name for name, kind, *_ in schema if "VARCHAR" in kind]
+    if not texts:
         return
-    rows = con.execute(" union all ".join(parts), {"word": ANY_WORD})
+    casts = ", ".join(f'"{name}"::varchar as "{name}"' for name in texts)
+    query = f"select distinct unnest({texts}) as name, unnest([*columns(*)]) as value from texts"
+    if many_rows:
+        each = "select '{0}' as name, value from (select distinct \"{0}\" as value from texts)"
+        query = " union all ".join(map(each.format, texts))
+    rows = con.execute(
+        f"""
+        with texts as not materialized (select {casts} from {source})
+        select name, value
+        from ({query})
+        where length(value) >= case when name in $names then 0 when name in $unsearched then {1 << 30} else $length end
+            or regexp_matches(value, $word)
+        """,
+        {"word": ANY_WORD, "names": NAME_COLUMNS, "unsearched": [*UNSEARCHED_COLUMNS], "length": MIN_NAME_LENGTH},
+    )
     while batch := rows.fetchmany(1 << 16):
         for name, pairs in itertools.groupby(sorted(batch), key=operator.itemgetter(0)):
             yield Text(where, name, [value for _, value in pairs])
@@ -286,6 +300,7 @@ def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str
         fail(f"the checksum of a file that is not published: {min(found)}", text.where)
 
 
+@functools.cache
 def base64_forms(checksums: frozenset[str]) -> set[str]:
     """Return checksums in base64 and base64url (RFC 4648), without padding."""
     encoders = (base64.b64encode, base64.urlsafe_b64encode)
