@@ -344,14 +344,13 @@ def test_omitted_tables_are_listed_with_the_reason(finished, public):
 FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group by sample order by sample"
 
 
-def queried(catalog: Path, query: str, cwd: Path, environment: dict | None = None, search: Path | None = None) -> list:
-    """Return the rows of a query to a catalog by a DuckDB client that runs in ``cwd``."""
+def queried(catalog: Path, *queries: str, cwd: Path, environment: dict | None = None) -> list:
+    """Return the rows of each query to a catalog by a DuckDB client that runs in ``cwd``."""
     program = (
         "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
-        + ("c.execute('set file_search_path = ' + chr(39) + sys.argv[3] + chr(39)); " if search else "")
-        + "print(json.dumps(c.execute(sys.argv[2]).fetchall(), default=str))"
+        "print(json.dumps([c.execute(query).fetchall() for query in sys.argv[2:]], default=str))"
     )
-    found = processes.run(sys.executable, "-c", program, catalog, query, search, cwd=cwd, env=environment)
+    found = processes.run(sys.executable, "-c", program, catalog, *queries, cwd=cwd, env=environment)
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
 
@@ -364,21 +363,24 @@ def client(request):
 
 def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, client, tmp_path):
     moved = shutil.copytree(public, tmp_path / "elsewhere" / "set")
-    expected = []
-    for path in sorted((moved / "acap").iterdir()):
-        frames = rows_of(path)
-        with_flow = sum(row["flow"] is not None for row in frames)
-        expected.append([path.stem, len(frames), with_flow, str(sum(row["wire_len"] for row in frames))])
-    for where in ({"cwd": moved}, {"cwd": tmp_path, "search": moved}):
-        found = queried(moved / "catalog.duckdb", FRAMES, environment=client, **where)
-        assert [[*row[:3], str(row[3])] for row in found] == expected
-    ask = functools.partial(queried, moved / "catalog.duckdb", cwd=tmp_path, environment=client)
-    flows = [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
-    assert ask("select sample, count(*) from flows group by sample order by sample") == flows
-    sheet = [[row["sample"], row["site"], int(row["frames"])] for row in read_rows(moved / "samples.tsv")]
-    assert ask("select sample, site, frames from samples order by sample") == sorted(sheet)
+    acaps = {path.stem: rows_of(path) for path in sorted((moved / "acap").iterdir())}
+    numbers = {name: (len(rows), sum(row["flow"] is not None for row in rows)) for name, rows in acaps.items()}
+    expected = [[name, *numbers[name], str(sum(row["wire_len"] for row in rows))] for name, rows in acaps.items()]
     tables = {path.stem: pq.read_metadata(path).num_rows for path in (moved / "tables").glob("*.parquet")}
-    counts = ask(" union all ".join(f"select '{name}', count(*) from {name}" for name in tables))
+    stored = (
+        "select sample, count(*) from flows group by sample order by sample",
+        "select sample, site, frames from samples order by sample",
+        " union all ".join(f"select '{name}', count(*) from {name}" for name in tables),
+    )
+    ask = functools.partial(queried, moved / "catalog.duckdb", environment=client)
+    (here,) = ask(FRAMES, cwd=moved)
+    *others, _, frames = ask(*stored, f"set file_search_path = '{moved}'", FRAMES, cwd=tmp_path)
+    for found in (here, frames):
+        assert [[*row[:3], str(row[3])] for row in found] == expected
+    flows, sheet, counts = others
+    assert flows == [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
+    listed = read_rows(moved / "samples.tsv")
+    assert sheet == sorted([row["sample"], row["site"], int(row["frames"])] for row in listed)
     assert dict(counts) == tables
     assert len(tables) > 5
 

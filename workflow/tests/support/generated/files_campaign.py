@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella.campaign import analyze
+from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
 
 
@@ -48,9 +50,9 @@ def collected(directory: Path, rows: Sequence[Sequence], engines: dict[str, str]
 
 
 def processed(directory: Path, rows: Sequence[Sequence], *options: str) -> Path:
-    """Return such a campaign with its tables. ``options``: those of process."""
-    campaign = indexed(directory, rows)
-    for sample, *_ in rows:
-        run("campaign", "analyze", campaign, "--sample", sample)
-    run("campaign", "process", campaign, *options)
-    return campaign
+    """Return such a campaign with its tables. Its samples are analyzed together. ``options``: those of process."""
+    campaign = Campaign(indexed(directory, rows))
+    samples = sorted(sample for sample, *_ in rows)
+    analyze.make_partials(campaign, samples, campaign.batch_partial("b0001", "quality").parent)
+    run("campaign", "process", campaign.directory, *options)
+    return campaign.directory
