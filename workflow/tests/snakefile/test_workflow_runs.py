@@ -4,7 +4,6 @@ import re
 import shutil
 import struct
 
-import pytest
 from acapella_testing.frames.traces import busy_port
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.stages import rows
@@ -66,40 +65,24 @@ def test_removed_and_excluded_samples_do_not_count(again):
     assert not earlier.exists()
 
 
-@pytest.fixture(scope="module")
-def broken(finished, tmp_path_factory) -> tuple[Workplace, str]:
-    """Return a campaign with good captures, a text file named .pcap and a missing file, and the output of its run.
-
-    One of the good captures is not digested yet, and no later stage has run.
-    """
-    place = finished.copy(tmp_path_factory.mktemp("broken"))
+def test_broken_samples_do_not_affect_others(again, finished):
+    """One sample is a text file named .pcap, one has no file, one is not digested yet, and no later stage has run."""
     for name in ("tables", "figures", "provenance", "partial/alpha-p1"):
-        shutil.rmtree(place.campaign / name)
+        shutil.rmtree(again.campaign / name)
     for name in ("catalog.duckdb", "report.html", "acap/alpha-p1.parquet", "flows/alpha-p1.parquet"):
-        (place.campaign / name).unlink()
-    place.add_letter(("lost", "alpha", "p4", "../captures/lost.pcap"))
-    return place, place.fail("--keep-going", "--cores", "2")
-
-
-def test_broken_samples_do_not_affect_others(broken):
-    place, printed = broken
+        (again.campaign / name).unlink()
+    again.add_letter(("lost", "alpha", "p4", "../captures/lost.pcap"))
+    printed = again.fail("--keep-going", "--cores", "2")
+    assert again.sha256(*DIGESTS) == finished.sha256(*DIGESTS)
     assert re.search(r"acapella: error: .*letter\.pcap: ", printed), printed
     assert re.search(r"acapella: error: .*samples\.tsv line 6: .*lost\.pcap: no such file", printed), printed
-    partial = {path.name for path in (place.campaign / "partial").iterdir()}
+    partial = {path.name for path in (again.campaign / "partial").iterdir()}
     assert partial == {"alpha-p1", "alpha-p2", "beta-p1"}
-    assert not list(place.campaign.glob("*/.*.part")), "no incomplete file stays"
-    assert not (place.campaign / "acap" / "letter.parquet").exists()
-    assert not (place.campaign / "tables").exists(), "tables of some samples only are not written"
+    assert not list(again.campaign.glob("*/.*.part")), "no incomplete file stays"
+    assert not (again.campaign / "acap" / "letter.parquet").exists()
+    assert not (again.campaign / "tables").exists(), "tables of some samples only are not written"
     assert re.search(r"^  letter: acapella: error: .*letter\.pcap: ", printed, re.M), printed
     assert "\n  exclude: [letter, lost]" in printed
-
-
-def test_campaign_completes_without_excluded_samples(broken, finished, tmp_path_factory):
-    place = broken[0].copy(tmp_path_factory.mktemp("without"))
-    place.configure(exclude=["letter", "lost"])
-    place.succeed("process")
-    assert place.sha256(*DIGESTS) == finished.sha256(*DIGESTS)
-    assert place.sha256("tables/frame_sizes.csv") == finished.sha256("tables/frame_sizes.csv")
 
 
 def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
