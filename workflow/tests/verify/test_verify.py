@@ -70,6 +70,7 @@ def test_correct_digest_agrees(engine, capture, verify):
     assert code == 0
     assert f"1 file, {len(busy_port())} frames" in out
     assert "unexplained on what the core decided: 0 frames" in out
+    assert ("not compared, above" in out) == (engine == "native"), "hybrid leaves nothing undecided"
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
@@ -349,11 +350,6 @@ def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch,
     assert not_compared(out, "time") == (1, [f"{untimed}:1"])
 
 
-def test_hybrid_leaves_nothing_undecided(capture, capsys):
-    assert main(["verify", str(capture)]) == 0
-    assert "not compared, above" not in capsys.readouterr().out
-
-
 def test_protocol_after_an_authentication_header_agrees(tmp_path):
     """IPv6, AH, OSPF: RFC 4302 2.1."""
     packet = bytes.fromhex("6000000000280001") + bytes(32)
@@ -396,8 +392,7 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
     return write_file(path, head + b"".join(parts))
 
 
-@pytest.mark.parametrize("name", ["f.pcap", "f.pcapng"])
-@pytest.mark.parametrize("kept", [None, 62, 60])
+@pytest.mark.parametrize(("name", "kept"), [("f.pcap", None), ("f.pcap", 62), ("f.pcapng", None), ("f.pcapng", 60)])
 def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
     file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
     required, frames = (
