@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import networkx
-import networkx_query
 import pytest
 from acapella_testing.fabric.graphs import OWN, graph
-from acapella_testing.fabric.loopback import PATCHES, Loopback, offline_client, search_nodes
+from acapella_testing.fabric.loopback import PATCHES, Loopback, offline_client
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from fabrictestbed_extensions.fablib.validator import NodeValidator
@@ -58,14 +56,6 @@ def test_exactly_three_functions_of_fabrics_client_are_replaced(fabric):
     expected = {("Utils", "is_reachable"), ("FablibManager", "probe_bastion_host"), ("Node", "_get_ssh_connection")}
     assert replaced == expected
     assert replaced == {(owner.__name__, name) for owner, name in PATCHES}
-
-
-def test_search_for_nodes_has_the_results_of_the_clients_library():
-    graph = networkx.Graph()
-    graph.add_nodes_from((at, {"Class": "ab"[at % 2], "NodeID": str(at % 3)}) for at in range(9))
-    both = {"and": [{"eq": ["Class", "b"]}, {"eq": ["NodeID", "1"]}]}
-    for query, found in ((both, [1, 7]), ({"eq": ["Class", "b"]}, [1, 3, 5, 7]), ({"eq": ["Name", "1"]}, [])):
-        assert search_nodes(graph, query) == list(networkx_query.search_nodes(graph, query)) == found
 
 
 def test_ports_are_read_from_links_and_counters(fabric):

@@ -2,8 +2,7 @@
 
 FABRIC's client is the real one, except for three functions in PATCHES: the test whether a host is reachable, which
 connects to port 443 of a host name, the login to FABRIC's bastion host, and the SSH connection to a node, which goes
-through the bastion host. urllib3 repeats failed requests immediately, and `search_nodes` has the results of the
-library's function in a fraction of the time.
+through the bastion host. urllib3 repeats failed requests immediately.
 """
 
 import contextlib
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import networkx_query
 import paramiko
 import pytest
 from acapella_testing.fabric.nodes import BASTION, Nodes
@@ -123,15 +121,6 @@ def user_files(directory: Path, url: str) -> None:
     (directory / "fabric_rc").write_text("".join(f'export {key}="{value}"\n' for key, value in values.items()))
 
 
-def search_nodes(graph, query: dict) -> list:
-    """Return the nodes of a graph with all properties of a query, which the client has for each property it reads."""
-    wanted = [each["eq"] for each in query.get("and", [query])]
-    return [
-        node for node, properties in graph.nodes(data=True)
-        if all(name in properties and properties[name] == value for name, value in wanted)
-    ]  # fmt: skip
-
-
 def replace_functions(patch: pytest.MonkeyPatch, connect: Connection) -> None:
     """Have FABRIC's client use hosts and nodes on this machine."""
 
@@ -148,7 +137,6 @@ def replace_functions(patch: pytest.MonkeyPatch, connect: Connection) -> None:
     for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), probe, connection), strict=True):
         patch.setattr(owner, name, stand_in)
     patch.setattr(Retry, "get_backoff_time", lambda _: 0)
-    patch.setattr(networkx_query, "search_nodes", search_nodes)
 
 
 @contextlib.contextmanager
