@@ -65,8 +65,8 @@ def text_of(path: Path) -> str:
     if path.suffix == ".duckdb":
         with duckdb.connect(str(path), read_only=True) as con:
             views = con.sql("select sql from duckdb_views() where not internal").fetchall()
-            names = [name for (name,) in con.sql("select table_name from duckdb_tables()").fetchall()]
-            return json.dumps([views, {name: con.table(name).fetchall() for name in names}], default=str)
+            tables = con.sql("select schema_name || '.' || table_name from duckdb_tables()").fetchall()
+            return json.dumps([views, {name: con.sql(f"from {name}").fetchall() for (name,) in tables}], default=str)
     return ""
 
 
