@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -396,6 +397,21 @@ def test_cache_created_by_mkdir_in_a_directory_of_a_group_is_private(tmp_path):
         (tmp_path / "cache").mkdir()
         assert (tmp_path / "cache").stat().st_mode & 0o7777 == 0o2775
         assert private_in(tmp_path)
+
+
+def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path):
+    """Several processes digest the same capture with the same cache at the same time."""
+    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+    command = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "--engine", "native"]
+    running = [
+        subprocess.Popen([*command, "--cache", str(tmp_path / "cache"), "-o", str(tmp_path / f"{number}.parquet")])
+        for number in range(4)
+    ]
+    assert [process.wait() for process in running] == [0] * 4
+    (digest,) = digests(tmp_path / "cache")
+    assert all(fault_of(entry) is None for entry in digest.entries) and len(digest.entries) == 2
+    assert {(tmp_path / f"{number}.parquet").resolve() for number in range(4)} == {digest.entries[0]}
+    assert not list((tmp_path / "cache").rglob("*.part"))
 
 
 @pytest.fixture
