@@ -168,7 +168,7 @@ def test_digest_that_never_ends_fails_at_its_time_limit(engine, tmp_path, monkey
     what = r"not finished after \d s; raise --max-seconds, or use --engine native"
     assert re.fullmatch(f"acapella: error: {capture}: {what}\n", capsys.readouterr().err)
     assert list(out.iterdir()) == []
-    assert not runs("sleep", seconds)
+    wait_until(lambda: not runs("sleep", seconds), "the end of the killed tshark")
     assert signal.getsignal(signal.SIGALRM) == previous
 
 

@@ -60,8 +60,8 @@ KINDS = {
 STATEMENT = (
     f"A measure agrees if R\u00b2 of values and of logarithms is at least {MIN_R2}, at most {100 * MAX_MISSING:g} % "
     f"of the values are missing, and at least {100 * MIN_WITHIN:g} % of the others are {COUNT.error} (counts) or "
-    f"{TIME.error} (times and rates). The remaining values may have any error; the largest is error_largest. "
-    "Loss and retransmitted payload are intervals. All of them have to contain the exact number. The median width of "
+    f"{TIME.error} (times and rates). The remaining values may have any error; error_largest is the largest one. "
+    "Loss and retransmitted payload are intervals. All intervals have to contain the exact number. The median width of "
     f"the intervals other than 0 to 0 may be at most {100 * WIDEST:g} % of the sequence numbers (loss) or of the "
     f"payload (retransmission), and the 99th percentile at most {100 * WIDEST_P99:g} %. A measure with fewer than "
     f"{MIN_ABOVE} values above 0 has too few values to agree."
