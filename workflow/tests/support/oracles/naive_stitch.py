@@ -54,7 +54,7 @@ def stitch(site, port, flow_id, parts, islands):
 
 
 def site_flows(samples):
-    """Return each flow of a site at the port where it is largest."""
+    """Return each flow of a site at the port with the most of its bytes."""
     groups = defaultdict(list)
     for flow in port_flows(samples):
         groups[flow["site"], flow["flow_id"]].append(flow)
@@ -72,7 +72,7 @@ def network(flow):
 
 
 def campaign_flows(samples):
-    """Return each flow of the campaign at the site where it is largest.
+    """Return each flow of the campaign at the site with the most of its bytes.
 
     The k-th flow of a site matches the k-th of another one with equal ends and network. If there is only one network,
     flows without a network belong to it, unless a site has both kinds of flows.
