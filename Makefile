@@ -15,6 +15,8 @@ CORES ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 TEST_ARGS ?=
 TEST_JOBS ?= 4
+# `make test` skips the long tests, except for those of this share of the files; `make soak` runs all.
+SOAK_SHARE ?= 0
 BENCH_ARGS ?=
 
 VENV := .venv
@@ -272,7 +274,7 @@ test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_B
 	@ctest --test-dir $(CXX_TEST_BUILD) --output-on-failure -j 2
 	@$(MAKE) dpdk-source || echo "test: compiled P4 programs are not tested without DPDK's source"
 	@echo "test: Python tests"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK_SHARE=$(SOAK_SHARE) $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder \
 		--junitxml=build/pytest.xml $(TEST_ARGS)
 	@echo "test: created $(VENV), $(CXX_TEST_BUILD) and build/pytest.xml (each test and its time)"
 
@@ -312,21 +314,10 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 	@PATH="$(CURDIR)/$(BIN):$$PATH" COVERAGE=$(COVERAGE) $(NATIVE)/fuzz/run.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
 # Complete runs of tests of which `make test` and .ci/run perform only a part, selected by a seed.
-soak: setup-fabric fuzz
+soak: packages-test setup-fabric $(STAMPS)/dev $(STAMPS)/site fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -o timeout=3600 -n 2 --dist worksteal workflow/tests/campaign/test_fault_injection.py \
-		workflow/tests/campaign/test_congestion.py \
-		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py workflow/tests/project/test_hub.py workflow/tests/project/test_notebook.py \
-		workflow/tests/verify/test_verify.py workflow/tests/release/test_reproduce.py workflow/tests/release/test_release_transfers.py workflow/tests/release/test_release_infrastructure.py \
-		workflow/tests/digest/test_dissect_matches_tshark.py \
-		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
-		capture/tests/generate/test_generate_oracle.py capture/tests/generate/test_generate_model.py \
-		capture/tests/monitor/test_monitor_path.py \
-		capture/tests/programs/test_dpdk_ends.py capture/tests/testbeds/fabric/test_fabric_schedules.py \
-		workflow/tests/snakefile/fabric/test_workflow_fabric_faults.py workflow/tests/snakefile/test_workflow_edited_code.py \
-		workflow/tests/snakefile/slurm/test_slurm_faults.py workflow/tests/snakefile/storage/test_storage_slurm.py workflow/tests/snakefile/test_workflow_kills.py \
-		workflow/tests/snakefile/test_quarantine.py workflow/tests/snakefile/test_write_order.py \
-		workflow/tests/campaign/test_full_disk.py workflow/tests/dashboard/test_dashboard.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -o timeout=3600 \
+		-n $(TEST_JOBS) --dist worksteal --junitxml=build/soak.xml $(TEST_ARGS)
 
 bench: packages-bench setup $(STAMPS)/dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)

@@ -18,6 +18,7 @@ if "acapella_testing" not in sys.modules:
 import acapella_testing.unhurried
 import acapella_testing.without_sync  # noqa: F401 (takes effect when it is imported)
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory
+from acapella_testing.soak import pytest_runtest_setup  # noqa: F401 (a hook)
 
 # A testbed `local` is only possible within the sandbox: test_testbed_contract.py starts these files there.
 collect_ignore = (

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.requirements import require
+from acapella_testing.soak import pytest_runtest_setup  # noqa: F401 (a hook)
 
 P4 = Path(__file__).resolve().parents[1]
 

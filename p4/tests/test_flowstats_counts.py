@@ -50,6 +50,7 @@ def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
     return running.run("flowstats", frames, "\n".join(lines) + "\n", directory, spec)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("slots", [1, 16, 1024])
 def test_reports_sum_exactly_over_epochs_with_a_large_sketch(slots, small_spec, tmp_path):
     frames = sorted(generated_connections(11, 1500), key=lambda frame: frame.timestamp_ns)

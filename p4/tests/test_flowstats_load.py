@@ -100,11 +100,13 @@ def test_too_few_slots_and_cells_count_the_packets_that_may_be_missing(load):
     assert min(missing(payloads)) > MAX_MISSING, "missing round trips are found"
 
 
+@pytest.mark.soak
 def test_few_round_trips_are_missing_under_load(load):
     payloads, _ = run(load, SLOTS)
     assert max(missing(payloads)) <= MAX_MISSING
 
 
+@pytest.mark.soak
 def test_few_round_trips_are_missing_with_the_papers_triggers(load):
     """SYN, pure ACK, FIN, RST: no report of a flow's first packet, and no probes."""
     payloads, _ = run(load, SLOTS, triggers=15)

@@ -111,6 +111,7 @@ def wild(seed: int, count: int) -> list[Frame]:
     return out
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [5, 6])
 def test_registers_match_the_model_after_sequence_number_jumps(seed, small_spec, tmp_path: Path):
     settings = BASE | {"slot_mask": 0x3FF, "triggers": 0x1FF, "every": 1, "cell_mask": 0x7FF}

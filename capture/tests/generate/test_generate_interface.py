@@ -55,6 +55,7 @@ def starts_of(path: Path) -> list[bytes]:
     return sorted(frame.data[:38] + len(frame.data).to_bytes(2) for frame in frames)
 
 
+@pytest.mark.soak
 def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables):
     sent, file = tmp_path / "sent.json", tmp_path / "file.pcap"
     with replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"):
@@ -93,6 +94,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.soak
 def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, prefix, variables):
     command(tmp_path, MODEL)
     variables["ASAN_OPTIONS"] = "detect_leaks=0"  # it does not find the threads of a process in a PID namespace
@@ -119,6 +121,7 @@ def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, prefix, varia
     assert document["packets"] > 0
 
 
+@pytest.mark.soak
 def test_c_tests_pass_with_sanitizers():
     done = c_programs.run_tests("generate_report")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 import random
 import signal
 import subprocess
@@ -15,12 +14,12 @@ from acapella_testing.capture.interrupted_reading import interrupted
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
+from acapella_testing.soak import SOAK
 
 from acapella_capture.generate import command, expected, model, program
 from acapella_capture.generate.compiled import Gaps
 from acapella_core.errors import UserError
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 FLOW = """
 flows:
   - headers: [ethernet, {ipv4: {src: 10.0.0.1, dst: 10.0.0.2}}, {udp: {src: 1, dst: 2}}]

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.new_files import write_file
+from acapella_testing.soak import SOAK
 
 from acapella.digest.command import Options, digest
 from acapella_capture.generate import model, program
@@ -18,7 +18,6 @@ from acapella_capture.generate.compiled import Gaps
 from acapella_core import schemas
 from acapella_core.errors import UserError
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 COMPARED = (
     *("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port", "first_ns", "last_ns", "frames"),
     *("wire_bytes", "wire_len_min", "wire_len_max", "iat_min_ns", "iat_max_ns"),

@@ -60,6 +60,7 @@ flows:
 """
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_written_packets_have_no_latency_and_no_errors(tmp_path, monkeypatch):
     built = str(c_programs.built_or_skip("acapella-dpdk-generate"))

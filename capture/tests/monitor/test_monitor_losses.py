@@ -27,6 +27,7 @@ def routed(frame: bytes) -> bytes:
     return bytes.fromhex("02000000000a02000000000b0800") + summed + frame[at + 20 :]
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_loss_events_on_a_routed_path_match_the_schedule(tmp_path, capsys):
     arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=11, loss=0.15, jitter_ns=40_000))

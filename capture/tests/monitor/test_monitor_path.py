@@ -22,6 +22,7 @@ from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_captures
 from acapella_testing.oracles import naive_monitor as naive
 from acapella_testing.processes import run
+from acapella_testing.soak import SOAK
 from acapella_testing.waiting import wait_until
 
 from acapella_capture.monitor import command
@@ -103,6 +104,7 @@ def is_ordered(measured: Measured, at_once: set[int], delay_ns: int) -> bool:
     return last_at_once < min(departure for _, _, departure, *_ in packets) + delay_ns - EARLY_NS - CLOCK_NS
 
 
+@pytest.mark.soak
 def test_counts_match_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
     impairments = Impairments(10**9, loss_ppm=100_000, reorder_ppm=60_000, duplicate_ppm=150_000, seed=9)
     at_once, later, lost = impaired_path.schedule(impairments, PACKETS)
@@ -152,7 +154,7 @@ def check_loss_events(measured: Measured, lost: list[int]) -> None:
     assert stamps == [(1, sequence) for sequence in lost]
 
 
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="compares times: make soak")
+@pytest.mark.skipif(not SOAK, reason="compares times: make soak")
 @pytest.mark.parametrize("delay_ns", [2_000_000, 20_000_000, 200_000_000])
 def test_delays_are_within_the_measured_noise_floor(tmp_path, delay_ns):
     with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):

@@ -42,6 +42,7 @@ def naive_rows(directory: Path) -> list[dict]:
     return [naive.row_of(by_flow[index], flow.packets) for index, flow in enumerate(FLOWS)]
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_packets_of_two_ports_are_counted_as_scheduled(tmp_path):
     schedules = [Schedule(seed=8, jitter_ns=50_000, loss=0.1, duplication=0.1)]
@@ -81,6 +82,7 @@ def models(directory: Path) -> list[Path]:
     return written
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_generators_and_monitors_on_one_clock(tmp_path, monkeypatch):
     """One monitor counts the packets of both generators at two ports, a second one those of the second generator."""
@@ -144,6 +146,7 @@ def test_capture_through_net_pcap_has_the_same_counts(tmp_path):
         assert abs(int(flow["latency_min_ns"]) - naive_row["latency_min_ns"]) <= 1000  # in us
 
 
+@pytest.mark.soak
 def test_packets_of_a_ring_are_counted(monitor_program):
     done = c_programs.run_tests("monitor_ring")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -294,6 +294,7 @@ def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, se
     assert table_of(tmp_path) == before != []
 
 
+@pytest.mark.soak
 def test_trials_of_a_different_search_are_not_reused(tmp_path, search, monkeypatch):
     whole = Device()
     assert search(whole) == 0
@@ -410,6 +411,7 @@ def test_ports_used_together_share_a_trial():
     assert trials.together([(idle, 0)]) == idle
 
 
+@pytest.mark.soak
 def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path, search_process):
     done = search_process("--virtual", 2)
     assert done.returncode == 0, done.stderr
@@ -419,6 +421,7 @@ def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path, search_proce
     assert all(row["lost"] == 0 for row in rows if row["result"])
 
 
+@pytest.mark.soak
 def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_process):
     """A bridge floods packets to an unknown address."""
     pairs = [(end, f"bridged-{end}") for end in ("left0", "right0", "left1", "right1")]

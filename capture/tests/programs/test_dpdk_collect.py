@@ -37,6 +37,7 @@ def collected(caller, campaign: Path, config: str) -> list[dict]:
     return [manifests.read(path) for path in sorted((campaign / "raw").glob("*.json"))]
 
 
+@pytest.mark.soak
 def test_collect_captures_all_mirrored_frames(caller, open_directory):
     samples, raw = collected(caller, open_directory / "test", CONFIG), open_directory / "test" / "raw"
     assert len(samples) == 2
@@ -65,6 +66,7 @@ local:
 """
 
 
+@pytest.mark.soak
 @AS_ROOT
 def test_collection_uses_two_capture_methods(caller, open_directory):
     samples = collected(caller, open_directory / "mixed", MIXED)
@@ -135,6 +137,7 @@ local:
 """
 
 
+@pytest.mark.soak
 @AS_USER
 def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
     program = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"

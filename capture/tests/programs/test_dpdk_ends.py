@@ -14,6 +14,7 @@ from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture.small_disks import small_disk_or_skip
 from acapella_testing.processes import run as run_program
 from acapella_testing.requirements import require, require_programs
+from acapella_testing.soak import SOAK
 from acapella_testing.waiting import wait_until
 
 FRAMES = dpdk.some_frames(6000, sizes=(128, 512, 1514, 9000))  # 17 MB
@@ -154,6 +155,7 @@ def test_usage_errors_are_one_line_and_create_no_file(tmp_path, arguments, statu
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.soak
 def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
     done = c_programs.run_tests("clock", "output")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -162,7 +164,6 @@ def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
 
 FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
 CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
-SOAK = "ACAPELLA_SOAK" in os.environ
 
 
 def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
@@ -180,6 +181,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
     return dpdk.finished(directory, done.returncode, done.stderr), int(counted.get(call.partition(":")[0], 0))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
     """As in SQLite's tests, the n-th write, fsync, rename or malloc fails; not those of io_uring and libc."""

@@ -1,6 +1,5 @@
 """acapella-dpdk-replay with failing system calls and a full disk: one error, no incomplete file, and it continues."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -9,10 +8,10 @@ from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
 from acapella_testing.capture.small_disks import small_disk_or_skip
 from acapella_testing.new_files import new_directory
+from acapella_testing.soak import SOAK
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
 NULL = ("--vdev", "net_null0", "--tx", "net_null0")
-SOAK = "ACAPELLA_SOAK" in os.environ
 FILES = ("saved.pcapng", "departures")
 WHOLE = ["loaded", "done", "saved", "saved"]  # events without a fault
 
@@ -44,6 +43,7 @@ def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[l
     return found, {path.name: path.stat().st_size for path in directory.iterdir()}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("kind", "most"), [("sync", 11), ("rename", 11), ("malloc", 11 if SOAK else 5)])
 def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind, most):
     found, complete = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails

@@ -209,6 +209,7 @@ def test_af_xdp_with_several_queues(tmp_path, direct, direction):
             assert owner.end() == 0, owner.messages
 
 
+@pytest.mark.soak
 def test_link_that_stays_down_is_a_one_line_error(tmp_path):
     words = ("--vdev", memif("server", tmp_path / "memif"), "--tx", "net_memif0")
     assert replayer.startup_error(*words) == (1, "net_memif0: the link is down; connect it")

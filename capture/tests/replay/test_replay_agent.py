@@ -248,6 +248,7 @@ def test_recording_that_could_not_be_stopped_is_logged_and_counted(agent, monkey
     assert agent.agent.counts["failed_stops"] == 1
 
 
+@pytest.mark.soak
 @with_timeout(silent_s=2)
 def test_controller_may_be_silent_until_the_planned_end_of_its_run(agent, peer):
     """The run takes longer than the agent otherwise waits."""

@@ -98,6 +98,7 @@ def test_chrony_without_a_source_is_not_synchronized(tmp_path, prefix):
     assert found == {"source": "chrony", "offset_ns": 0, "synchronized": False, "error_ns": None}
 
 
+@pytest.mark.soak
 def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
     """An asymmetry of the delay that does not exist becomes an offset: both ends have the same clock."""
     require_programs("ptp4l", "pmc")

@@ -209,6 +209,7 @@ def test_new_secret_that_cannot_be_written_leaves_no_file(place, monkeypatch):
     assert why in message(replay("--new-secret", place / "trace.pcap" / "s"))
 
 
+@pytest.mark.soak
 def test_actions_control_an_agent_from_the_command_line(place):
     (place / "out").mkdir()
     with agent(place, "--bridge", "lo", "lo", "--output", place / "out") as (process, options):
@@ -243,6 +244,7 @@ def test_agent_whose_program_dies_ends_with_one_line(place, monkeypatch):
         assert errors[-1] == "acapella: error: acapella-dpdk-replay: ended: link of net_fake0 is down"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("mode", "number"), [("file", signal.SIGTERM), ("agent", signal.SIGINT), ("run", signal.SIGINT)]
 )

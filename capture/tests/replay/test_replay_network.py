@@ -103,6 +103,7 @@ def in_band_address(prefix, interface: str) -> str:
     return f"left0/{shown['address']}"
 
 
+@pytest.mark.soak
 def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, agent, controlled, capture):
     act = functools.partial(controlled, in_band_address(pairs, "left1"))
     bridge = agent(*BRIDGE, "-o", tmp_path, "--in-band")
@@ -122,6 +123,7 @@ def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, a
     assert replayer.received(tmp_path / "out.pcap") == 2 * SENT
 
 
+@pytest.mark.soak
 def test_messages_are_forwarded_without_in_band(tmp_path, pairs, agent):
     words = ("--control", in_band_address(pairs, "left1"), "--secret", secret_file(tmp_path), "status")
     with agent(*BRIDGE), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
@@ -131,6 +133,7 @@ def test_messages_are_forwarded_without_in_band(tmp_path, pairs, agent):
     assert {data[12:22] for data in replayer.received(tmp_path / "out.pcap")} == {b"\x88\xb5ACAPctl2"}
 
 
+@pytest.mark.soak
 def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, agent, controlled, capture):
     """Both have the same clock, so that the offset is 0 within its error."""
     with agent(capture, "-i", "left0") as (_, first), agent(capture, "-i", "right0") as (_, second):

@@ -148,6 +148,7 @@ def machine_thresholds() -> dict[str, int]:
         return {name: thresholds.value_of(name) for name in names}
 
 
+@pytest.mark.soak
 def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_path):
     path, before = needs_bpftrace(), machine_thresholds()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]

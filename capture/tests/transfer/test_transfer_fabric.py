@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from acapella_testing.fabric.graphs import graph
 from acapella_testing.fabric.transfers import SLICE, FabricTransfers
 from acapella_testing.generated.transfer_cells import HASHED, at_sites, validate_written
@@ -41,6 +42,7 @@ def test_grid_over_the_linear_slice(fabric):
     assert fabric.slices == [] and f"slice {SLICE} is deleted" in out
 
 
+@pytest.mark.soak
 def test_flows_take_the_paths_of_the_multipath_slice_in_turn(fabric):
     grid = {"streams": [3], "ratio": [2], "rate_mbps": [10], "size_bytes": ["200K"]}
     status, out, err = fabric.transfer(topology="multipath", grid=grid)
@@ -59,6 +61,7 @@ def test_flows_take_the_paths_of_the_multipath_slice_in_turn(fabric):
     assert rates["blue"] <= 10_500_000 and 11_000_000 < rates["red"] <= 21_000_000
 
 
+@pytest.mark.soak
 def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_ssh_delays_them(fabric, monkeypatch):
     """The connections in the capture show the real starts."""
 
@@ -88,6 +91,7 @@ def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_s
     assert abs(max(first) - min(first) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
+@pytest.mark.soak
 def test_grid_continues_after_lost_connections(fabric):
     """Connections that end during the second run are opened again. The first run is not repeated."""
     assert fabric.transfer()[0] == 0
@@ -103,6 +107,7 @@ def test_grid_continues_after_lost_connections(fabric):
     assert fabric.slices == []
 
 
+@pytest.mark.soak
 def test_packets_are_delayed_on_the_routers(fabric):
     """Without netem, as here, acapella-link is uploaded to the routers."""
     status, out, err = fabric.transfer(grid={"delay_ms": [20]}, delay_on="both")

@@ -66,6 +66,7 @@ def kill_during_a_transfer(fabric: FabricTransfers) -> None:
     assert process.exitcode == -signal.SIGKILL, "it had ended before"
 
 
+@pytest.mark.soak
 def test_next_start_undoes_the_changes_of_a_killed_grid(fabric):
     fresh = output("unshare", "--net", "sh", "-c", STATE)
     kill_during_a_transfer(fabric)
@@ -152,6 +153,7 @@ def test_interrupt_does_not_wait_for_nodes_that_are_not_reached(fabric, monkeypa
     assert fabric.orchestrator.slices and fabric.slices == []
 
 
+@pytest.mark.soak
 def test_kept_slice_has_no_changes_and_is_named_after_an_error_or_interrupt(fabric, monkeypatch):
     fresh = output("unshare", "--net", "sh", "-c", STATE)
     assert fabric.transfer("--keep")[0] == 0

@@ -59,6 +59,7 @@ def short_lease(monkeypatch) -> dict:
     return {"lease_h": 1}
 
 
+@pytest.mark.soak
 def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, short_lease):
     status, out, err = fabric.transfer("--keep", nodes=PLACED, fabric=short_lease)
     assert status == 0, err + out
@@ -102,6 +103,7 @@ def test_placement_that_fails_is_an_error_and_the_slice_is_deleted(fabric, fault
     assert fabric.cells() == []
 
 
+@pytest.mark.soak
 def test_node_that_does_not_boot_is_an_error_and_the_slice_is_deleted(fabric):
     fabric.networks.down.add("r1")
     assert "node r1: did not reboot" in fabric.failure(nodes=PLACED, fabric={"wait_timeout_s": 3})
@@ -144,6 +146,7 @@ def test_interrupt_during_creation_leaves_no_slice(fabric, keep):
     assert fabric.orchestrator.slices and fabric.slices == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("number", "keep"), [(signal.SIGTERM, ()), (signal.SIGHUP, ()), (signal.SIGINT, ("--keep",))])
 def test_interrupt_during_a_transfer_deletes_the_slice_unless_it_is_kept(fabric, number, keep):
     nodes = fabric.loopback.nodes
@@ -167,6 +170,7 @@ def test_second_process_of_a_campaign_is_refused(fabric):
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
+@pytest.mark.soak
 def test_slice_that_cannot_be_deleted_is_named_with_the_command_that_deletes_it(fabric, short_lease):
     """FABRIC also shortens the lease, which is a warning while runs are missing."""
     fabric.orchestrator.faults.kept, fabric.orchestrator.faults.lease_limit_h = SLICE, 1

@@ -45,6 +45,7 @@ def cells(tmp_path_factory) -> dict[str, dict]:
     return json.loads((directory / "cells.json").read_text())
 
 
+@pytest.mark.soak
 def test_run_without_a_condition_has_none_of_the_flags(cells):
     cell = cells["no_condition"]
     assert cell["error"] is None and not {*TESTED} & {*cell["flags"]}, cell["flags"]

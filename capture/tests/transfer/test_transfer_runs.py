@@ -147,6 +147,7 @@ def test_finished_grid_is_not_run_again(linear):
     assert before == {path: path.stat().st_mtime_ns for path in linear.campaign.glob("transfers/*/*")}
 
 
+@pytest.mark.soak
 def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multipath):
     (cell,) = multipath.cells()
     validate_written(cell)
@@ -173,6 +174,7 @@ def test_connections_begin_within_the_error_after_the_recorded_starts(multipath)
     assert abs(max(starts) - min(starts) - cell["start_skew"]["skew_ns"]) <= cell["start_skew"]["error_ns"]
 
 
+@pytest.mark.soak
 def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
     grid = run(tmp_path / "hashed", GRID_OF_HASHED.format(write_file(tmp_path / "hash.yaml", HASHED)))
     (cell,) = grid.cells()
@@ -190,6 +192,7 @@ def left_on_the_machine() -> list[str]:
     return found + [path.name for path in Path("/dev/shm").iterdir() if path.name in ("net", "spool")]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
     campaign, config = tmp_path / "one", write_file(tmp_path / "one.yaml", THREE)
@@ -218,6 +221,7 @@ def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
     assert first.stat().st_mtime_ns == written, "a finished run is not repeated"
 
 
+@pytest.mark.soak
 def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
     campaign = tmp_path / "one"
     # a client that ends early; servers and the version are the real ones
@@ -233,6 +237,7 @@ def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
     assert run(campaign, RENO).errors() == [None]
 
 
+@pytest.mark.soak
 def test_run_whose_capture_fails_does_not_end_the_grid(tmp_path):
     campaign, path = tmp_path / "one", broken_program(tmp_path, "tcpdump", f"mkdir {tmp_path}/first 2>/dev/null")
     done = attempt(campaign, LINEAR, PATH=path)

@@ -4,6 +4,8 @@ import signal
 import sys
 from pathlib import Path
 
+from acapella_testing.soak import pytest_runtest_setup  # noqa: F401 (a hook)
+
 sys.path.insert(0, str(Path(__file__).parent))  # p4_loader
 
 

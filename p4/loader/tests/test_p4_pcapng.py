@@ -55,6 +55,7 @@ def test_pcapng_sections_have_separate_interfaces_and_byte_orders(tmp_path):
     assert good(tmp_path, FORWARD, tmp_path / "in.pcapng.gz").frames == frames + more
 
 
+@pytest.mark.soak
 def test_truncated_pcapng_keeps_whole_frames(tmp_path):
     content, frames = several_interfaces()
     for kept_bytes in range(len(content) - 700, len(content), 101):

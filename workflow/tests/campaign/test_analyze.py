@@ -56,6 +56,7 @@ def test_evidence_is_computed_only_for_samples_with_a_known_capacity(made, tmp_p
     assert partials(made, ["a"], tmp_path / "alone")["congestion"].schema == found.schema
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30])
 def test_partials_do_not_depend_on_the_batching_of_digests(made, tmp_path, monkeypatch, small_bytes):
     monkeypatch.setattr(analyze, "SMALL_BYTES", small_bytes)
@@ -66,6 +67,7 @@ def test_partials_do_not_depend_on_the_batching_of_digests(made, tmp_path, monke
             assert found.equals(alone), (sample, name)
 
 
+@pytest.mark.soak
 def test_each_table_can_be_computed_alone(made, tmp_path):
     for name, expected in partials(made, [*FLOWS], tmp_path / "all").items():
         assert partials(made, [*FLOWS], tmp_path / name, only=[name]) == {name: expected}
@@ -73,6 +75,7 @@ def test_each_table_can_be_computed_alone(made, tmp_path):
         partials(made, ["a"], tmp_path / "out", only=["stack"])
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30], ids=["views", "tables"])
 def test_partials_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch, small_bytes):
     """DuckDB starts a thread for each row group. Query quality relies on the order of frames."""

@@ -92,6 +92,7 @@ def test_tables_of_generated_acaps_equal_the_naive_reference(made_up, name):
     assert_equal(name, *made_up)
 
 
+@pytest.mark.soak
 def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
     """1,000 bytes over three durations, which give rates with a fraction below, equal to and above one half."""
     directory = tmp_path / "made"
@@ -103,6 +104,7 @@ def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
     assert found == {"below": 13_333, "half": 195_313, "above": 11_429}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("known", [None, "manifest"])
 def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
     """The clock was never set: frames lie on both sides of 1970, on the edge of a bin and inside one."""

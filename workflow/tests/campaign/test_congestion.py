@@ -6,7 +6,6 @@ ACAPELLA_SOAK adds samples to each class.
 import functools
 import itertools
 import json
-import os
 import statistics
 from dataclasses import replace
 
@@ -15,13 +14,13 @@ import pytest
 from acapella_testing.generated import mirror_simulation
 from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_congestion
+from acapella_testing.soak import SOAK
 
 from acapella.campaign import analyze
 from acapella.common import queries
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 SEEDS_EACH = 6 if SOAK else 4
 SEEDS_OF = {"plain": 60, "exact lines": 24, "fan-in": 12} if SOAK else {"plain": 60, "exact lines": 16, "fan-in": 6}
 LOSSY, FREE = (60, 60) if SOAK else (50, 50)  # samples with loss and without, at least
@@ -212,6 +211,7 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
         assert found["loss_low"] <= simulated.loss <= found["loss_high"] <= 2 * simulated.loss + 0.05
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("share", [0.05, 0.1])
 def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
     """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
@@ -317,6 +317,7 @@ def every_s(simulated) -> float:
     return (second - first) / 10**9
 
 
+@pytest.mark.soak
 def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
     """On FABRIC the queue size is unknown and the counters are read every 30 s."""
     lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
@@ -403,6 +404,7 @@ def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path):
 BURSTS = (((4, 17, 0.05), 30, "tx"), ((3, 24, 0.05), 30, "both"), ((2, 36, 0.05), 30, "tx"), ((3, 26, 0.5), 1, "both"))
 
 
+@pytest.mark.soak
 def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path):
     """Frames are copied before the port limits them, so copies can arrive faster than the line rate."""
     samples = {

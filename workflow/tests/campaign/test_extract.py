@@ -259,6 +259,7 @@ def test_only_frames_of_the_compressed_format_that_are_needed_are_read(tmp_path,
     assert "changed since the digest" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 @pytest.mark.parametrize("frame_bytes", [None, 600_000])
 def test_compressed_capture(tmp_path, codec, frame_bytes):
@@ -284,6 +285,7 @@ def test_records_of_a_pcap_are_copied_to_a_pcap(tmp_path):
     assert (tmp_path / "out.pcap").read_bytes() == capture.read_bytes()
 
 
+@pytest.mark.soak
 def test_where_selects_by_columns_of_both_tables(tmp_path):
     capture = digested(tmp_path, "t.pcap", pcap())
     assert extract(capture, tmp_path / "out.pcapng", "--where", "src_port = 1003 and frame < 20") == 0

@@ -46,6 +46,7 @@ def frames_of(capture) -> list[tuple]:
     return [(p.time_s, p.wire_len, p.link_type, p.frame) for p in packets(capture)]
 
 
+@pytest.mark.soak
 def test_condition_selects_frames_of_all_captures(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--where", SYN) == 0
     captures = sorted(CAPTURES.glob("*.gz"))
@@ -131,6 +132,7 @@ def test_changed_capture_is_reported_in_one_line(campaign, tmp_path, capsys, pos
     assert not (tmp_path / "out.pcapng").exists()
 
 
+@pytest.mark.soak
 def test_released_acaps_select_frames_of_the_released_captures(finished, tmp_path):
     public = tmp_path / "public"
     run("release", finished, "-o", public)

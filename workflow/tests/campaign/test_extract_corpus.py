@@ -33,6 +33,7 @@ def digested(capture, directory) -> dict | None:
     return metadata_of(acap)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("part", ["ndpi", "tcpdump"])
 def test_frames_of_public_captures_equal_those_of_editcap(corpus, tmp_path, part):
     compared = damaged = 0

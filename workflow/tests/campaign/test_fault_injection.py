@@ -31,6 +31,7 @@ from acapella_testing.requirements import skip_if
 from acapella_testing.runs.warm_acapella import FAULTS, LIBRARY, PROGRAM
 from acapella_testing.runs.warm_python import WarmPython
 from acapella_testing.runs.workflow_run import CAPTURES
+from acapella_testing.soak import SOAK
 
 from acapella.cli.main import main
 from acapella.flowreports import program
@@ -38,7 +39,6 @@ from acapella_core.errors import OUTSIDE
 from acapella_core.files import sha256_of
 
 SOURCE = Path(__file__).parents[1].joinpath("support", "fail_nth_call.c")
-SOAK = "ACAPELLA_SOAK" in os.environ
 ALLOCATIONS = 200
 CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 1}  # calls of each kind in `make test`
 WITH_DUCKDB = ("index", "analyze", "process", "release")  # DuckDB crashes after some failed allocations
@@ -287,6 +287,7 @@ def incomplete(directory: Path, temporary: Path) -> list[str]:
     return [path.name for path in directory.rglob("*.part*")] + [path.name for path in temporary.iterdir()]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", KILLED)
 def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, run, tmp_path):
     kind, stage = KILLED[name]

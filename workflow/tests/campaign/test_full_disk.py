@@ -1,6 +1,5 @@
 """Runs commands and a workflow on a disk that becomes full."""
 
-import os
 import re
 import subprocess
 import sys
@@ -15,13 +14,13 @@ from acapella_testing.requirements import require_success, skip_if
 from acapella_testing.runs import batch_campaign
 from acapella_testing.runs.stages import analyze_campaign
 from acapella_testing.runs.workflow_run import Workplace
+from acapella_testing.soak import SOAK
 
 from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
 from acapella.flowreports import program
 from acapella_core.errors import OUTSIDE
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 BATCHED = {"batches": {"samples": 2}}
 # In a separate mount namespace: run with a small disk, list its files, enlarge the disk, and run again.
 RUN_TWICE = """\
@@ -66,6 +65,7 @@ def place(tmp_path, request) -> Workplace:
     return place
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", [{}, BATCHED] if SOAK else [BATCHED], indirect=True)
 def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, run_twice, tmp_path):
     mount = "mkdir results && mount -t tmpfs -o size=512k none results"
@@ -81,6 +81,7 @@ def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, ru
         assert con.execute("select sample, frames from samples").fetchall() == [("s", len(busy_port()))]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("place", "limit", "log"),
     [({}, "nr_inodes=1", "digest/s.log"), (BATCHED, "ro", "batches/digest/b0001.log")],
@@ -135,6 +136,7 @@ def test_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_complete(tmp_p
     assert pq.read_metadata(tmp_path / "kept" / "s.parquet").num_rows == 20 * len(frames)
 
 
+@pytest.mark.soak
 def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all(tmp_path, limited):
     directory = tmp_path / "made"
     for name in "ab":
@@ -186,6 +188,7 @@ def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path
     assert len([*(tmp_path / "kept" / "made").glob(pattern)]) == number
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("free_kib", [0, 4] if SOAK else [4])
 @pytest.mark.parametrize("stage", ["digest", "analyze"])
 def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
@@ -224,6 +227,7 @@ def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
         assert batch_campaign.partials(kept) == batch_campaign.partials(campaign)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "words",
     [

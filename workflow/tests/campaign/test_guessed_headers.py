@@ -48,6 +48,7 @@ def campaign(tmp_path_factory) -> Path:
     return analyzed_by_tshark(tmp_path_factory.mktemp("guessed"), frames)
 
 
+@pytest.mark.soak
 def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
     guessed = sum("stun" in line.split(":") for line in tshark_lines(tshark.find(), campaign / "raw" / "s.pcap"))
     assert guessed == GUESSED + 4, "tshark takes the datagrams for STUN, on any port"
@@ -59,6 +60,7 @@ def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
         assert found["DNS"]["frames"] == 3
 
 
+@pytest.mark.soak
 def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path):
     """A ping over VXLAN: no port or heuristic identifies ICMP. An ICMP error that quotes DNS: its flow has no ports."""
     ping = tunnel_frames.ipv4(Packet(bytes.fromhex("0800f7ff00000000") + bytes(40)), 1, tunnel_frames.INNER)

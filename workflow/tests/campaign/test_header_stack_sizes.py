@@ -24,6 +24,7 @@ def found_of(directory, packets, snaplen=200) -> dict:
     return {(row["stack"], row["bin"]): tuple(row[name] for name in names) for row in table if row["site"] == "all"}
 
 
+@pytest.mark.soak
 def test_only_segments_with_nothing_but_ack_and_no_payload_are_acknowledgments(tmp_path):
     packets = [("vlan", segment(flags)) for flags in ("A", "S", "SA", "FA", "RA", "EA", "A")]
     packets += [("vlan", segment("A", b"x" * size)) for size in (1, 60, 1000)]
@@ -34,11 +35,13 @@ def test_only_segments_with_nothing_but_ack_and_no_payload_are_acknowledgments(t
     }
 
 
+@pytest.mark.soak
 def test_padding_is_not_payload(tmp_path):
     padded = segment("A", b"\0" * 30, len=40)
     assert found_of(tmp_path / "made", [("vlan", padded)]) == {("Ethernet/VLAN/IPv4/TCP", "65-127"): (1, 1, 1, 1, 0)}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kept", [0, 13, 19])
 def test_segment_with_a_truncated_header_has_no_known_payload(kept, tmp_path):
     packets = [("mpls", segment("A")), ("vlan", segment("A"))]
@@ -48,6 +51,7 @@ def test_segment_with_a_truncated_header_has_no_known_payload(kept, tmp_path):
     assert sum(cells[4] for cells in found.values()) == 2 - whole
 
 
+@pytest.mark.soak
 def test_segment_quoted_in_an_icmp_error_does_not_count(tmp_path):
     error = IP(src="10.0.0.9", dst="10.0.0.1", ttl=9) / ICMP(type=11) / segment("A")
     datagram = IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=1, dport=2) / Raw(b"u" * 20)

@@ -36,6 +36,7 @@ def place(tmp_path_factory) -> Workplace:
     return place
 
 
+@pytest.mark.soak
 def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
     count = len(busy_frames())
     quality = {row["sample"]: row for row in rows(place.campaign, "capture_quality")}
@@ -59,6 +60,7 @@ def test_report_names_the_samples_with_implausible_times(place):
     assert "without a timestamp in their file" not in page
 
 
+@pytest.mark.soak
 def test_failed_merge_keeps_the_previous_tables_and_the_next_run_recreates_them(place, tmp_path):
     again = place.copy(tmp_path / "again")
     before = again.sha256("tables/*")

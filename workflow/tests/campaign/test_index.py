@@ -184,6 +184,7 @@ def columns_read(directory: Path, files: list[Path], environment=None) -> dict:
     return json.loads(client(directory, f"FILES = {[*map(str, files)]}\n{READ_COLUMNS}", environment))
 
 
+@pytest.mark.soak
 def test_duckdb_1_0_0_reads_every_column_of_digested_samples(digested, old_client):
     files = sorted([*digested.rglob("*.parquet"), *digested.parent.glob("*.parquet")])
     assert {path.parent.name for path in files} >= {"acap", "flows", "tables", "b0001", digested.parent.name}

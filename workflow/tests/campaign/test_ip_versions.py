@@ -58,6 +58,7 @@ def protocols(campaign, program) -> list[list[str]]:
     return [list(itertools.takewhile(lambda token: token != "icmp", line.split(":"))) for line in lines]
 
 
+@pytest.mark.soak
 def test_arp_in_a_tunnel_is_not_ipv4(campaign, protocols):
     versions = {"ip": "4", "ipv6": "6"}
     innermost = [[token for token in tokens if token in NOT_IP or token in versions][-1] for tokens in protocols]

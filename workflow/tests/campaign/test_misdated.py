@@ -33,6 +33,7 @@ def made(tmp_path_factory):
     return analyze_campaign(made)
 
 
+@pytest.mark.soak
 def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(made, capsys):
     assert cli.main(["campaign", "index", str(made)]) == 0
     printed = capsys.readouterr().out
@@ -68,6 +69,7 @@ def test_durations_of_flows_only_in_misdated_samples_are_excluded_and_counted(ma
     assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(plain, figure.key)
 
 
+@pytest.mark.soak
 def test_frame_of_the_last_second_of_pcap_can_be_drawn(tmp_path):
     """The only sample lasts until 2106, so its durations are included."""
     made = tmp_path / "made"

@@ -189,6 +189,7 @@ def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, con
     assert len(line) < 1000
 
 
+@pytest.mark.soak
 def test_report_has_the_outcomes_and_their_reasons_on_request(directory):
     directory = write_tables(directory, sites=1)
     pages = []

@@ -58,6 +58,7 @@ def error_of(capsys, code, *words) -> str:
     return line
 
 
+@pytest.mark.soak
 def test_provenance_of_an_earlier_version_is_replaced(copied):
     campaign, before = Campaign(copied), checksums(copied)
     earlier = campaign.provenance("process").rename(campaign.directory / "provenance.json")
@@ -185,6 +186,7 @@ def test_second_run_elsewhere_in_a_different_order_with_threads_gives_the_same_b
     assert checksums(analyze_campaign(copied, reverse=True, threads=2, choice=ALL)) == checksums(small)
 
 
+@pytest.mark.soak
 def test_csv_does_not_depend_on_the_row_group_size(small, copied, monkeypatch):
     from acapella.common import tables  # noqa: PLC0415
 
@@ -209,6 +211,7 @@ def test_provenance_lists_inputs_outputs_and_versions_without_paths(small):
     assert str(small.parent) not in text
 
 
+@pytest.mark.soak
 def test_provenance_lists_samples_that_are_in_no_table(tmp_path):
     directory = tmp_path / "made"
     for name in "abc":
@@ -288,6 +291,7 @@ def set_null(campaign: Campaign, sample: str) -> None:
     replace_column(campaign.partial(sample, "quality"), "l4_unsure_frames", lambda rows: [None] * rows)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("damage", [overflow, truncate, set_null])
 def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(copied, capsys, damage):
     before = checksums(copied)

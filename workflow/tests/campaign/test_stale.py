@@ -210,6 +210,7 @@ from read_parquet('{directory}/acap/*.parquet', filename = true) group by sample
 SITES_QUERY = re.search(r"with sites as.*?;", (ROOT / "results" / "README.md").read_text(), re.S)[0]
 
 
+@pytest.mark.soak
 def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_users(tmp_path):
     """This also holds if another sample fails, so that `index` does not run. A dry run removes nothing."""
     place = workplace(tmp_path, digest={"engine": "native"})

@@ -105,6 +105,7 @@ def test_stitched_flow_of_several_samples(stitched_flows, site, expected):
     assert {name: stitched_flows[site][name] for name in expected} == expected
 
 
+@pytest.mark.soak
 def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitched):
     twice, once = flow(0, 0, **UNTIMED), flow(0, 0, src_port=1, **UNTIMED)
     table = stitched((WEST1, None, [twice]), (WEST1, None, [twice, once]))
@@ -121,6 +122,7 @@ def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitc
     assert [row["untimed_frames"] for row in table("capture_quality")] == [2, 4]
 
 
+@pytest.mark.soak
 def test_truncated_ends(stitched):
     table = stitched(
         (WEST1, (0, 20), [flow(1, 2, cut_start=False), flow(1, 2, src_port=1)]),
@@ -186,6 +188,7 @@ def largest_flows(tmp_path_factory) -> Callable[[int], list[dict]]:
     return lambda number: [row for row in table if row["src_port"] == number]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("case", LARGEST)
 def test_flow_of_two_sites_is_counted_at_the_largest(largest_flows, case):
     found = largest_flows(list(LARGEST).index(case))
@@ -198,6 +201,7 @@ def test_flows_of_two_sites_are_one_unless_their_networks_differ(largest_flows, 
     assert sorted(found) == NETWORKS[number][2]
 
 
+@pytest.mark.soak
 def test_equal_addresses_in_two_tunnels_differ_in_column_tunnels(stitched):
     outer = {"type": "gre_key", "id": 9, "position": 3}
     networks = [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]

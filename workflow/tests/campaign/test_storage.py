@@ -177,6 +177,7 @@ def test_panels_of_a_writer_that_did_not_run_are_omitted(tmp_path):
     assert {value["line"] for value in values_of(uring)} == {"io_uring, all calls"}
 
 
+@pytest.mark.soak
 def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
     directory = write_tables(tmp_path / "c", sites=1)
     rates = [

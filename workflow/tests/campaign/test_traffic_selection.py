@@ -125,6 +125,7 @@ def test_quality_names_each_restriction(selected):
         assert row["excluded"] in (None, row["restriction"])
 
 
+@pytest.mark.soak
 def test_empty_sample_excludes_no_other_sample(tmp_path):
     add_sample(tmp_path / "made", "empty", flows=[])
     add_sample(tmp_path / "made", "filtered", filter="tcp")
@@ -146,6 +147,7 @@ def test_config_key_includes_all_samples(with_all, name):
     assert_equal(name, *with_all, "all")
 
 
+@pytest.mark.soak
 def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
     directory, kind_of = restricted(tmp_path, ("plain",))
     samples, names = oracle(directory), sorted(kind_of)[:3]
@@ -157,6 +159,7 @@ def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
     assert [row["sample"] for row in rows(directory, "capture_quality") if row["excluded"] == "trial"] == names
 
 
+@pytest.mark.soak
 def test_index_reports_excluded_samples(tmp_path, capsys):
     directory, kind_of = restricted(tmp_path, (*MIXED, "trial"))
     assert cli.main(["campaign", "index", str(directory)]) == 0
@@ -200,6 +203,7 @@ def test_provenance_lists_excluded_samples_with_reasons(selected):
     check_provenance(directory, sum(kind not in counting for kind in kind_of.values()))
 
 
+@pytest.mark.soak
 def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
     directory, kind_of = restricted(tmp_path, ("filter", "trial"))
     analyze_campaign(directory, hide=True)
@@ -208,6 +212,7 @@ def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
     check_provenance(directory, sum(kind == "trial" for kind in kind_of.values()))
 
 
+@pytest.mark.soak
 def test_partial_tables_of_excluded_samples_are_not_read(tmp_path):
     directory = tmp_path / "made"
     add_sample(directory, "plain")

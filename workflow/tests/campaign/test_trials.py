@@ -83,6 +83,7 @@ def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
     assert [one["packets"] for one in made] == [0] * 6 + [9] + [1] * 6
 
 
+@pytest.mark.soak
 def test_moves_have_the_layout_of_table_1(results):
     rows = make(results)["consistency_moves"]
     packet = next(row for row in rows if (row["environment"], row["scope"]) == ("noisy", "packet"))
@@ -105,6 +106,7 @@ def test_undefined_components_are_null_and_excluded_from_means(tmp_path):
 LOST, KEPT = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap is 500 ns
 
 
+@pytest.mark.soak
 def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     silent = {"largest_gap_ns": None, "median_gap_ns": None}
     changes = {"quiet-1": KEPT, "quiet-2": LOST, "quiet-3": silent, "quiet-4": LOST}  # quiet-5 was not replayed
@@ -197,6 +199,7 @@ def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):
         assert not re.search(r"noisy-2|\bquiet\b|\bnoisy\b(?!-10)", path.read_text(encoding="utf-8")), path
 
 
+@pytest.mark.soak
 def test_pseudonyms_of_environments_remove_results_under_true_names(results):
     make(results)
     with_pseudonyms(results)
@@ -228,6 +231,7 @@ def published(directory) -> list:
     return [path for pattern in patterns for path in directory.glob(pattern)]
 
 
+@pytest.mark.soak
 def test_published_result_differs_from_that_of_the_command_only_in_pseudonyms(results):
     make(results)
     for environment in ENVIRONMENTS:
@@ -324,6 +328,7 @@ def test_environments_are_compared_with_all_later_ones(results):
         assert row["relative_lo"] <= row["relative_difference"] <= row["relative_hi"]
 
 
+@pytest.mark.soak
 def test_failed_merge_error_names_the_result_and_keeps_earlier_tables(results, capsys):
     make(results)
     path = results / "kappa" / "noisy.json"

@@ -28,6 +28,7 @@ def untimed(tmp_path_factory) -> Workplace:
     return place
 
 
+@pytest.mark.soak
 def test_times_are_null_and_frames_are_counted(untimed):
     assert [row["frames"] for row in rows(untimed.campaign, "flows_per_sample")] == 3 * [len(busy_frames())]
     for path in sorted((untimed.campaign / "tables").glob("*.parquet")):

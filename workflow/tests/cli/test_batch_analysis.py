@@ -24,6 +24,7 @@ from acapella_testing.runs.batch_campaign import (
     write_campaign,
     write_digests,
 )
+from acapella_testing.soak import SOAK
 
 from acapella.campaign.batches import (
     STAGES,
@@ -99,6 +100,7 @@ def remade_tables(campaign: Path, **versions: int) -> set[str]:
     return {path.stem for path, time_ns in zip(paths, before, strict=True) if path.stat().st_mtime_ns != time_ns}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("together_bytes", [0, 1 << 30], ids=["one by one", "together"])
 def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_bytes):
     monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", together_bytes)
@@ -114,6 +116,7 @@ def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == set()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("killed", [False, True])
 def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed):
     """The first attempt leaves a table without rows of some samples."""
@@ -169,6 +172,7 @@ def groups_analyzed(monkeypatch) -> list[list[str]]:
     return groups
 
 
+@pytest.mark.soak
 def test_failed_group_is_halved_until_the_sample_is_found(digested, groups_analyzed):
     """Each fork rewrites all tables, so that analyzing each sample alone would take too long."""
     acap = Campaign.at(digested).acap("s2")
@@ -221,6 +225,7 @@ def patch_writes(calls: memoryview, is_last: Callable[[int], bool]) -> None:
     os.replace, Journal._append = replace_counted, append_counted
 
 
+@pytest.mark.soak
 def test_group_that_is_killed_with_its_job_is_divided(digested, groups_analyzed, monkeypatch):
     """The third run processes only one sample when it is killed, so that the sample that causes this is known."""
     monkeypatch.setattr(batch_analysis, "PARTS", 2)
@@ -249,9 +254,10 @@ def test_parts_of_a_group_contain_all_samples():
 
 
 WRITES = 80  # of three samples that are analyzed one by one
-CHOSEN = range(WRITES) if "ACAPELLA_SOAK" in os.environ else random.Random(16).sample(range(WRITES), 3)
+CHOSEN = range(WRITES) if SOAK else random.Random(16).sample(range(WRITES), 3)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("at", CHOSEN)
 def test_analysis_that_is_killed_at_any_write_is_completed(digested, monkeypatch, at):
     monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", 0)

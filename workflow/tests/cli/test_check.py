@@ -53,6 +53,7 @@ def check(capsys):
     return run
 
 
+@pytest.mark.soak
 def test_unmodified_campaign_has_no_findings(directory, check):
     code, lines = check(directory)
     assert code == 0, lines
@@ -367,6 +368,7 @@ def test_number_of_rows_read_from_a_catalog_is_limited(directory, check, monkeyp
     assert "catalog.duckdb: table samples has more than 1 rows" in lines
 
 
+@pytest.mark.soak
 def test_catalog_query_has_a_time_limit(directory, check, monkeypatch):
     """By a generated column, whose expression is the catalog's."""
     slow = "sample text generated always as (list_sum(range(i))::text)"

@@ -92,6 +92,7 @@ def test_control_characters_in_an_error_are_escaped(capsys):
     assert line.isprintable() and "\\x1b]0;x\\x07\\n" in line
 
 
+@pytest.mark.soak
 def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, capsys):
     """Applies to warnings of digest, kappa and anonymize, to the output of verify, and to notes of a collection."""
     capture = write_pcap(tmp_path / "a\x1b[2J\nb.pcap", busy_port())

@@ -385,6 +385,7 @@ def rows(path: Path) -> int:
     return pq.read_metadata(path).num_rows if path.exists() else 0
 
 
+@pytest.mark.soak
 def test_full_disk_keeps_rows_that_fit_and_reports_the_others(full_disk):
     """Uses a file system without room for all of the series, and one without room for the flows."""
     code, messages, kept = full_disk("64m")

@@ -1,6 +1,5 @@
 """The native collector compared with the plain one: every counter, flow and row of the series, in both formats."""
 
-import os
 import random
 
 import pyarrow.parquet as pq
@@ -8,6 +7,7 @@ import pytest
 from acapella_testing.frames.report_frames import BYTES, VALID, frame, pcap, report
 from acapella_testing.new_files import write_file
 from acapella_testing.oracles.plain_collector import Pair, Plain
+from acapella_testing.soak import SOAK
 
 from acapella_core.collector import Collector, Options, QueuePair
 
@@ -210,7 +210,7 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
 
 def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path):
     """Use windows of a few ns: bytes at known times, spread bytes, and both at the windows' edges."""
-    for seed in range(150 if "ACAPELLA_SOAK" in os.environ else 50):
+    for seed in range(150 if SOAK else 50):
         random_ = random.Random(seed)
         most, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
         reports = [report(2, **hostile(random_, n, most)) for n in range(random_.randrange(1, 14))]

@@ -51,6 +51,7 @@ def test_all_reports_of_a_live_interface_arrive(run_scenario, tmp_path):
     assert flows[0][2] == 240 * flows[0][1], "packets of 200 bytes and two headers of 20"
 
 
+@pytest.mark.soak
 def test_new_collector_replaces_a_killed_one(run_scenario):
     found = run_scenario("collector_killed")
     assert found["codes"][1] == 0
@@ -66,6 +67,7 @@ def test_new_collector_replaces_a_killed_one(run_scenario):
     assert "Traceback" not in found["logs"]
 
 
+@pytest.mark.soak
 def test_new_data_plane_replaces_a_killed_one(run_scenario, tmp_path):
     found = run_scenario("data_plane_killed")
     assert (found["codes"][0], found["codes"][2]) == (2, 0)

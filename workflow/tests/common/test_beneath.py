@@ -236,6 +236,7 @@ def test_locks_and_incomplete_files_of_a_collection_do_not_follow_links(results,
     assert part.exists()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("command", "place"),
     [

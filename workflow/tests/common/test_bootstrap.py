@@ -88,6 +88,7 @@ def test_students_t_matches_published_tables():
     assert expanded_tail(4) == pytest.approx(1.19e-4, rel=0.01)  # Phi(-3.182 * sqrt(4 / 3))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("values", [4, 20])
 def test_small_groups_of_one_distribution_rarely_differ(values):
     rng, apart, number = np.random.default_rng(7), 0, 150

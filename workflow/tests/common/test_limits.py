@@ -175,6 +175,7 @@ def syns(flows: int) -> bytes:
     return PCAP + records.tobytes()
 
 
+@pytest.mark.soak
 def test_too_many_flows_end_at_the_memory_limit(tmp_path):
     """A million flows take more than 300 MiB. The process stays within --memory plus the 150 MiB that --help states."""
     path, out = tmp_path / "syns.pcap", tmp_path / "s.parquet"
@@ -193,6 +194,7 @@ def test_too_many_flows_end_at_the_memory_limit(tmp_path):
     assert out.read_bytes() == limited
 
 
+@pytest.mark.soak
 def test_equal_packets_are_compared_within_the_memory_limit(tmp_path):
     count, out = 400_000, tmp_path / "out.json"
     trials = [

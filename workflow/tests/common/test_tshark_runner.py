@@ -138,6 +138,7 @@ def test_failed_tshark_is_reported_in_one_line_without_output(script, message, c
     assert list(out.iterdir()) == []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 @pytest.mark.parametrize("frames", [1, 20_000], ids=["answer", "full pipe"])
 def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program):

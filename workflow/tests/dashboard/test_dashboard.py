@@ -21,6 +21,7 @@ from acapella_testing.generated.generated_campaigns import (
 )
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.browser_pages import opened_page
+from acapella_testing.soak import SOAK, takes_minutes
 
 from acapella.cli import main as cli
 from acapella.dashboard import campaigns, history, page, summaries
@@ -34,7 +35,6 @@ HOSTILE = [
     '" onmouseover="alert(1)',
     "²\x1b[31m",
 ]
-SOAK = "ACAPELLA_SOAK" in os.environ
 LARGE = 500  # campaigns
 SITES_OF_LARGE = 30 if SOAK else 8
 LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
@@ -339,6 +339,7 @@ def large(tmp_path_factory):
     return output
 
 
+@pytest.mark.soak
 def test_pages_over_500_campaigns_are_small(large):
     assert (large / "index.html").stat().st_size < 1_000_000
     sizes = [path.stat().st_size for path in (large / "sites").iterdir()]
@@ -346,7 +347,7 @@ def test_pages_over_500_campaigns_are_small(large):
     assert max(sizes) < 1_000_000
 
 
-@pytest.mark.skipif(not SOAK, reason="tables of 500 campaigns are written only with ACAPELLA_SOAK")
+@takes_minutes
 def test_tables_of_500_campaigns_are_read_once(tmp_path, capsys):
     output = dashboard(write_campaigns(tmp_path, LARGE))
     assert "(500 campaigns, 500 of them read)" in capsys.readouterr().err
@@ -370,6 +371,7 @@ def first_cells(tab) -> list[str]:
     return tab.locator("#campaigns tbody tr").evaluate_all(shown)
 
 
+@pytest.mark.soak
 def test_tables_are_sorted_and_filtered_with_the_keyboard(opened):
     tab, messages = opened
     assert first_cells(tab)[:2] == ["week-499", "week-498"]

@@ -188,6 +188,7 @@ def state(directory: Path) -> dict[Path, tuple]:
     return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("batches", [{}, {"batches": {"samples": 3}}], ids=["single", "batches"])
 def test_entries_damaged_during_a_run_do_not_end_it(cached, copied, tmp_path, batches):
     """The entries keep their modification time, as after a disk error or if a program restores it.

@@ -1,7 +1,6 @@
 """Compares column community_id with the reference implementation (PyPI communityid), on generated flows and corpus."""
 
 import ipaddress
-import os
 import random
 from collections import Counter, deque
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.community_ids import reference
 from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.soak import SOAK
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment
@@ -21,7 +21,6 @@ from scapy.packet import Raw
 from acapella.digest.native import flow_batches_of
 from acapella_core import _native
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 EVERY_NTH = 4  # capture of the corpus, without ACAPELLA_SOAK
 MIN_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]

@@ -7,7 +7,6 @@ with one run of tshark per file.
 
 import functools
 import itertools
-import os
 import random
 import struct
 import subprocess
@@ -24,13 +23,13 @@ from acapella_testing.oracles.core_against_tshark import compare, ethernet_frame
 from acapella_testing.oracles.layer_agreement import FIELDS, differing_keys, errata, erratum_of, layers
 from acapella_testing.processes import run
 from acapella_testing.requirements import require
+from acapella_testing.soak import SOAK
 from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.common import tshark
 from acapella.digest.command import Options, digest
 
-SOAK = "ACAPELLA_SOAK" in os.environ
-CUTS = (64, 96, 128, 200, None) if SOAK else (64, 128, None)
+CUTS = [64, *(pytest.param(cut, marks=pytest.mark.soak) for cut in ((96, 128, 200, None) if SOAK else (128, None)))]
 PARTS = ("ndpi", "tcpdump")
 COUNTED_FRAMES = 200_000  # encapsulated frames that the counts in the errata are from
 WRAPPED_FRAMES = COUNTED_FRAMES if SOAK else 25_000
@@ -90,6 +89,7 @@ def test_encapsulated_corpus_agrees_except_for_errata(part, wrapped, reference, 
         assert agreement.sure_share >= 0.98
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("frames", "most_sent"), SENT_SHARES.items())
 def test_hybrid_engine_agrees_on_the_encapsulated_corpus_with_few_frames_sent(frames, most_sent, wrapped, tmp_path):
     capture, answers = wrapped("ndpi", frames)
@@ -122,6 +122,7 @@ def damaged(frame: bytes, chance: random.Random) -> bytes:
     return bytes(out[: chance.randrange(1, len(out) + 1)] if chance.random() < 0.3 else out)
 
 
+@pytest.mark.soak
 def test_damaged_frames_agree(corpus, reference, tmp_path):
     chance = random.Random(20)
     files = sorted((corpus / "ndpi").iterdir()) + sorted((corpus / "tcpdump").iterdir())
@@ -146,6 +147,7 @@ def test_errata_have_a_frame_that_shows_them(entry, reference, tmp_path):
     assert compare(reference, [file], tmp_path).errata == {entry.name: 1}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
 def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, reference, tmp_path):
     """tshark dissects the inner frame alone correctly. The core finds the same layers after the underlay."""

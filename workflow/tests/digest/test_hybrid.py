@@ -1,7 +1,6 @@
 """Tests engines hybrid and tshark: frames sent to tshark, use of its output, and independence of anything else."""
 
 import hashlib
-import os
 import struct
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from acapella_testing.frames.pcapng_files import write_pcapng
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.runs.stages import analyze_campaign, rows
+from acapella_testing.soak import SOAK
 from acapella_testing.svg_text import with_spaces
 from acapella_testing.tshark_lines import tshark_lines
 from scapy.contrib.mpls import MPLS
@@ -28,7 +28,6 @@ from acapella.digest.command import digest as write_digest
 from acapella.figures.source import Source
 from acapella.report import warnings
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 LINK_80211 = 105
 BEACON = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
 
@@ -98,6 +97,7 @@ def long_flow(path: Path, segments: int) -> Path:
     return write_pcap(path, cut_in_the_middle("pw2", START_NS, segments))
 
 
+@pytest.mark.soak
 def test_frames_of_a_long_flow_are_sent_less_frequently(program, tmp_path):
     def sent(segments: int) -> int:
         return Digested(long_flow(tmp_path / f"{segments}.pcap", segments), "hybrid").metadata["tshark"]["frames_sent"]
@@ -122,6 +122,7 @@ def test_invalid_deep_frames_are_rejected(program, digest, numbers, capture, cap
     assert not digest.acap.exists()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_output_is_identical_with_threads_and_from_a_pipe(program, engine, capture):
     expected = Digested(capture, engine).sums()
@@ -146,6 +147,7 @@ def test_capture_of_a_link_type_known_only_to_tshark_is_sent_completely(program,
     assert hybrid.column("ts_ns") == [1_700_000_000_000_005_000] * 3
 
 
+@pytest.mark.soak
 def test_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
     """tshark has a name for LINKTYPE_USER0, so the frames have no issue."""
     add_sample(tmp_path, "known", ("WEST", "p1"), (0, 20), [flow(1, 2)])

@@ -31,6 +31,7 @@ def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
     return json.loads(output.splitlines()[-1])["own_kib"] / 1024
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine):
     if engine == "hybrid":
@@ -40,6 +41,7 @@ def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine):
     assert few + FLOWS_MIB[engine] < GOAL_MIB
 
 
+@pytest.mark.soak
 def test_memory_per_flow_allows_a_million_flows(tmp_path):
     few, many = peak_mib(tmp_path, "native", 50_000), peak_mib(tmp_path, "native", 200_000)
     assert many > few

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import random
 import struct
 import subprocess
@@ -17,13 +16,14 @@ from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.runs.workflow_run import CAPTURES
+from acapella_testing.soak import SOAK
 
 from acapella.digest import node_digest
 from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, metadata_of
 from acapella.digest.acap_format import node_digest_record
 
 PROGRAM = Path(sys.executable).with_name("acapella-digest")
-ALTERED = 300 if "ACAPELLA_SOAK" in os.environ else 100  # files with a wrong bit
+ALTERED = 300 if SOAK else 100  # files with a wrong bit
 SITE, PORT = "STAR", 'HundredGigE0/0/0/5 "x"'
 PLACE = (f"--site={SITE}", f"--port={PORT}")
 
@@ -162,6 +162,7 @@ def test_limit_of_decompression_applies(tmp_path, digest, capsys):
     assert "has more bytes than --max-decompressed permits" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_limit_of_the_compression_ratio_applies(tmp_path, digest, capsys, monkeypatch):
     monkeypatch.setattr(node_digest, "FREE_OF_RATIO", 0)
     columns = made_on_node(tmp_path, 4000)
@@ -191,6 +192,7 @@ def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys
     assert not digest.acap.exists()
 
 
+@pytest.mark.soak
 def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):
     """A node is not trusted: whatever its file contains, pyarrow finds it valid, or nothing is written."""
     columns, draw = made_on_node(tmp_path, 30), random.Random(1)

@@ -5,7 +5,6 @@ also wrapped in labels without a control word and with a sequence number, which 
 """
 
 import itertools
-import os
 import struct
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from acapella_testing.oracles import core_against_tshark
 from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap
 from acapella_testing.oracles.layer_agreement import errata
 from acapella_testing.requirements import require
+from acapella_testing.soak import SOAK
 
 from acapella.common import tshark, vendors
 
@@ -43,7 +43,7 @@ BODIES = (
     b"\5\xdd" + IPV4,  # neither length nor ethertype
     b"\x81\0\0\5\x08\0" + IPV4,
 )
-EVERY_NTH = 3 if "ACAPELLA_SOAK" in os.environ else 16  # each of these frames of the corpus
+EVERY_NTH = 3 if SOAK else 16  # each of these frames of the corpus
 SNAPLEN = 200
 
 
@@ -68,6 +68,7 @@ def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answer
     return compare(reference, [file], directory, answers=answers)
 
 
+@pytest.mark.soak
 def test_combinations_of_headers_agree_with_tshark(reference, tmp_path):
     created = [
         frame(word, destination, source, body, depth)
@@ -79,6 +80,7 @@ def test_combinations_of_headers_agree_with_tshark(reference, tmp_path):
     assert agreement.sure_share > 0.85  # the rest: associated channels, and ethertypes that tshark decides
 
 
+@pytest.mark.soak
 def test_truncated_frames_agree_with_tshark(reference, tmp_path):
     frames = []
     for destination, source, word in itertools.product(DESTINATIONS[:8], SOURCES[:5], WORDS):

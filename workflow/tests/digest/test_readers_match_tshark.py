@@ -6,7 +6,6 @@ errors of tshark that schemas/tshark_errata.yaml lists.
 """
 
 import importlib.util
-import os
 import struct
 import subprocess
 from pathlib import Path
@@ -17,10 +16,10 @@ from acapella_testing.native_programs import ROOT, native_program
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs
+from acapella_testing.soak import SOAK
 
 from acapella.verify.comparison import load_errata
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 SECOND_NS = 1_000_000_000
 FILES_PER_MERGE = 400  # mergecap keeps all files open
 

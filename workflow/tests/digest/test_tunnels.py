@@ -1,6 +1,5 @@
 """Compares flows of tenants with equal addresses, and their tunnel identifiers, with the reference naive_tunnels."""
 
-import os
 import random
 import shutil
 
@@ -9,6 +8,7 @@ from acapella_testing.csv_rows import read_rows
 from acapella_testing.oracles import naive_tunnels
 from acapella_testing.oracles.naive_tunnels import CARRIES_IP_ALONE, FIRST, KEYS, LARGEST, NETWORK, WRAP, frame
 from acapella_testing.processes import run
+from acapella_testing.soak import SOAK
 from acapella_testing.tunnel_digests import digested, whole
 
 from acapella.cli.main import main
@@ -16,7 +16,7 @@ from acapella.common import tshark
 from acapella_core import schemas
 
 TYPES = [name for name in WRAP if name != "vlan"]
-TENANTS = 1000 if "ACAPELLA_SOAK" in os.environ else 100
+TENANTS = 1000 if SOAK else 100
 LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers that IP does not precede
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 ENGINES = ["native", *(pytest.param(name, marks=needs_tshark) for name in ("tshark", "hybrid"))]

@@ -32,6 +32,7 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
     return {name: source_of(tmp_path_factory.mktemp(name), shape) for name, shape in CAMPAIGNS.items()}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("name", "measure"), [("iat_delta", "iat"), ("latency_delta", "latency")])
 def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, campaigns, drawn, text):
     deltas = campaigns["three_environments"].rows("consistency_deltas")
@@ -155,6 +156,7 @@ def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
     assert max(n for n in apart_ms if n in (1, 4, 16, 64)) < float(bound.split(" ms ")[0]) < max(apart_ms) == 3
 
 
+@pytest.mark.soak
 def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"moved": 100 * n}] for n in range(6)})
     figure = compose.compose_figure("reordering_spacing", source)

@@ -15,6 +15,7 @@ from acapella.figures.save import svg_of
 from acapella.figures.theme import text_width
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("names", "on_top"), [(["A", "B", "C"], True), ([f"S{n}" for n in range(30)], False)])
 def test_lines_of_sites_are_on_top_while_they_have_names(names, on_top, tmp_path):
     source = source_with(tmp_path, names=names)
@@ -103,6 +104,7 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
     assert "ten thresholds per decade" in figure.description
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("sites", [1, 30])
 @pytest.mark.parametrize("name", ["flow_sizes", "flow_times"])
 def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):

@@ -14,6 +14,7 @@ def drawn_panels(source: Source) -> list[dict]:
     return chart.get("vconcat") or chart["hconcat"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("sites", [header_depth.MAX_BARS + 1, 30])
 def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, tmp_path):
     source = source_with(tmp_path, sites=sites)
@@ -63,6 +64,7 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     assert "IPv6" not in figure.title
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "column", "share", "most"),
     [

@@ -387,6 +387,7 @@ def test_axis_of_header_shares_ends_at_100_percent(campaign, drawn):
 REDRAWN = ["frame_sizes", "flow_sizes"]
 
 
+@pytest.mark.soak
 def test_figure_is_redrawn_only_if_its_code_options_files_or_a_table_change(tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     files = [directory / "figures" / f"{name}.svg" for name in REDRAWN]

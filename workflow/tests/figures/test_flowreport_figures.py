@@ -30,6 +30,7 @@ from acapella.report import flows
 from acapella_core.errors import UserError
 
 
+@pytest.mark.soak
 def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_path):
     directory = generated_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
     source = Source(Campaign(write_tables(directory)))
@@ -89,6 +90,7 @@ PHRASES = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", [*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES])
 def test_flowreport_figure_states_its_subject_and_fits_a_page(name, source):
     figure = compose.compose_figure(name, source)
@@ -105,6 +107,7 @@ def test_each_figure_of_flow_reports_is_tested():
     assert sorted(PHRASES) == sorted([*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES])
 
 
+@pytest.mark.soak
 def test_single_value_has_an_axis_with_labels(tmp_path):
     figure = compose.compose_figure("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
@@ -308,6 +311,7 @@ def test_numbers_of_the_paper_are_shown_next_to_measured_ones(campaign, capsys):
     assert "not measured" in capsys.readouterr().out
 
 
+@pytest.mark.soak
 def test_result_with_most_round_trip_times_missing_does_not_agree_with_the_paper(tmp_path):
     """78 % of the handshakes have no report, and the others are exact, so R2 of the available ones is 1."""
     rows = {what: row for (_, what), row in paper_numbers(write_tables(tmp_path, samples=1, missing=0.78)).items()}
@@ -329,6 +333,7 @@ def few_flows(monkeypatch):
     monkeypatch.setattr(offered, "FLOWS", 1 << 14)
 
 
+@pytest.mark.soak
 def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch, few_flows):
     monkeypatch.setattr(offered, "RING", offered.FLOWS)
     monkeypatch.setattr(replay, "rows", list)
@@ -343,6 +348,7 @@ def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch, few_flow
     assert max(row["offered_rps"] for row in rows) == rows[-1]["offered_rps"] >= fastest["offered_rps"] / 50
 
 
+@pytest.mark.soak
 def test_reports_count_as_new_after_every_pass_over_the_ring(monkeypatch, few_flows):
     """Two passes over four reports per flow. If the times of the first pass were reused, three of four would be
     discarded.
@@ -388,6 +394,7 @@ COUNTS_AND_WIDTHS = {
 }
 
 
+@pytest.mark.soak
 @NEEDS_PROGRAM
 def test_generated_traces_have_the_rates_of_the_papers(monkeypatch):
     monkeypatch.setattr(replay, "SPEEDS", (1000,))

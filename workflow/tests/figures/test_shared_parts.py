@@ -20,6 +20,7 @@ def specifications(sources: dict[str, Source]) -> dict[str, str]:
     return {name: json.dumps(compose.compose_figure(name, source).spec) for name, source in sources.items()}
 
 
+@pytest.mark.soak
 def test_figures_equal_those_with_copied_parts(tmp_path, monkeypatch):
     traffic = Source(Campaign(write_tables(tmp_path / "traffic", names=["a", "<b>"], ports=2, samples=2)))
     trials = source_of(tmp_path / "trials", shapes(4), all_pairs=True)

@@ -86,6 +86,7 @@ def test_settings_in_which_bbr_transferred_nothing_count_in_medians():
     assert statistics.median(transfer_shallow.gains([*rows, *[gain_row(30.0, "faster_bbr")] * 2])) == 20.0
 
 
+@pytest.mark.soak
 def test_figure_of_gain_is_drawn_if_bbr_transferred_nothing(tmp_path):
     for algorithm, size in (("bbr", 0), ("cubic", 10_000_000)):
         document = made.document(made.Sent(size, size, 2.0, 2.0), algorithm=algorithm)
@@ -218,6 +219,7 @@ DRAWN_TITLES = {
 }
 
 
+@pytest.mark.soak
 def test_titles_count_only_the_settings_that_are_drawn(tmp_path):
     for number in range(transfer_heatmap.MAX_GROUPS + 1):  # BBR at 10 MB in 2 s; in the last group, 8 times as fast
         for algorithm, delay in itertools.product(("bbr", "cubic"), (0, 60)):

@@ -85,6 +85,7 @@ def test_trial_figure_fits_a_page_in_one_font(name, campaign, svg):
     check_page(svg(name, campaign))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_text_of_trial_figures_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
     check_collisions(browser, {name: svg(name, campaign) for name in FIGURES})
@@ -258,6 +259,7 @@ def test_timeline_has_a_panel_for_each_run(campaign, panels, drawn):
     assert len(domains) == 2  # all panels have the same axes
 
 
+@pytest.mark.soak
 def test_components_of_many_runs_show_the_lowest_kappa_in_order(tmp_path):
     kappas = {f"e{n}": [0.9 - 0.01 * (7 * n + run) for run in range(7)] for n in range(7)}
     figure = compose.compose_figure("kappa_components", environments_campaign(tmp_path, kappas))
@@ -293,6 +295,7 @@ def timeline_title(runs: dict[str, list[float]]) -> str:
     return with_spaces(kappa_timeline.title(rows, names, 10**6, "ms"))
 
 
+@pytest.mark.soak
 def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
     figure = compose.compose_figure("kappa_timeline", source)
@@ -330,6 +333,7 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
     return source_of(directory, {name: [{"I": 2 * (1 - n), "L": 0.0} for n in runs] for name, runs in kappas.items()})
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("kappas", "expected"),
     [
@@ -365,6 +369,7 @@ def test_difference_of_environments_is_stated_only_if_its_interval_excludes_zero
     assert ("too few runs" in words(svg_of(figure))) == any(len(runs) < 4 for runs in kappas.values())
 
 
+@pytest.mark.soak
 def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
     environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
     source = source_of(tmp_path, environments)
@@ -397,6 +402,7 @@ RENAMED = {
 }
 
 
+@pytest.mark.soak
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
     """The names of trials do not start with that of their environment, and one trial has two files."""
     quiet = [{"I": 0.1, "moved": 100}, {"I": 0.2, "moved": 200}]

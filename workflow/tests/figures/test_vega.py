@@ -21,6 +21,7 @@ def test_cached_script_is_used_unless_it_is_damaged(file, monkeypatch):
     assert vega.vega.__wrapped__() == "chart()"
 
 
+@pytest.mark.soak
 def test_script_cached_by_a_different_process_equals_the_bundle():
     vega.fill_cache()
     assert vega.vega() == vega.bundle()

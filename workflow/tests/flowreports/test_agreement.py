@@ -1,10 +1,10 @@
 """Bounds of the verdict "agrees": every kind of error in a measure is detected from the accuracy table alone."""
 
-import os
 import random
 
 import pyarrow as pa
 import pytest
+from acapella_testing.soak import SOAK
 from acapella_testing.source_tree import ROOT
 
 from acapella.cli import main as cli
@@ -13,7 +13,6 @@ from acapella.common.agreement import COUNT, INTERVAL, KINDS, RATE, TIME
 from acapella.flowreports import published as flowpublished
 
 N = 2000
-SOAK = "ACAPELLA_SOAK" in os.environ
 MEASURES = [*agreement.MEASURES] if SOAK else [*{kind: name for name, kind in KINDS.items()}.values()]  # one of a kind
 
 

@@ -189,6 +189,7 @@ def test_wrong_types_of_paths_are_errors(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [capture]
 
 
+@pytest.mark.soak
 @needs_program
 def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
     """Other flow meters do not prevent this, although softflowd fails on a truncated capture."""
@@ -210,6 +211,7 @@ def check_damage(busy, capture: Path, capsys, error: str) -> None:
     assert found == table(busy, "compared_flows")
 
 
+@pytest.mark.soak
 @needs_program
 def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys):
     """The damage is a record of impossible length after all frames. With an existing digest, the exit code is 0."""
@@ -234,6 +236,7 @@ def loader_runs(parent: int) -> bool:
     return False
 
 
+@pytest.mark.soak
 @needs_program
 def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
     whole = (busy.parent / "busy.pcap").read_bytes()
@@ -241,6 +244,7 @@ def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
     check_damage(busy, path, capsys, f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
 
 
+@pytest.mark.soak
 @needs_program
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
 def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times):
@@ -265,6 +269,7 @@ def test_outputs_are_private(busy):
     assert {oct(path.stat().st_mode & 0o777) for path in busy.iterdir()} == {"0o600"}
 
 
+@pytest.mark.soak
 @needs_program
 def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
     """A run with both has the rows of separate runs; the paper's triggers report no UDP flow."""
@@ -296,6 +301,7 @@ def test_empty_capture_has_no_flows(tmp_path):
     assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
 
 
+@pytest.mark.soak
 @needs_program
 def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     """R2 above 0.99 on values and on logarithms, over at least six resets of 10 s."""
@@ -344,6 +350,7 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     assert counts_of(created)["balance", "reports_not_taken"] == 0
 
 
+@pytest.mark.soak
 @needs_program
 def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
     """Bulk TCP over at least six resets: ACKs trigger many reports of each flow."""

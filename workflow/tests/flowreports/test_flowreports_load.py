@@ -5,7 +5,6 @@ Without ACAPELLA_SOAK, flows, slots and sketch have an eighth of these sizes.
 
 import itertools
 import math
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.processes import run
+from acapella_testing.soak import SOAK
 
 from acapella.flowreports import command, sample
 from acapella.flowreports import settings as program_settings
@@ -21,7 +21,7 @@ from acapella.flowreports.settings import Settings, Sketch
 
 pytestmark = pytest.mark.usefixtures("data_plane")
 GENERATOR = Path(__file__).resolve().parents[3] / "p4" / "model" / "generated_load.py"
-SCALE = 1 if "ACAPELLA_SOAK" in os.environ else 8  # the same load for each slot and cell
+SCALE = 1 if SOAK else 8  # the same load for each slot and cell
 CONNECTIONS = 60_000 // SCALE  # of two directed flows, all within one epoch
 FLOWS = 2 * CONNECTIONS
 SLOTS = program_settings.SLOTS // SCALE
@@ -50,6 +50,7 @@ def columns(directory, name):
     return {column: read.column(column).to_numpy(zero_copy_only=False) for column in read.column_names}
 
 
+@pytest.mark.soak
 def test_few_round_trips_are_missing_under_load(loaded):
     """Each generated connection has one handshake without loss."""
     for place in itertools.product(("all", "published"), ("rtt_syn", "rtt_ack")):

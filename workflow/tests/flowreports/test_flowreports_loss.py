@@ -72,6 +72,7 @@ def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
     return begin + low <= exact <= begin + row["uncertain_bytes"] - high
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [1, 2])
 def test_loss_intervals_are_the_narrowest_that_cover_the_missing_bytes(seed, tmp_path):
     draw = random.Random(seed)
@@ -103,6 +104,7 @@ def test_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
     assert (row["missing_measured_bytes"], row["retransmitted_measured_bytes"], row["uncertain_bytes"]) == (49, 0, 0)
 
 
+@pytest.mark.soak
 def test_payload_at_the_number_of_an_earlier_fin_is_a_retransmission(tmp_path):
     (row,), _ = measured(tmp_path, [flow_of((1000, ACK, 50), (1050, FIN | ACK), (1050, ACK, 2))])
     assert (row["retransmitted_bytes"], row["retransmitted_measured_bytes"]) == (1, 1)

@@ -155,6 +155,7 @@ def test_reused_ports_begin_a_new_connection(tmp_path):
     assert_same(created, flows, series)
 
 
+@pytest.mark.soak
 def test_long_flows_of_different_sizes_over_six_resets(tmp_path):
     """R2 is above 0.99 for values and their logarithms, with reports of every flow in each epoch."""
     frames = []

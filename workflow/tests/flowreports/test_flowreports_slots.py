@@ -66,6 +66,7 @@ def loaded(tmp_path_factory):
     return directory / "made"
 
 
+@pytest.mark.soak
 def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
     reasons = [row["loss_reason"] for row in rows(loaded, "compared_flows")]
     counted = {row["reason"]: row["flows"] for row in rows(loaded, "flow_reasons") if row["subject"] == "loss"}

@@ -86,6 +86,7 @@ def test_frame_with_implausible_time_does_not_delay_a_merge(tmp_path):
     assert untimed(tmp_path) == 1
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("epoch", ["1s", "700ms"])
 def test_only_flows_reordered_across_a_window_edge_have_a_reason(tmp_path, epoch):
     """Adjacent frames are swapped at random, and some frames are late by up to two seconds."""

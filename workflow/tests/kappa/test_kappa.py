@@ -71,6 +71,7 @@ def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
     assert there["moves"]["min"] == -back["moves"]["max"] != back["moves"]["min"]
 
 
+@pytest.mark.soak
 def test_permutations_up_to_7_in_separate_windows(compared):
     """The order in a window depends only on its packets, so one pair of trials contains all 5,913 permutations."""
     from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import

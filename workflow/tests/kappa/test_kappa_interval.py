@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import os
 import statistics
 from dataclasses import replace
 
@@ -11,12 +10,12 @@ import pytest
 from acapella_testing.generated import replay_files
 from acapella_testing.oracles import naive_kappa, replay_simulation
 from acapella_testing.oracles.replay_simulation import Path, Replayer, Setup
+from acapella_testing.soak import SOAK
 
 from acapella.kappa import interval, replay_result, replayed
 from acapella.kappa.departures import Departures
 from acapella_core import kappa as core
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 RUNS, PACKETS = (100, 4000) if SOAK else (20, 1000)
 # The seeds are fixed, and every interval contains the true value. Fewer would be a change of the limits.
 COVERED = RUNS

@@ -1,7 +1,6 @@
 """`acapella kappa` matches the naive reference on random trials with loss, duplication, reordering and jitter."""
 
 import math
-import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from acapella_testing.frames.trial_captures import (
     write,
 )
 from acapella_testing.oracles import naive_kappa
+from acapella_testing.soak import SOAK
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ EXACT = ("U", "O", "O_published", "O_kendall", "L", "L_offset_removed", "I")
 ROOTS = ("kappa", "kappa_published")
 
 
-EXAMPLES = 20 if "ACAPELLA_SOAK" in os.environ else 5
+EXAMPLES = 20 if SOAK else 5
 SHORT = st.integers(0, 40)
 EDGE_NS = 1 << 31  # smaller differences are kept in 32 bits
 LONG = st.one_of(SHORT, st.integers(EDGE_NS - 2, EDGE_NS + 2), st.integers(0, 3 * EDGE_NS))

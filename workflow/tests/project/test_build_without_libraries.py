@@ -3,7 +3,6 @@ pkg-config. They are built in a mount namespace without these files and installe
 
 import gzip
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,13 +11,14 @@ import pyarrow as pa
 import pytest
 from acapella_testing import processes
 from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.soak import takes_minutes
 from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 
 BIN = ROOT / ".venv" / "bin"
 CAPTURES = [ROOT / ".test" / "captures" / f"alpha-p{n}.pcap.gz" for n in (1, 2)]
 PROBE = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
 pytestmark = [
-    pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak"),
+    takes_minutes,
     pytest.mark.skipif(subprocess.run(PROBE, capture_output=True, check=False).returncode != 0, reason="no namespaces"),
 ]
 

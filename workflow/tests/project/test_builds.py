@@ -1,13 +1,13 @@
 """Checks that programs and libraries are hardened, and that two builds of the wheels have the same bytes."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import pytest
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.requirements import require, require_programs
+from acapella_testing.soak import takes_minutes
 from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 
 from acapella_core import _native
@@ -75,7 +75,7 @@ def test_wheels_have_the_date_of_the_last_commit(monkeypatch):
     assert f"SOURCE_DATE_EPOCH={expected} " in printed
 
 
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
+@takes_minutes
 def test_two_builds_of_the_wheels_have_the_same_bytes(tmp_path):
     first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-directory", 86_400)))
     assert len(first) == 3

@@ -18,6 +18,7 @@ from acapella_testing.processes import executable, run, running
 from acapella_testing.requirements import require, skip_if
 from acapella_testing.runs import hub
 from acapella_testing.runs.hub import MIB
+from acapella_testing.soak import takes_minutes
 from acapella_testing.source_tree import ROOT
 
 SETUP = ROOT / "workflow" / "setup"
@@ -199,6 +200,7 @@ def test_check_that_does_not_end_leaves_no_file(fault, hub_client, tmp_path, mon
     assert not (tmp_path / hub_client.PTH).exists()
 
 
+@pytest.mark.soak
 def test_check_accepts_the_client_of_the_lock_file(hub_client):
     pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
     lock = ROOT / "capture" / "requirements-fabric.lock"
@@ -206,7 +208,7 @@ def test_check_accepts_the_client_of_the_lock_file(hub_client):
     assert run(sys.executable, "-c", hub_client.CHECK, check=True).stderr == ""
 
 
-LONG = pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes ten minutes: make soak")
+LONG = takes_minutes
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from acapella_testing.new_files import new_directory
 from acapella_testing.processes import executable
 from acapella_testing.runs import warm_acapella
 from acapella_testing.runs.workflow_run import ROOT
+from acapella_testing.soak import takes_minutes
 from nbclient import NotebookClient
 
 NOTEBOOK = ROOT / "notebooks" / "fabric_quickstart.ipynb"
@@ -63,11 +64,12 @@ def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.Notebook
     return place, [cell for cell in opened.cells if cell.cell_type == "code"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "tags",
     [
         pytest.param(("Component.SmartNIC",), id="mirror"),
-        pytest.param((), id="host", marks=pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="make soak")),
+        pytest.param((), id="host", marks=takes_minutes),
     ],
 )
 def test_notebook_ends_with_a_figure_and_releases_everything(tags, tmp_path):

@@ -29,6 +29,7 @@ def site(tmp_path_factory) -> Path:
     return build.SITE
 
 
+@pytest.mark.soak
 def test_search_works_on_files_and_loads_nothing_from_other_hosts(site, browser):
     with opened_page(browser, site / "index.html") as (page, messages):
         page.keyboard.press("/")

@@ -53,6 +53,7 @@ def small(corpus) -> list[Path]:
     return [file for file in files if file.stat().st_size <= MAX_BYTES][::2]
 
 
+@pytest.mark.soak
 def test_kept_parts_have_the_same_headers(small, tmp_path):
     known, out = getattr(vendors.find(), "core", None), tmp_path / "out.pcap"
     frames = differ = 0

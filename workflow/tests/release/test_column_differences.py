@@ -72,6 +72,7 @@ def test_long_values_and_control_characters_are_not_printed(tmp_path):
     assert len(first) < 3 * MAX_SHOWN
 
 
+@pytest.mark.soak
 def test_random_tables_match_a_naive_comparison(tmp_path):
     rng = random.Random(7)
     for _ in range(20):

@@ -108,6 +108,7 @@ def test_release_has_captures_acaps_flows_tables_and_a_description(public):
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files(public))
 
 
+@pytest.mark.soak
 def test_sheet_states_filter_and_sampling_of_a_capture(copied, tmp_path):
     public, manifest = tmp_path / "public", next((copied / "raw").glob("*alpha-p1.json"))
     taken = {"testbed": "local", "filter": "host 10.0.0.1", "one_in": 4, "one_in_by": "hash", "sampled_out": 9}
@@ -200,6 +201,7 @@ def test_tables_without_addresses_are_released(finished, public):
     assert true == shown
 
 
+@pytest.mark.soak
 def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
     skip_if(program.why_unavailable())
     key, public = write_key(tmp_path / "key", bytes(range(KEY_BEGIN, KEY_BEGIN + 32))), tmp_path / "public"
@@ -223,6 +225,7 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
     assert named != in_order_of_key(named), "with this key the order of the true addresses is different"
 
 
+@pytest.mark.soak
 def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
     """Uses generated tables with many flows and two samples, so that no P4 program is needed."""
     campaign, key, number = Campaign(write_tables(tmp_path, samples=2, flows=60)), bytes(range(32)), {}
@@ -248,6 +251,7 @@ def test_tables_of_flow_reports_match_their_provenance_and_are_never_copied(copi
         release.release_tables(Campaign(copied), tmp_path / "tables", bytes(32), hidden=True)
 
 
+@pytest.mark.soak
 def test_release_depends_on_the_key_alone_and_its_map_of_names_is_private(finished, public, tmp_path):
     again, changed, names = (tmp_path / name for name in ("again", "changed", "names.tsv"))
     run("release", finished, "-o", again, "--pseudonyms", names)
@@ -297,6 +301,7 @@ def test_usage_errors_are_one_line_and_leave_no_files(finished, tmp_path, capsys
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("public")  # the release creates the key
 def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finished, tmp_path, capsys):
     kept = shutil.ignore_patterns("tables", "provenance", "flowreports", "config.json", "release.key")
@@ -313,6 +318,7 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
     assert not hidden.exists()
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("public")  # the release creates the key
 def test_tables_with_true_names_are_omitted_with_the_reason(copied, public, tmp_path, capsys):
     """The provenance is that of an earlier version."""
@@ -361,6 +367,7 @@ def client(request):
     return None if request.param == "installed" else request.getfixturevalue("old_client")
 
 
+@pytest.mark.soak
 def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, client, tmp_path):
     moved = shutil.copytree(public, tmp_path / "elsewhere" / "set")
     acaps = {path.stem: rows_of(path) for path in sorted((moved / "acap").iterdir())}

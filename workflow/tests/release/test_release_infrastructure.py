@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import changed_columns, published, reported_columns
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace
+from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
@@ -155,7 +155,7 @@ def test_unknown_inputs_and_pseudonyms_are_noted(campaign, tmp_path):
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+@takes_minutes
 def test_workflow_reproduces_tables_and_figures_from_a_release(release, tmp_path):
     public = shutil.copytree(release, tmp_path / "public")
     place, other = (Workplace(new_directory(tmp_path / name)) for name in ("place", "other"))

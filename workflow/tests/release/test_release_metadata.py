@@ -109,6 +109,7 @@ def entities_of(release: Path) -> dict[str, dict]:
     return {entity["@id"]: entity for entity in graph}
 
 
+@pytest.mark.soak
 def test_crate_of_a_release_without_samples_conforms_and_has_a_step_per_study(studies_release, http_cache):
     assert issues(studies_release, http_cache) == []
     entities = entities_of(studies_release)
@@ -122,6 +123,7 @@ def test_crate_of_a_release_without_samples_conforms_and_has_a_step_per_study(st
     assert {"infrastructure/slice_records.csv", "generated/trials.json"} <= {*ids(entities["#run"]["object"])}
 
 
+@pytest.mark.soak
 def test_croissant_of_a_release_without_samples_is_valid(studies_release):
     import mlcroissant  # noqa: PLC0415
 
@@ -184,6 +186,7 @@ def test_recording_again_gives_the_same_bytes(recorded, tmp_path):
     assert (release / "SHA256SUMS").read_bytes() == (recorded / "public" / "SHA256SUMS").read_bytes()
 
 
+@pytest.mark.soak
 def test_croissant_is_valid_and_its_record_sets_have_the_rows_of_the_tables(recorded_release):
     import mlcroissant  # noqa: PLC0415
 

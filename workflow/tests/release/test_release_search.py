@@ -117,6 +117,7 @@ def test_released_files_have_listed_columns_only(public):
     assert "sha256" not in found["capture_quality"]
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not _native.confinement_support()["seccomp"], reason="this kernel has no seccomp")
 def test_release_is_written_by_a_confined_process(campaign, tmp_path):
     script = "from acapella.cli.main import main; print(main()); print(open('/proc/self/status').read())"
@@ -337,6 +338,7 @@ def test_unlisted_column_or_column_of_bytes_is_found(created, tmp_path, name, ki
     assert found in refused(created, tmp_path, change)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_samples_are_digested_by_their_engine_and_errors_name_the_sample(tmp_path, capsys):
     """One capture has frames of IEEE 802.11, which the core does not dissect, and the other has Ethernet."""

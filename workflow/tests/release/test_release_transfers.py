@@ -17,6 +17,7 @@ from acapella_testing.requirements import skip_if
 from acapella_testing.runs.other_environment import check_out, run_elsewhere, turkish, why_unavailable
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace
+from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.layout import Campaign
 from acapella.campaign.monitor import TABLES as MONITOR_TABLES
@@ -133,6 +134,7 @@ def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
     assert transfers.original_flows(tmp_path / "mine") == []
 
 
+@pytest.mark.soak
 def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(public, tmp_path):
     """The flow then starts three years after the others: 10^17 ns have no exact double."""
     made = remade(tmp_path / "made", public)
@@ -146,6 +148,7 @@ def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(public, 
     assert not any(file.startswith("tables/monitor_") for file, _ in expected)
 
 
+@pytest.mark.soak
 def test_one_changed_byte_of_generated_traffic_lists_exactly_the_affected_columns(public, tmp_path):
     path = public / "generated" / "busy-1" / "monitor_flows.parquet"
     plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
@@ -226,7 +229,7 @@ def test_search_finds_an_original_address(copied, release, tmp_path, capsys, mon
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+@takes_minutes
 def test_tables_and_figures_of_transfers_are_reproduced_in_another_directory(public, tmp_path):
     skip_if(why_unavailable())
     place, elsewhere = Workplace(new_directory(tmp_path / "place")), new_directory(tmp_path / "elsewhere")

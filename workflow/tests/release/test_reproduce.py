@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -19,6 +18,7 @@ from acapella_testing.requirements import skip_if
 from acapella_testing.runs.other_environment import HOST, check_out, run_elsewhere, turkish, why_unavailable
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import ROOT, Workplace, workplace
+from acapella_testing.soak import takes_minutes
 
 from acapella.flowreports import program
 from acapella.release import reproducible
@@ -57,6 +57,7 @@ def results_of(campaign: Path) -> dict[str, str]:
     return {name: sha for name, sha in sums(campaign).items() if name.startswith(compared) and name != DRAWN}
 
 
+@pytest.mark.soak
 def test_release_contains_only_keys_that_determine_results(unrecorded_release):
     config = yaml.safe_load((unrecorded_release / "config.yaml").read_text())
     assert config.keys() <= {"analysis", "consistency", "digest", "figures", "flowreports", "trials"}
@@ -96,6 +97,7 @@ def elsewhere(recorded_release, base) -> tuple[Path, str]:
     return reproduced_elsewhere(base, recorded_release, "Asia/Kathmandu")
 
 
+@pytest.mark.soak
 def test_different_user_host_locale_and_checkout_give_the_same_bytes(recorded, elsewhere):
     campaign, printed = elsewhere
     assert f"Host: {HOST}" in printed
@@ -129,6 +131,7 @@ def altered(recorded, base) -> tuple[Path, Path]:
     return release, place.directory / "results" / "reproduced"
 
 
+@pytest.mark.soak
 def test_release_without_captures_gives_the_same_tables_and_figures(recorded_release, base):
     release = shutil.copytree(recorded_release, base / "without", ignore=shutil.ignore_patterns("captures"))
     place = Workplace(new_directory(base / "from-acaps"))
@@ -142,6 +145,7 @@ def test_release_without_captures_gives_the_same_tables_and_figures(recorded_rel
     assert lines[-1] == f"all {len(compared)} compared files are identical"
 
 
+@pytest.mark.soak
 def test_one_changed_byte_lists_exactly_the_affected_columns(altered):
     release, campaign = altered
     result = json.loads((campaign / "reproduced.json").read_text())
@@ -171,7 +175,7 @@ def test_summary_of_differences_names_the_changed_capture_and_first_rows(altered
     assert {line.count("\t") for line in (altered[1] / "reproduced.tsv").read_text().splitlines()} == {3}
 
 
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+@takes_minutes
 @pytest.mark.parametrize("hidden", [False, True])
 def test_trials_and_all_formats_are_reproduced_in_another_directory(tmp_path, hidden):
     """The campaign has a different engine than the tiny one, three environments, and figures in all formats."""
@@ -190,7 +194,7 @@ def test_trials_and_all_formats_are_reproduced_in_another_directory(tmp_path, hi
     assert results_of(campaign) == published_results(release)
 
 
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="a long test: run make soak")
+@takes_minutes
 @pytest.mark.parametrize("hidden", [False, True])
 def test_flow_reports_are_reproduced(tmp_path, hidden):
     skip_if(program.why_unavailable())

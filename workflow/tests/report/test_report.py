@@ -84,6 +84,7 @@ def widths(page) -> list:
     return page.locator(".scroll").evaluate_all(measure)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("one_figure")
 def test_columns_of_the_other_sections_are_visible_without_scrolling(tmp_path, browser):
     environments = generated_trials.shapes(2)
@@ -151,6 +152,7 @@ def test_table_can_be_downloaded_from_the_page(hostile, text):
     assert base64.b64decode(link[1]) == (hostile / "tables" / "header_depth.csv").read_bytes()
 
 
+@pytest.mark.soak
 def test_large_table_is_linked_and_not_embedded(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     header, *lines = (directory / "tables" / "throughput.csv").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -159,6 +161,7 @@ def test_large_table_is_linked_and_not_embedded(tmp_path):
     assert '<a href="tables/throughput.csv">' in (directory / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.soak
 def test_page_depends_only_on_the_tables(tmp_path):
     first, second = (write_tables(tmp_path / name / "made", sites=1) for name in ("a", "b"))
     for directory in (first, second):
@@ -173,6 +176,7 @@ def test_campaign_without_data_has_a_report(shape, tmp_path):
     assert "no data" in (directory / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", ["provenance/process.json", "tables/tcp_control.csv"])
 @pytest.mark.usefixtures("one_figure")
 def test_missing_file_error_names_the_stage_to_run(name, tmp_path, capsys):

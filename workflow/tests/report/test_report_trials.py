@@ -25,6 +25,7 @@ def compared(tmp_path_factory):
     return directory
 
 
+@pytest.mark.soak
 def test_comparison_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, compared):
     note = trials.environments_table(Source(Campaign(compared)))["note"]
     assert "Of quiet, noisy and shared every kappa is against the first trial, so it is not known" in note
@@ -73,6 +74,7 @@ def test_section_on_trials_compares_environments_and_draws_its_figures(compared,
     assert messages == []
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("one_figure")
 def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     assert 'id="table-kappa_published"' in (compared / "report.html").read_text(encoding="utf-8")
@@ -97,6 +99,7 @@ MISSING = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("one_figure")
 def test_missing_file_of_trials_error_names_the_stage_to_run(compared, tmp_path, capsys):
     directory = shutil.copytree(compared, tmp_path / "copy")

@@ -20,6 +20,7 @@ def test_flawless_campaign_has_no_warning(tmp_path):
     assert warnings.collect(quality_with(tmp_path)) == []
 
 
+@pytest.mark.soak
 def test_capture_counted_twice_is_a_warning(tmp_path):
     """The same frames as two samples of a port: the peak rate and the flow's bytes are twice the traffic."""
     found = []

@@ -202,6 +202,7 @@ def test_text_of_a_figure_in_the_report_counts_as_code():
         assert canonical(path, edited.encode()) != canonical(path, path.read_bytes()), name
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("edited", "expected"),
     [("flow_sizes", ["flow_sizes"]), ("reordering_spacing", ["reordering_spacing"]), ("theme", None)],

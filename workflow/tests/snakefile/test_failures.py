@@ -254,6 +254,7 @@ def test_failed_rerun_names_deleted_results(letter, tmp_path, cause):
     assert set(re.findall(r"^  digest (\S+)$", printed.partition(DELETED)[2], re.M)) == set(gone), printed
 
 
+@pytest.mark.soak
 def test_sigterm_to_snakemake_alone_is_not_a_failure(tmp_path):
     """Snakemake lets the running digest finish and starts no other job."""
     place = workplace(tmp_path, digest={"engine": "native"})

@@ -15,6 +15,7 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs import warm_acapella
 from acapella_testing.runs.workflow_run import FIGURES, LETTER, Workplace, only_figures, workplace
+from acapella_testing.soak import takes_minutes
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.batches import (
@@ -35,7 +36,6 @@ from acapella.snakefile.failures import samples_that_failed
 from acapella.snakefile.job_records import FailedJob, JobRecords, failures_of_samples
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
-SOAK = "ACAPELLA_SOAK" in os.environ
 REPORT = configuration.checked(
     {"campaign": "mine", "samples": "s.tsv", "missing": "report", "digest": {"engine": "native"}}
 )
@@ -237,6 +237,7 @@ def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
     assert not list(Path("mine").glob("quarantine/*"))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("changes", "options"), [({}, ["--keep-going"]), ({"batches": {"samples": 2}}, [])], ids=["single", "batches"]
 )
@@ -314,7 +315,7 @@ def write_failing_captures(directory: Path) -> None:
     write_pcap(directory / "memory.pcap", [(start + number, frame) for number, frame in enumerate(flows)])
 
 
-@pytest.mark.skipif(not SOAK, reason="takes a minute: make soak (a sample that is not a capture is tested above)")
+@takes_minutes
 def test_samples_that_crash_tshark_or_never_end_or_need_too_much_memory_do_not_affect_others(tmp_path):
     """All are in one batch. The second run repeats those that may have needed only more time or memory."""
     settings = {"batches": {"samples": 10}, "digest": {"engine": "tshark", "memory_mb": 16, "max_seconds": 60}}

@@ -63,6 +63,7 @@ def test_forced_jobs_are_known_when_jobs_are_planned(run, options):
     assert "forces_jobs" in true_at(states, "planned")
 
 
+@pytest.mark.soak
 def test_directory_in_which_snakemake_was_started_is_known(tmp_path):
     command = [sys.executable, "-m", "snakemake", *words(tmp_path / "work", "states.smk"), "--dry-run"]
     output = subprocess.check_output(command, cwd=tmp_path, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S)
@@ -99,6 +100,7 @@ def imported_from_snakemake(source):
     return {name for name in names if name.startswith("snakemake")}
 
 
+@pytest.mark.soak
 def test_no_other_module_imports_undocumented_parts_of_snakemake():
     packages = [ROOT / path for path in ("workflow/src", "capture/src", "workflow/native/python")]
     assert imported_from_snakemake("import snakemake.caching.local") - DOCUMENTED

@@ -340,6 +340,7 @@ def test_planned_samples_of_the_local_testbed_may_be_trials_or_excluded(tmp_path
     assert re.search(r"^kappa +2$", Workplace(tmp_path).succeed("--dry-run"), re.M)
 
 
+@pytest.mark.soak
 def test_demo_ignores_the_settings_of_the_user(tmp_path):
     (command,) = re.findall(
         r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", (ROOT / "Makefile").read_text(), re.M
@@ -425,6 +426,7 @@ def test_errors_outside_jobs_are_printed_with_quiet_all(tmp_path):
     assert "No rule to produce unknown-target" in error
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("module", ["acapella_core._native", "acapella_capture"])
 def test_incomplete_installation_is_reported_in_one_line_with_quiet_all(tmp_path, module):
     program = f"import sys; sys.modules[{module!r}] = None; from snakemake.cli import main; main(sys.argv[1:])"

@@ -69,6 +69,7 @@ def test_batches_have_the_results_of_single_jobs(finished, tmp_path):
     assert place.sha256(*DIGESTS, "tables/*", "provenance/*") == finished.sha256(*DIGESTS, "tables/*", "provenance/*")
 
 
+@pytest.mark.soak
 def test_each_sample_of_a_batch_has_a_log_and_costs(analyzed):
     assert set(outcomes(analyzed, "digest")) == set(SAMPLES)
     for stage in ("collect", "digest", "analyze"):
@@ -100,6 +101,7 @@ def test_changed_capture_costs_only_its_sample(batched):
         assert {name for name, outcome in outcomes(batched, stage).items() if outcome == "kept"} == {"s3"}
 
 
+@pytest.mark.soak
 def test_lost_results_of_a_batch_are_recreated(batched):
     before = batched.sha256(*LOST)
     for pattern in LOST:

@@ -14,6 +14,7 @@ from acapella_testing import processes
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs.warm_python import WarmPython
 from acapella_testing.runs.workflow_run import ROOT, Workplace, rules_run
+from acapella_testing.soak import takes_minutes
 
 from acapella_core import _native
 
@@ -170,7 +171,7 @@ TABLES = {"process": 1, **DRAWN}
 ONCE = {"samples": 1, "index": 1, **TABLES}
 
 
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="1,000 samples take minutes: make soak")
+@takes_minutes
 def test_each_change_of_a_large_campaign_runs_only_jobs_that_depend_on_it(tree, tmp_path):
     """The core is not built again, so that all runs write the same digests."""
     place, names = Workplace(tmp_path), [f"s{sample:04}" for sample in range(SAMPLES + 1)]

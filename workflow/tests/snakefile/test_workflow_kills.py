@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.release_records import text_of
 from acapella_testing.runs.workflow_run import RESULTS, Workplace, workplace
+from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.journal import Journal
 
-pytestmark = pytest.mark.skipif(
-    "ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak (test_workflow_stops.py has one kill)"
-)
+pytestmark = takes_minutes
 SEED = int(os.environ.get("ACAPELLA_SEED", "9"))
 KILLS = 20
 PARTS = 4  # tests, which can run at the same time; every other one uses batches

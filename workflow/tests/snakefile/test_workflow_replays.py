@@ -44,6 +44,7 @@ def campaign(tmp_path_factory):
     return place.campaign
 
 
+@pytest.mark.soak
 def test_environments_of_the_replay_are_compared_without_a_list_of_trials(campaign):
     found = {row["environment"]: row for row in rows(campaign, "consistency_environments")}
     assert [*found] == ["plain", "dual"]

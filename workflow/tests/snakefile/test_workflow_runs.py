@@ -4,6 +4,7 @@ import re
 import shutil
 import struct
 
+import pytest
 from acapella_testing.frames.traces import busy_port
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.stages import rows
@@ -47,6 +48,7 @@ def test_only_a_changed_capture_is_digested_again(again):
     assert re.search(r"^analyze +1$", printed, re.M), printed
 
 
+@pytest.mark.soak
 def test_removed_and_excluded_samples_do_not_count(again):
     """Files of a sample that is no longer in the sheet are removed; those of an excluded sample stay.
 
@@ -65,6 +67,7 @@ def test_removed_and_excluded_samples_do_not_count(again):
     assert not earlier.exists()
 
 
+@pytest.mark.soak
 def test_broken_samples_do_not_affect_others(again, finished):
     """One sample is a text file named .pcap, one has no file, one is not digested yet, and no later stage has run."""
     for name in ("tables", "figures", "provenance", "partial/alpha-p1"):
@@ -85,6 +88,7 @@ def test_broken_samples_do_not_affect_others(again, finished):
     assert "\n  exclude: [letter, lost]" in printed
 
 
+@pytest.mark.soak
 def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     """One capture has a record with an impossible length after its frames. The intact sample is not digested again."""
     place = Workplace(tmp_path)
@@ -104,6 +108,7 @@ def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     assert quality["wild"]["frames"] == len(busy_port())
 
 
+@pytest.mark.soak
 def test_digests_are_taken_from_the_cache_of_another_campaign(finished, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)

@@ -22,6 +22,7 @@ def printed_at_end(running: subprocess.Popen) -> str:
         pytest.fail(f"the run hangs:\n{running.communicate()[0]}")
 
 
+@pytest.mark.soak
 def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finished, tmp_path):
     """Another directory, and two threads and jobs instead of one.
 
@@ -49,6 +50,7 @@ def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finish
     assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
+@pytest.mark.soak
 def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
     """The signal is sent to the process group, as by `kill` to that of `make demo`, then repeatedly to Snakemake."""
     place = workplace(tmp_path)

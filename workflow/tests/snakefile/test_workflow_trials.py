@@ -79,6 +79,7 @@ def test_trials_are_compared_up_to_the_report(compared):
     assert "Nothing to be done" in compared.succeed()
 
 
+@pytest.mark.soak
 def test_failed_rerun_keeps_catalog_and_tables_and_the_next_run_updates_them(compared, tmp_path_factory):
     """A manifest and a result cannot be read. Snakemake deletes outputs before a job starts."""
     place = compared.copy(tmp_path_factory.mktemp("failed"))
@@ -134,6 +135,7 @@ def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path
     assert rules_run(place.succeed("--dry-run")) == {"index", "process", "figures", "report"}
 
 
+@pytest.mark.soak
 def test_published_files_contain_no_true_names_with_pseudonyms(compared, tmp_path_factory):
     """Checks sites, ports, samples, their file names, and environments, in texts and in the cells of tables.
 

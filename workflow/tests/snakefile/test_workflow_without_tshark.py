@@ -59,6 +59,7 @@ def test_run_stops_before_a_request_to_fabric(place, fabric):
     assert not fabric.orchestrator.slices
 
 
+@pytest.mark.soak
 def test_run_uses_engine_native_and_reports_it_in_one_line(place, fabric):
     configure(place, fabric, without_tshark="native")
     planned = place.succeed("--dry-run")

@@ -10,6 +10,7 @@ from acapella_testing.new_files import new_directory
 from acapella_testing.processes import run
 from acapella_testing.requirements import require_success
 from acapella_testing.runs.workflow_run import Workplace
+from acapella_testing.soak import takes_minutes
 
 TRACED = "fsync,fdatasync,rename,renameat,renameat2,link,linkat"
 STRACE = ["strace", "-ff", "-qq", "-y", "-s", "4096", "--seccomp-bpf", f"--trace={TRACED}"]
@@ -51,7 +52,7 @@ def test_order_is_checked(tmp_path):
     assert faults_of([of_file, rename, of_directory], tmp_path) == ({tmp_path / "a"}, [])
 
 
-@pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes a minute: make soak")
+@takes_minutes
 @pytest.mark.parametrize("batches", [{}, {"batches": {"samples": 2}}], ids=["single", "batches"])
 def test_results_are_synced_before_they_get_their_names(tmp_path, batches):
     require_success(["strace", "--seccomp-bpf", "-f", "-o", os.devnull, "true"], "strace")

@@ -1,7 +1,6 @@
 """`acapella verify`: agreement on correct digests, names of differences, and failure if the core is wrong."""
 
 import hashlib
-import os
 import re
 import shutil
 import struct
@@ -19,6 +18,7 @@ from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import SECTION, block, interface, packet_block, write_pcapng, write_untimed
 from acapella_testing.frames.traces import START_NS, busy_frames, busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.soak import SOAK
 from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.cli.main import main
@@ -29,7 +29,6 @@ from acapella_core import schemas
 from acapella_core.names import pluralize
 
 pytestmark = pytest.mark.usefixtures("program")
-SOAK = "ACAPELLA_SOAK" in os.environ
 ETHERNET = "00562b000001" * 2
 ERRATA = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
 
@@ -199,6 +198,7 @@ def test_first_limits_the_number_of_printed_frames(first, capture, monkeypatch, 
     assert capsys.readouterr().out.count(", time: ours") == first
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("erratum", ERRATA)
 def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
@@ -254,6 +254,7 @@ def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
     assert f"erratum {ERRATA[0]['name']}: 1 frame (" in capsys.readouterr().out
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
 @pytest.mark.parametrize("ethertype", ["0800", "88cc"], ids=["an erratum", "without IP"])
 def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype, tmp_path, monkeypatch):
@@ -286,6 +287,7 @@ ODD = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("engine", ["hybrid", "native"])
 def test_malformed_frames_are_dissected_like_tshark_or_left_to_it(engine, tmp_path):
     capture = write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + odd)) for odd in ODD.values()])
@@ -314,6 +316,7 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
     return int(found[1].replace(",", "")), found[2].split(", ") if found[2] else []
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("first", [0, 1, 10])
 def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, verify):
     cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
@@ -328,6 +331,7 @@ def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, ve
     assert (count, places) == (3, [*named, "..."] if 0 < first < 3 else named)
 
 
+@pytest.mark.soak
 def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, verify):
     timed = busy_frames()[:5]
     head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
@@ -392,6 +396,7 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
     return write_file(path, head + b"".join(parts))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(("name", "kept"), [("f.pcap", None), ("f.pcap", 62), ("f.pcapng", None), ("f.pcapng", 60)])
 def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
     file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
@@ -406,6 +411,7 @@ def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
         assert (result.frames, result.faults) == (len(frames), 0)
 
 
+@pytest.mark.soak
 def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, verify):
     """500 wrong times, followed by two kinds of wrong network headers; each kind is reported."""
     frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]

@@ -12,6 +12,7 @@ from acapella_testing.new_files import write_file
 from acapella.cli.main import main
 
 
+@pytest.mark.soak
 def test_file_that_cannot_be_compared_is_an_error_as_an_argument_and_skipped_in_a_directory(capture, capsys):
     text = capture.with_name("notes.pcap")
     text.write_text("no capture at all\n" * 9)
@@ -27,6 +28,7 @@ def test_file_that_cannot_be_compared_is_an_error_as_an_argument_and_skipped_in_
     assert "1 file not compared" in printed.err
 
 
+@pytest.mark.soak
 def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     damaged = capture.with_name("damaged.pcap")
     content = capture.read_bytes()
@@ -44,6 +46,7 @@ def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     assert alone.out.replace("1 file (1 not compared)", "1 file") == capsys.readouterr().out
 
 
+@pytest.mark.soak
 def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
     damaged = capture.with_name("damaged.pcap.gz")
     content = bytearray(gzip.compress(capture.read_bytes()))
@@ -68,6 +71,7 @@ def test_skipped_files_are_listed_if_no_capture_is_left(tmp_path, capsys):
     assert f"skipped: {tmp_path}/notes.txt: " in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_output_is_the_same_for_any_number_of_jobs(tmp_path, monkeypatch, capsys):
     files = 4
     for at in range(files):
@@ -116,6 +120,7 @@ def test_skipped_files_are_listed_with_the_reason(capture, capsys):
     assert "4 files skipped" in err
 
 
+@pytest.mark.soak
 def test_file_listed_directly_and_by_its_directory_is_compared_once(capture, capsys):
     other = capture.with_name("capture.dump")
     other.write_bytes(capture.read_bytes())

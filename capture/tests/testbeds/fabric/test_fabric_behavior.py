@@ -155,6 +155,7 @@ def test_mirrors_move_although_an_earlier_service_has_failed(fabric, testbed, in
     assert any(re.search("failed modification, but all mirrors were active", note) for note in testbed.notes())
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "switches",
     [

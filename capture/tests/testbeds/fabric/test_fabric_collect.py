@@ -38,6 +38,7 @@ def test_sites_are_sampled_in_parallel_and_released(fabric, collection):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
+@pytest.mark.soak
 def test_new_slice_contains_its_first_mirrors(fabric, collection):
     """Each modification of a slice takes a minute and may fail. Fixed ports need no counters, samples no large disk."""
     fabric.orchestrator.faults.metrics_status = 403
@@ -49,6 +50,7 @@ def test_new_slice_contains_its_first_mirrors(fabric, collection):
     assert len({each["receiver"] for each in done.manifests()}) == 2
 
 
+@pytest.mark.soak
 def test_first_mirrors_that_fail_and_frames_longer_than_the_mtu_are_noted(fabric, collection):
     """The slice is created without mirrors."""
     fabric.orchestrator.faults.first_mirrors_fail, fabric.orchestrator.faults.notice = True, "port is mirrored already"
@@ -184,6 +186,7 @@ def test_ctrl_c_during_the_last_release_names_leftovers(fabric, collection, monk
     assert done.error.endswith(" --release-all")
 
 
+@pytest.mark.soak
 def test_samples_are_kept_if_a_slice_cannot_be_deleted(fabric, collection):
     fabric.orchestrator.faults.kept = "acapella-first-UTAH"
     done = collection(collect=ONE, release_timeout_s=0.3)
@@ -198,6 +201,7 @@ def test_samples_are_kept_if_a_slice_cannot_be_deleted(fabric, collection):
     assert released.error.endswith(" --release-all")
 
 
+@pytest.mark.soak
 def test_collection_after_a_crash_reuses_its_slice(fabric, collection):
     """A hub that stops idle containers may have killed the first one; the second one finds its slice by name."""
     crashed = fabric.testbed("first")

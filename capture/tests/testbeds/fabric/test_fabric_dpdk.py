@@ -114,6 +114,7 @@ def listening(home: Path) -> set[Path]:
     return {log for log in home.glob("acapella-first/jobs/*/log") if f"{PROGRAM}: listening on" in log.read_text()}
 
 
+@pytest.mark.soak
 def test_program_is_built_from_the_archive_and_only_missing_packages_are_installed(build):
     assert {path.name for path in build["directory"].iterdir()} == {"program", "meson.build"}
     steps = [line.removeprefix(f"{NODE}: {PROGRAM}: ") for line in build["lines"][:4]]
@@ -149,6 +150,7 @@ def test_capture_has_the_frames_that_tcpdump_captures(fabric, network, tmp_path,
     check_nothing_is_left(fabric)
 
 
+@pytest.mark.soak
 def test_p4_program_and_its_control_file_are_uploaded(fabric, network, tmp_path, collection):
     rules = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"
     control = write_file(tmp_path / "control", rules)
@@ -174,6 +176,7 @@ def check_nothing_is_left(fabric: Loopback) -> None:
     assert not fabric.slices
 
 
+@pytest.mark.soak
 def test_next_samples_use_the_build_and_replace_files_of_a_killed_collection(fabric, network, collection):
     """The collector is killed while it captures: its program keeps running until the next collection ends it."""
     home = fabric.nodes.home(NODE)
@@ -212,6 +215,7 @@ FAILING = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("step", FAILING)
 def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, collection, monkeypatch, step):
     broken, script, reason = FAILING[step]
@@ -259,6 +263,7 @@ def check_unchanged(fabric: Loopback) -> None:
         assert not [line for line in fabric.nodes.commands_of(node) if "install " in line]
 
 
+@pytest.mark.soak
 def test_node_of_the_user_captures_from_a_socket_and_is_left_unchanged(build, own_nodes, capsys, monkeypatch):
     """The nodes have the packages. A copy of the build saves time; everything is removed at the end."""
     monkeypatch.setattr(NodeBuild, "program", lambda self: str(build["directory"] / "program"))

@@ -100,6 +100,7 @@ def prepared(fabric: Loopback, node: Instance) -> list[str]:
     return lines
 
 
+@pytest.mark.soak
 def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_path):
     with rebooting_when_asked(fabric):
         lines = prepared(fabric, node)
@@ -118,6 +119,7 @@ def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_p
     assert [line.split(" --write")[0] for line in tried] == [f"--pci {address} --huge" for address in ADDRESSES]
 
 
+@pytest.mark.soak
 def test_node_does_not_reboot_twice(fabric, node):
     """Huge pages that a reboot does not provide, and a NIC that works without them."""
     executable(fabric.nodes.home(NODE) / "program", PROGRAM.format(fails="*--huge*"))
@@ -138,6 +140,7 @@ def test_nic_is_tried_without_huge_pages_if_they_cannot_be_reserved(fabric, node
     assert [(each.pci, each.huge_pages) for each in devices] == [(address, False) for address in ADDRESSES]
 
 
+@pytest.mark.soak
 def test_node_that_does_not_reboot_is_named(fabric, node, monkeypatch):
     monkeypatch.setattr(fabric.made, "settings", fabric.settings(wait_timeout_s=1))
     with pytest.raises(UserError, match=f"node {NODE}: did not reboot; set capture.method: tcpdump"):

@@ -154,6 +154,7 @@ def test_other_slice_failures_are_not_insufficient_resources(fabric, testbed):
     assert not isinstance(raised.value, InsufficientResources) and not fabric.slices
 
 
+@pytest.mark.soak
 def test_added_instances_join_the_slice_or_leave_it_unchanged(fabric, testbed, instance):
     both = testbed.allocate(SITE, ResourceRequest(2))
     assert both[0] == instance and len({each.name for each in both}) == 2

@@ -49,6 +49,7 @@ def files_of(fabric, node: str) -> list[str]:
     return sorted(path.name for path in fabric.nodes.home(node).iterdir() if path.name.startswith((".", "acapella")))
 
 
+@pytest.mark.soak
 def test_own_nodes_capture_without_any_permission_and_are_left_unchanged(fabric, collection):
     """No setting is changed, no package installed, no file or program left."""
     before = fabric.mine.stored.model
@@ -111,6 +112,7 @@ def test_one_direction_is_rejected(fabric):
         host_testbed(fabric).adapt(asked)
 
 
+@pytest.mark.soak
 def test_node_that_cannot_capture_does_not_affect_the_others(fabric, collection):
     (fabric.nodes.home("n2") / "links.json").write_text('[{"ifname": "lo", "address": "00:00:00:00:00:00"}]')
     done = collection(collect=OWN)
@@ -203,6 +205,7 @@ def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, colle
     assert files_of(fabric, "n3") == []
 
 
+@pytest.mark.soak
 def test_directory_of_the_user_is_neither_used_nor_deleted(fabric, collection):
     """Its name is that of the campaign by coincidence."""
     theirs = write_file(fabric.nodes.home("n2") / "acapella-first" / "results.csv", "1\n")
@@ -215,6 +218,7 @@ def test_directory_of_the_user_is_neither_used_nor_deleted(fabric, collection):
     assert theirs.read_text() == "1\n" and files_of(fabric, "n1") == []
 
 
+@pytest.mark.soak
 def test_interrupted_collection_leaves_nothing_on_nodes(fabric, collection):
     log = fabric.directory / "signals"
     signals = {"start": f"echo start >> {log}", "stop": f"echo stop >> {log}"}

@@ -193,6 +193,7 @@ def test_downlinks_without_counters_are_read_from_the_information_model(fabric, 
         fabric.testbed(site_models=str(tmp_path / "none")).sites()
 
 
+@pytest.mark.soak
 def test_moved_mirror_gets_a_new_name(fabric, testbed, instance):
     first, second = instance.receivers
     testbed.mirror(instance, first, PORTS[0], "both")
@@ -217,6 +218,7 @@ def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric, testbed, 
         testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
 
+@pytest.mark.soak
 def test_swapped_mirrors_move_together_in_two_modifications(fabric, testbed, instance):
     """FABRIC mirrors a port only once, so they cannot move one after the other. It refuses a new mirror on a receiver
     that still has one, so that all are removed before the first is added.
@@ -293,6 +295,7 @@ def advertised() -> list[dict]:
     return hosts
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not CORPUS.exists(), reason="no ../shared/corpus/fim next to the project")
 def test_placement_agrees_with_fabrics_validator(tmp_path):
     hosts, nics = advertised(), ["NIC_ConnectX_6", "NIC_ConnectX_5"]

@@ -64,6 +64,7 @@ def test_only_the_digest_is_fetched(fabric, collection, monkeypatch):
     assert not fabric.slices
 
 
+@pytest.mark.soak
 def test_interrupted_transfer_of_a_digest_resumes_also_from_a_node_without_zstd(fabric, collection, monkeypatch):
     """The program is linked statically; without zstd, the digest is fetched uncompressed."""
     executable(fabric.nodes.program("zstd"), "#!/bin/sh\nexit 127\n")
@@ -96,6 +97,7 @@ case $(wc -l < "$HOME/samples") in
 esac"""
 
 
+@pytest.mark.soak
 def test_capture_is_fetched_if_its_node_cannot_digest(fabric, collection, replace_program):
     replace_program(FAILING)
     done, notes = collection(collect=ON_NODE | {"samples_per_run": 3}), []
@@ -111,6 +113,7 @@ def test_capture_is_fetched_if_its_node_cannot_digest(fabric, collection, replac
     assert captures_on_node(fabric) == []
 
 
+@pytest.mark.soak
 def test_sample_fails_if_its_capture_can_neither_be_digested_nor_fetched(
     fabric, collection, monkeypatch, replace_program
 ):
@@ -125,6 +128,7 @@ def test_sample_fails_if_its_capture_can_neither_be_digested_nor_fetched(
     assert captures_on_node(fabric) == [], "later samples need the space"
 
 
+@pytest.mark.soak
 def test_capture_is_deleted_on_its_node_if_its_digest_cannot_be_fetched(fabric, collection, monkeypatch):
     def fail(_transfer, node, path, _target):
         if ".columns" in path:

@@ -68,6 +68,7 @@ def our_nodes(fabric) -> set[str]:
     return set(graph(fabric.mine.stored.model).nodes) - set(NODES)
 
 
+@pytest.mark.soak
 def test_slice_is_unchanged_after_a_collection(fabric, collection):
     before = everything(fabric)
     done = collection(collect=OWN, nodes="own")
@@ -134,6 +135,7 @@ def test_release_removes_only_nodes_and_mirrors_of_the_campaign(fabric):
     assert other.leftovers() == ()
 
 
+@pytest.mark.soak
 def test_nodes_left_by_a_crash_are_reused(fabric):
     (first,) = allocated(fabric).instances("UTAH")
     with own_testbed(fabric) as testbed:
@@ -152,6 +154,7 @@ def test_other_changes_of_the_slice_are_reported(fabric):
     assert our_nodes(fabric) == set()
 
 
+@pytest.mark.soak
 def test_refused_removal_is_repeated_and_then_named(fabric):
     testbed, error = allocated(fabric, release_timeout_s=0.3), f"still allocated: {SLICE}/acapella-c-UTAH-listener1"
     with fabric.faulty(modify_fails=True), pytest.raises(UserError, match=error):
@@ -183,6 +186,7 @@ def test_nodes_are_named_if_the_token_expires(fabric):
     assert raised.value.names == (f"{SLICE}/acapella-c-UTAH-listener1",) == testbed.leftovers()
 
 
+@pytest.mark.soak
 def test_sites_share_the_time_limit_of_the_release(fabric, monkeypatch):
     testbed = allocated(fabric, release_timeout_s=300, poll_s=5)
     testbed.allocate("STAR", REQUEST)

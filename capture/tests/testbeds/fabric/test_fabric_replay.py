@@ -89,6 +89,7 @@ def watched(monkeypatch) -> tuple[list[tuple[int, int]], list[int]]:
     return runs, reads
 
 
+@pytest.mark.soak
 def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watched):
     """In one environment from one interface, in the other from two of the same node, which have the same clock."""
     environments = [{"name": "path", "replayers": 1}, {"name": "both", "speed": 4}]
@@ -178,6 +179,7 @@ def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
     assert manifest["skew_error_ns"] >= sum(errors_ns)
 
 
+@pytest.mark.soak
 def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, replays, given, monkeypatch):
     schedule = NodeSender.schedule
 
@@ -194,6 +196,7 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, replays
     check_nothing_runs(fabric)
 
 
+@pytest.mark.soak
 def test_program_left_by_a_killed_collection_is_terminated(fabric, path, replays, given, monkeypatch):
     """The first collection does not end its program, as if it had been killed; the second one ends it."""
     with monkeypatch.context() as patch:
@@ -237,6 +240,7 @@ def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, repl
     assert not fabric.orchestrator.slices
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -1,16 +1,15 @@
 """Collections under random schedules of faults: nothing is left unnamed, and no limit is exceeded."""
 
-import os
 from dataclasses import replace
 
 import pytest
 from acapella_testing.fabric.schedules import Schedule, run, schedule
 from acapella_testing.requirements import required
+from acapella_testing.soak import SOAK
 
 from acapella_capture.control import node_digest
 from acapella_capture.testbeds.fabric import replay
 
-SOAK = os.environ.get("ACAPELLA_SOAK")
 SEEDS = range(200) if SOAK else (1, 17, 41)
 OWN_SEEDS = range(200) if SOAK else (0, 26, 108)  # 108: the slice stays Modifying until the end
 SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # of schedules with more than samples
@@ -31,22 +30,26 @@ def test_collection_under_a_schedule_of_faults_leaves_nothing_unnamed(tmp_path, 
     check(tmp_path, schedule(seed), capsys)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", OWN_SEEDS)
 def test_nodes_in_the_users_slice_are_removed_or_named_under_a_schedule_of_faults(tmp_path, capsys, seed):
     check(tmp_path, replace(schedule(seed), own=True), capsys)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", sorted(SOME - {41} | {108}))
 def test_nodes_in_the_users_slice_are_released_after_the_project_lost_its_permissions(tmp_path, capsys, seed):
     check(tmp_path, replace(schedule(seed), own=True, loses_tags=True), capsys)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", sorted(SOME))
 def test_digests_on_nodes_under_a_schedule_of_faults_leave_nothing_unnamed(tmp_path, capsys, seed):
     required(node_digest.digest_program)
     check(tmp_path, replace(schedule(seed), digests=True), capsys)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", sorted(SOME))
 def test_replays_under_a_schedule_of_faults_leave_nothing_unnamed(tmp_path, capsys, seed):
     required(replay.program)

@@ -107,6 +107,7 @@ def rows(campaign: Path, sample: str, table: str) -> list[dict]:
     return pq.read_table(campaign / "generated" / sample / f"{table}.parquet").to_pylist()
 
 
+@pytest.mark.soak
 @AS_ROOT
 def test_monitor_counts_the_packets_in_the_schedule_of_the_link(campaign, sent):
     for sample, arriving in (("direct-1", sent), ("lossy-1", passed(sent))):

@@ -80,6 +80,7 @@ def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
         assert (campaign / "raw" / row["file"]).is_file()
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @AS_USER
 def test_all_kinds_of_traffic_cross_the_uplink(campaign):
@@ -133,6 +134,7 @@ def test_manifests_match_their_files(campaign):
         assert manifest["requested"]["end_ns"] - manifest["requested"]["start_ns"] == 3 * 10**9
 
 
+@pytest.mark.soak
 @AS_USER
 def test_both_ends_of_a_link_capture_the_same_connection(campaign):
     """Samples of both ends overlap: a TCP connection within the overlap is in both."""
@@ -155,6 +157,7 @@ def test_interrupted_collection_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, open_directory / "asked", ROUNDS, number) == 130
 
 
+@pytest.mark.soak
 def test_killed_collection_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL) == -signal.SIGKILL
     rows = read_rows(open_directory / "killed" / "outcomes.csv")

@@ -42,6 +42,7 @@ def samples(campaign) -> list[dict]:
     return sorted(found, key=lambda manifest: manifest["requested"]["start_ns"])
 
 
+@pytest.mark.soak
 def test_port_changes_only_between_cycles_and_each_sample_has_its_own_period(samples):
     assert [manifest["cycle"] for manifest in samples] == [1, 1, 2, 2]
     assert {manifest["site"] for manifest in samples} == {"site1"}
@@ -117,6 +118,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
 )

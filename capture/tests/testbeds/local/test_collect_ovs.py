@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.local_testbed import open_vswitch_or_skip
 
@@ -14,6 +15,7 @@ capture: {sample_s: 1, samples_per_port: 50}
 """
 
 
+@pytest.mark.soak
 def test_interrupted_collection_with_open_vswitch_leaves_nothing(caller, open_directory):
     open_vswitch_or_skip()
     number, status = (signal.SIGTERM, 130) if caller.prefix else (signal.SIGKILL, -signal.SIGKILL)

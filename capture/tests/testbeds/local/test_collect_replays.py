@@ -66,6 +66,7 @@ def raw(caller, open_directory, given) -> Path:
 QUIET, LOADED = ([f"{environment}-{number}" for number in range(1, TRIALS + 1)] for environment in ("quiet", "loaded"))
 
 
+@pytest.mark.soak
 @AS_ROOT
 def test_trials_are_listed_as_samples_in_advance(raw, caller):
     names = [row["sample"] for row in read_rows(raw / "samples.tsv")]
@@ -242,6 +243,7 @@ def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, campaign, config_of(replay), number, moment) == 130
 
 
+@pytest.mark.soak
 @AS_USER
 def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
     """The signal arrives during the second trial under load; test_collect_local.py sends the other one."""

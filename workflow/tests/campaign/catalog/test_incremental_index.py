@@ -78,6 +78,7 @@ def hashed(monkeypatch):
     return files
 
 
+@pytest.mark.soak
 def test_only_new_and_changed_files_are_read(directory, hashed, monkeypatch):
     read, add_digests = [], index.add_digests
     monkeypatch.setattr(
@@ -164,6 +165,7 @@ def test_index_after_random_edits_equals_one_of_all_files(directory, seed):
     assert kept > 0, "no rows were kept"
 
 
+@pytest.mark.soak
 def test_shards_are_indexed_again(directory):
     """The paths of the files change, but not the files."""
     tick(directory)
@@ -210,6 +212,7 @@ def damage(catalog: Path) -> None:
     catalog.write_bytes(content)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "change", [damage, lambda catalog: os.truncate(catalog, 5000), lambda catalog: catalog.write_bytes(b"?")]
 )
@@ -224,6 +227,7 @@ def test_damaged_catalog_is_reported_and_replaced(directory, change, capsys):
     assert rows(directory) == expected
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("change", ["version", "copy", "few"])
 def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, change, hashed, monkeypatch):
     tick(directory)
@@ -245,6 +249,7 @@ def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, cha
     assert rows(directory) == rows_of_new_catalog(directory)
 
 
+@pytest.mark.soak
 def test_duckdb_1_0_0_reads_a_catalog_with_replaced_rows(directory, old_client):
     tick(directory)
     index.build(Campaign(directory))

@@ -1,6 +1,5 @@
 """Runs `snakemake --profile fabric` against a FABRIC on loopback with each of its faults alone."""
 
-import os
 import random
 from dataclasses import asdict, replace
 
@@ -12,6 +11,7 @@ from acapella_testing.fabric.orchestrator import HOST, TAGS, StoredSlice
 from acapella_testing.fabric.program import environment
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs.workflow_run import ROOT, only_figures, run_snakemake
+from acapella_testing.soak import SOAK
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
 COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}
@@ -75,7 +75,8 @@ def test_each_fault_of_the_table_is_tested():
     assert set(FAULTS) == {each.switch for each in (*BEHAVIORS, *PRECAUTIONS) if each.switch}
 
 
-@pytest.mark.parametrize("name", FAULTS if os.environ.get("ACAPELLA_SOAK") else SOME)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", FAULTS if SOAK else SOME)
 def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric, tmp_path, name):
     switch_on(fabric, name)
     campaign, settings = tmp_path / "results" / "tiny", fabric.settings(**(SHORT if name in IMPATIENT else {}))

@@ -77,6 +77,7 @@ def fetch_captures(place: Workplace, here: Workplace, kept: Path) -> None:
     write_file(raw / "samples.tsv", sheet)
 
 
+@pytest.mark.soak
 def test_tables_and_figures_equal_those_of_fetched_captures(runs):
     place, here, _ = runs
     made = place.sha256(*COMPARED)

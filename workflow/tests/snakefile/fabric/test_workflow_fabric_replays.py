@@ -73,6 +73,7 @@ def join(prefix: list[str], interfaces: list[str]) -> None:
         subprocess.run([*prefix, "ip", "link", *line.split()], check=True)
 
 
+@pytest.mark.soak
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
     assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
     senders = "; ".join(f"node {node}, interface left{number}" for number, node in enumerate(NODES))

@@ -4,17 +4,17 @@ In most of them, all samples are in one batch: there are then as many jobs as fo
 three minutes, so `make soak` runs them, and `make test` only test_slurm.py.
 """
 
-import os
 import signal
 import time
 
 import pytest
 from acapella_testing.runs import slurm_runs
 from acapella_testing.runs.workflow_run import Workplace, workplace
+from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.journal import Journal
 
-pytestmark = pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak")
+pytestmark = takes_minutes
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
 DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
 

@@ -1,13 +1,12 @@
 """Runs `snakemake --profile slurm` on captures in an S3 storage; make soak runs it."""
 
-import os
 import sys
 
-import pytest
 from acapella_testing.runs import s3_server, slurm_runs
 from acapella_testing.runs.workflow_run import CAPTURES, DIGESTS, Workplace, workplace
+from acapella_testing.soak import takes_minutes
 
-pytestmark = pytest.mark.skipif(not os.environ.get("ACAPELLA_SOAK"), reason="make soak runs it")
+pytestmark = takes_minutes
 
 
 class StoredPlace(Workplace):

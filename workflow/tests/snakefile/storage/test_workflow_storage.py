@@ -63,6 +63,7 @@ def copies(place: Workplace) -> list[Path]:
     return [path for path in place.directory.rglob("*.pcap*") if not path.is_dir()]
 
 
+@pytest.mark.soak
 def test_results_of_captures_in_storage_equal_those_of_files(stored, finished):
     ours, theirs = (place.sha256("acap/*", "flows/*", "tables/*") for place in (stored, finished))
     assert {name for name in ours if name.startswith("acap/")} == {f"acap/{name}.parquet" for name in SAMPLES}
@@ -101,6 +102,7 @@ def test_commands_that_need_captures_name_the_object(stored, tmp_path, capsys):
     assert main(words) == 0
 
 
+@pytest.mark.soak
 def test_release_needs_a_copy_of_each_object(stored, tmp_path, capsys):
     place = stored.copy(tmp_path / "copy")
     words = ["release", str(place.campaign), "-o", str(tmp_path / "public")]
@@ -114,6 +116,7 @@ def test_release_needs_a_copy_of_each_object(stored, tmp_path, capsys):
     assert {path.stem for path in tmp_path.glob("public/captures/*")} == set(SAMPLES)
 
 
+@pytest.mark.soak
 def test_missing_objects_fail_only_their_samples(server, tmp_path):
     """The others are fetched, including those for kappa, and their copies are deleted."""
     lost = [("4", "alpha", "p4", "s3://captures/lost.pcap"), ("5", "alpha", "p5", "s3://none/lost.pcap")]

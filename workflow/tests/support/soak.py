@@ -1,0 +1,36 @@
+"""Which long tests run.
+
+Tests that take several seconds are marked `soak`. `pytest` runs them, `make test` skips them, and `.ci/run` runs those
+of some files (ACAPELLA_SOAK_SHARE), selected by the code (ACAPELLA_SOAK_SEED). `make soak` (ACAPELLA_SOAK) runs all of
+them, also tests that take minutes, and modules that import SOAK, which test more there.
+"""
+
+import hashlib
+import os
+
+import pytest
+
+SOAK = "ACAPELLA_SOAK" in os.environ
+SHARE = float(os.environ.get("ACAPELLA_SOAK_SHARE", "1"))
+SEED = os.environ.get("ACAPELLA_SOAK_SEED", "")
+
+takes_minutes = pytest.mark.skipif(not SOAK, reason="takes minutes: make soak")
+
+
+def runs_in_soak(item: pytest.Item) -> bool:
+    """Return whether `make soak` runs a test."""
+    marked = item.get_closest_marker("soak") or takes_minutes.mark in item.iter_markers("skipif")
+    return bool(marked) or hasattr(item.module, "SOAK")
+
+
+def is_selected(name: str, share: float, seed: str) -> bool:
+    """Return whether the long tests of a file run if a share of all files is to be tested."""
+    number = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
+    return number < share * 2**64
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a long test that is not selected, before its fixtures are made. Conftests import this hook."""
+    if not SOAK and item.get_closest_marker("soak") and not is_selected(item.path.name, SHARE, SEED):
+        pytest.skip("takes several seconds: make soak, or pytest with this file")
