@@ -106,7 +106,6 @@ def test_few_round_trips_are_missing_under_load(load):
     assert max(missing(payloads)) <= MAX_MISSING
 
 
-@pytest.mark.soak
 def test_few_round_trips_are_missing_with_the_papers_triggers(load):
     """SYN, pure ACK, FIN, RST: no report of a flow's first packet, and no probes."""
     payloads, _ = run(load, SLOTS, triggers=15)

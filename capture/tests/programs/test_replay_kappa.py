@@ -9,6 +9,8 @@ from acapella_testing.frames.trial_captures import pair
 from acapella_testing.oracles import naive_captures
 from acapella_testing.processes import run
 
+pytestmark = pytest.mark.soak
+
 STEADY_NS, JITTER_NS, PACKETS = 10_000, 1_000, 2_000
 
 
@@ -28,7 +30,6 @@ def frames_of(path) -> list[tuple[int, bytes]]:
     return [(int(packet.time_s * 10**9), packet.frame) for packet in naive_captures.packets(path)]
 
 
-@pytest.mark.soak
 def test_receiver_and_departures_see_exactly_the_injected_schedule(trials):
     for name in ("steady", "jittered"):
         recorded, captured = (frames_of(trials / f"{name}{end}.pcapng") for end in ("-recording", ""))

@@ -10,6 +10,8 @@ from acapella_testing.runs.workflow_run import Workplace, processed, rules_run
 
 from acapella.cli import main as cli
 
+pytestmark = pytest.mark.soak
+
 START_US = 1_700_000_000_000_000
 STEP_US = 250_000
 SAMPLES = {"all": ("alpha", "p1"), "half": ("alpha", "p2"), "none": ("beta", "p1")}
@@ -36,7 +38,6 @@ def place(tmp_path_factory) -> Workplace:
     return place
 
 
-@pytest.mark.soak
 def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
     count = len(busy_frames())
     quality = {row["sample"]: row for row in rows(place.campaign, "capture_quality")}
@@ -60,7 +61,6 @@ def test_report_names_the_samples_with_implausible_times(place):
     assert "without a timestamp in their file" not in page
 
 
-@pytest.mark.soak
 def test_failed_merge_keeps_the_previous_tables_and_the_next_run_recreates_them(place, tmp_path):
     again = place.copy(tmp_path / "again")
     before = again.sha256("tables/*")

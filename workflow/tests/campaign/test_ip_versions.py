@@ -10,6 +10,8 @@ from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.runs.stages import analyzed_frames, rows
 from acapella_testing.tshark_lines import tshark_lines
 
+pytestmark = pytest.mark.soak
+
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
 ARP = Packet(
     bytes.fromhex("0001080006040001") + tunnel_frames.MAC + bytes([10, 0, 0, 1]) + bytes(6) + bytes([10, 0, 0, 2])
@@ -58,7 +60,6 @@ def protocols(campaign, program) -> list[list[str]]:
     return [list(itertools.takewhile(lambda token: token != "icmp", line.split(":"))) for line in lines]
 
 
-@pytest.mark.soak
 def test_arp_in_a_tunnel_is_not_ipv4(campaign, protocols):
     versions = {"ip": "4", "ipv6": "6"}
     innermost = [[token for token in tokens if token in NOT_IP or token in versions][-1] for tokens in protocols]

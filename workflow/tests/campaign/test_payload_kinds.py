@@ -37,7 +37,6 @@ def tokens_of(campaign: Path) -> list[list[str]]:
     return [line.split(":") for line in tshark_lines(tshark.find(), campaign / "raw" / "s.pcap")]
 
 
-@pytest.mark.soak
 def test_payload_kinds_are_not_headers_and_data_is_one_line(campaign):
     tokens = tokens_of(campaign)
     assert {"data-text-lines", "media", "png", "data"} <= {token for frame in tokens for token in frame}

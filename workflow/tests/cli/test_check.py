@@ -53,7 +53,6 @@ def check(capsys):
     return run
 
 
-@pytest.mark.soak
 def test_unmodified_campaign_has_no_findings(directory, check):
     code, lines = check(directory)
     assert code == 0, lines

@@ -6,8 +6,9 @@ import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.generated_campaigns import FIRST_NS, write_campaign
 
+pytestmark = pytest.mark.soak
 
-@pytest.mark.soak
+
 def test_rule_shows_all_campaigns_and_runs_again_only_after_a_change(again):
     results = again.directory / "results"
     write_campaign(results / "other", FIRST_NS)

@@ -12,7 +12,7 @@ from acapella.flowreports import command as flowreports
 from acapella.flowreports import sample
 from acapella.flowreports.settings import Settings
 
-pytestmark = pytest.mark.usefixtures("data_plane")
+pytestmark = [pytest.mark.usefixtures("data_plane"), pytest.mark.soak]
 SYN, ACK = 2, 16
 MS, SECOND = traces.MS, 10**9
 SLOTS = 2048

@@ -127,7 +127,6 @@ def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
     return found
 
 
-@pytest.mark.soak
 def test_campaign_has_every_tunnel_type(sets):
     assert {tunnel["type"] for row in flows(sets[0]) for tunnel in row["tunnels"]} == set(TYPES)
     assert {place.kind for packet in packets() for place in packet.places} == set(TYPES)

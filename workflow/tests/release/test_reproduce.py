@@ -109,6 +109,7 @@ def test_different_user_host_locale_and_checkout_give_the_same_bytes(recorded, e
     assert summary[-1] == f"all {len(theirs)} compared files are identical"
 
 
+@pytest.mark.soak
 def test_results_contain_no_path_host_or_user(elsewhere):
     words = [word.encode() for word in (HOST, "guestuser", "elsewhere", str(ROOT), "Kathmandu")]
     for name in results_of(elsewhere[0]):
@@ -165,6 +166,7 @@ def test_one_changed_byte_lists_exactly_the_affected_columns(altered):
     assert 5 < len(different) < len(here)
 
 
+@pytest.mark.soak
 def test_summary_of_differences_names_the_changed_capture_and_first_rows(altered):
     lines = (altered[1] / "reproduced.txt").read_text().splitlines()
     assert "the release was altered: captures/beta-p1.pcap: changed" in lines

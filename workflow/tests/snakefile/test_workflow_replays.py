@@ -11,6 +11,8 @@ from acapella_testing.runs.workflow_run import Workplace, only_figures
 from acapella.snakefile.replays import PROGRAM, program_installed
 from acapella_capture.testbeds.local import replay_capture, sandbox
 
+pytestmark = pytest.mark.soak
+
 PACKETS = 200
 TRIALS = 2
 SHORT = only_figures("kappa_replayer") | {
@@ -44,7 +46,6 @@ def campaign(tmp_path_factory):
     return place.campaign
 
 
-@pytest.mark.soak
 def test_environments_of_the_replay_are_compared_without_a_list_of_trials(campaign):
     found = {row["environment"]: row for row in rows(campaign, "consistency_environments")}
     assert [*found] == ["plain", "dual"]

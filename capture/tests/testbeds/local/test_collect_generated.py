@@ -18,6 +18,8 @@ from acapella.cli.main import main
 from acapella_capture import manifest as manifests
 from acapella_core.files import sha256_of
 
+pytestmark = pytest.mark.soak
+
 PROGRAMS = ("acapella-dpdk-generate", "acapella-monitor", "acapella-link")
 LOSS_PPM, DUPLICATE_PPM, SEED = 30_000, 50_000, 7
 STAMPS = {0x0800: 42, 0x86DD: 74}  # offset of the stamp after Ethernet, IP, and UDP or TCP
@@ -107,7 +109,6 @@ def rows(campaign: Path, sample: str, table: str) -> list[dict]:
     return pq.read_table(campaign / "generated" / sample / f"{table}.parquet").to_pylist()
 
 
-@pytest.mark.soak
 @AS_ROOT
 def test_monitor_counts_the_packets_in_the_schedule_of_the_link(campaign, sent):
     for sample, arriving in (("direct-1", sent), ("lossy-1", passed(sent))):

@@ -14,6 +14,8 @@ from acapella_capture import manifest as manifests
 from acapella_capture.control import outcomes
 from acapella_core.files import sha256_of
 
+pytestmark = pytest.mark.soak
+
 PERIOD_NS = 2 * 10**9
 MIRROR_MBPS = 10
 # One UDP stream of 40 Mbit/s passes only through the ports of its sender and its receiver; port2 carries no traffic.
@@ -42,7 +44,6 @@ def samples(campaign) -> list[dict]:
     return sorted(found, key=lambda manifest: manifest["requested"]["start_ns"])
 
 
-@pytest.mark.soak
 def test_port_changes_only_between_cycles_and_each_sample_has_its_own_period(samples):
     assert [manifest["cycle"] for manifest in samples] == [1, 1, 2, 2]
     assert {manifest["site"] for manifest in samples} == {"site1"}
@@ -118,7 +119,6 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
 """
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize(
     ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
 )

@@ -6,6 +6,8 @@ import pytest
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.local_testbed import open_vswitch_or_skip
 
+pytestmark = pytest.mark.soak
+
 # A signal arrives in the middle of the collection, because it has more rounds than the test waits for.
 CONFIG = """
 campaign: test
@@ -15,7 +17,6 @@ capture: {sample_s: 1, samples_per_port: 50}
 """
 
 
-@pytest.mark.soak
 def test_interrupted_collection_with_open_vswitch_leaves_nothing(caller, open_directory):
     open_vswitch_or_skip()
     number, status = (signal.SIGTERM, 130) if caller.prefix else (signal.SIGKILL, -signal.SIGKILL)

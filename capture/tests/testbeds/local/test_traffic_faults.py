@@ -17,7 +17,7 @@ from acapella_capture import manifest as manifests
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.traffic import MAX_SILENT_SAMPLES
 
-pytestmark = AS_USER
+pytestmark = [AS_USER, pytest.mark.soak]
 BROKEN = "#!/bin/sh\necho 'iperf3: error - broken on purpose' >&2\nexit 1\n"
 TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind": "ping"}]
 

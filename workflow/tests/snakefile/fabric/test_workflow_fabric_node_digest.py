@@ -18,6 +18,8 @@ from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of
 from acapella_capture.control import node_digest
 
+pytestmark = pytest.mark.soak
+
 PROGRAM = Path(sys.executable).with_name(node_digest.PROGRAM)
 PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15"]
 COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "port_selection": "fixed", "ports": {"STAR": PORTS}}
@@ -77,7 +79,6 @@ def fetch_captures(place: Workplace, here: Workplace, kept: Path) -> None:
     write_file(raw / "samples.tsv", sheet)
 
 
-@pytest.mark.soak
 def test_tables_and_figures_equal_those_of_fetched_captures(runs):
     place, here, _ = runs
     made = place.sha256(*COMPARED)

@@ -15,6 +15,8 @@ from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay
 from acapella_capture.testbeds.local import replay_capture
 
+pytestmark = pytest.mark.soak
+
 MINE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
 RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node (fabric_nodes.py)
 PAIRS = (("left0", "right0"), ("left1", "right1"))
@@ -73,7 +75,6 @@ def join(prefix: list[str], interfaces: list[str]) -> None:
         subprocess.run([*prefix, "ip", "link", *line.split()], check=True)
 
 
-@pytest.mark.soak
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
     assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
     senders = "; ".join(f"node {node}, interface left{number}" for number, node in enumerate(NODES))

@@ -63,7 +63,6 @@ def copies(place: Workplace) -> list[Path]:
     return [path for path in place.directory.rglob("*.pcap*") if not path.is_dir()]
 
 
-@pytest.mark.soak
 def test_results_of_captures_in_storage_equal_those_of_files(stored, finished):
     ours, theirs = (place.sha256("acap/*", "flows/*", "tables/*") for place in (stored, finished))
     assert {name for name in ours if name.startswith("acap/")} == {f"acap/{name}.parquet" for name in SAMPLES}
@@ -134,6 +133,7 @@ def test_missing_objects_fail_only_their_samples(server, tmp_path):
     assert copies(place) == []
 
 
+@pytest.mark.soak
 def test_batches_fetch_their_objects_and_process_those_that_changed(stored, server, tmp_path, request):
     lost = ("lost", "alpha", "p4", "s3://captures/lost.pcap")
     place = stored_workplace(tmp_path, server, lost, batches={"samples": 2}, exclude=["beta-p1"])
