@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""Find phrases that are not plain technical English: phrases.py [--all] [PATH...]
+"""Find phrases that are not plain technical English: phrases.py [PATH...]
 
-Reads phrases.tsv (expressions), phrases-allowed.tsv (correct uses, each with a reason) and phrases-unchecked.txt
-(paths that are not checked yet) next to this script. Without PATH it checks every tracked text file and exits with 1 if
-it finds a phrase, or if an entry of the allow list matches nothing. --all includes unchecked paths.
+Reads phrases.tsv (expressions) and phrases-allowed.tsv (correct uses, each with a reason) next to this script. Without
+PATH it checks every tracked text file. Exits with 1 if it finds a phrase, or if an entry of the allow list matches
+nothing.
 """
 
 import argparse
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -18,7 +17,7 @@ ROOT = HERE.parents[1]
 MAX_ALLOWED = 50
 # Data, generated files, and text by others. The list itself and the change history contain forbidden phrases.
 SKIPPED = re.compile(
-    r"(^|/)(LICENSE|CHANGELOG\.md|phrases(-allowed)?\.tsv|phrases-unchecked\.txt|.*\.(lock|spec|gz|zst|lz4|pcap|pcapng|png|svg|bin|parquet))$"
+    r"(^|/)(LICENSE|CHANGELOG\.md|phrases(-allowed)?\.tsv|.*\.(lock|spec|gz|zst|lz4|pcap|pcapng|png|svg|bin|parquet))$"
     r"|(^|/)corpus/"
 )
 # A line break within a paragraph or a comment, with the next line's indentation and comment mark.
@@ -60,40 +59,32 @@ def found_in(name: str, phrases: list[tuple[re.Pattern, str]]) -> list[tuple[int
     return sorted(hits.values())
 
 
-def report(names: list[str], unchecked: list[str]) -> int:
-    """Print the phrases of checked files and a summary; return the exit code."""
+def report(names: list[str]) -> int:
+    """Print the phrases of files and a summary; return the exit code."""
     allowed = {(path, text): 0 for path, text, _reason in rows("phrases-allowed.tsv")}
-    phrases, faults, waiting, later = expressions(), 0, Counter(), 0
+    phrases, faults = expressions(), 0
     for name in names:
-        prefix = next((one for one in unchecked if name == one or name.startswith(one.rstrip("/") + "/")), None)
-        later += prefix is not None
         for number, line, phrase, better in found_in(name, phrases):
             entry = next((one for one in allowed if one[0] == name and one[1] in line), None)
             if entry:
                 allowed[entry] += 1
-            elif prefix:
-                waiting[prefix] += 1
             else:
                 faults += 1
                 print(f"{name}:{number}: {phrase!r}: write: {better}")
     unused = [entry for entry, uses in allowed.items() if not uses and entry[0] in names]
     for path, text in unused:
         print(f"phrases-allowed.tsv: no phrase in {path} is in a line with {text!r}: remove the entry")
-    print(
-        f"{len(names) - later} files checked: {faults} phrases, {len(allowed)} allowed; "
-        f"{later} files not checked yet" + "".join(f", {path}: {number}" for path, number in waiting.most_common())
-    )
+    print(f"{len(names)} files checked: {faults} phrases, {len(allowed)} allowed")
     return int(bool(faults or unused or len(allowed) > MAX_ALLOWED))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--all", action="store_true", help="also check the paths of phrases-unchecked.txt")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files or directories (default: all)")
     args = parser.parse_args()
     selected = [path.rstrip("/") for path in args.paths]
     names = [name for name in tracked() if not selected or any(name == p or name.startswith(p + "/") for p in selected)]
-    return report(names, [] if args.all else [path for (path,) in rows("phrases-unchecked.txt")])
+    return report(names)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ SETUP = Path(__file__).resolve().parents[2] / "setup"
 def phrases(monkeypatch, tmp_path):
     """Return the script as a module, for a tree and lists in `tmp_path`."""
     module = script(SETUP / "phrases.py")
-    for name in ("phrases-allowed.tsv", "phrases-unchecked.txt"):
-        write_file(tmp_path / name, "")
+    write_file(tmp_path / "phrases-allowed.tsv", "")
     write_file(tmp_path / "phrases.tsv", "# comment\n\\bis blue\\b\tis green\n")
     for name in ("HERE", "ROOT"):
         monkeypatch.setattr(module, name, tmp_path)
@@ -35,14 +34,14 @@ def phrases(monkeypatch, tmp_path):
 )
 def test_phrase_is_found_in_a_paragraph(phrases, tmp_path, capsys, text, found):
     write_file(tmp_path / "page.md", text)
-    assert phrases.report(["page.md"], []) == found
+    assert phrases.report(["page.md"]) == found
     assert capsys.readouterr().out.count("page.md:1: ") == found
 
 
 def test_allowed_use_needs_its_path_and_line(phrases, tmp_path, capsys):
     write_file(tmp_path / "page.md", "The user is blue so.\nThe file is blue so.\n")
     write_file(tmp_path / "phrases-allowed.tsv", "page.md\tThe user is blue\ta person\n")
-    assert phrases.report(["page.md"], []) == 1
+    assert phrases.report(["page.md"]) == 1
     printed = capsys.readouterr().out
     assert "page.md:2: " in printed
     assert "page.md:1: " not in printed
@@ -51,13 +50,7 @@ def test_allowed_use_needs_its_path_and_line(phrases, tmp_path, capsys):
 def test_unused_entry_of_the_allow_list_fails(phrases, tmp_path):
     write_file(tmp_path / "page.md", "Nothing here.\n")
     write_file(tmp_path / "phrases-allowed.tsv", "page.md\tThe user is blue\ta person\n")
-    assert phrases.report(["page.md"], []) == 1
-
-
-def test_unchecked_paths_are_counted(phrases, tmp_path, capsys):
-    write_file(tmp_path / "later" / "page.md", "It is blue here.")
-    assert phrases.report(["later/page.md"], ["later"]) == 0
-    assert "1 files not checked yet, later: 1" in capsys.readouterr().out
+    assert phrases.report(["page.md"]) == 1
 
 
 def test_lists_of_the_project_are_well_formed():

@@ -6,6 +6,9 @@
 
 namespace acapella {
 
+inline constexpr std::uint16_t kMax8023Length = 1500;           // IEEE 802.3-2018 3.2.6
+inline constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
+
 Next dissect_ethernet(Walk& walk);
 Next dissect_llc(Walk& walk);
 Next dissect_vlan(Walk& walk);

@@ -4,9 +4,8 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kHeader = 14;
-constexpr std::uint16_t kMaxLength = 1500;     // IEEE 802.3-2018 3.2.6
-constexpr std::uint16_t kMinEthertype = 1536;  // ibid.
+constexpr std::size_t kEthernetHeader = 14;
+constexpr std::uint16_t kMinEthertype = 1536;  // IEEE 802.3-2018 3.2.6
 constexpr std::uint16_t kF5FileInformation = 0x05ff;
 // Cisco ISL header; its length field does not count the bytes up to and including the field itself
 constexpr std::size_t kIsl = 26;
@@ -25,11 +24,11 @@ bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) 
 
 // Cisco ISL: a complete frame with its FCS, after a header whose type is 0 for Ethernet.
 Next dissect_isl(Walk& walk, std::uint16_t length) {
-    const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kHeader) == kIslLlc;
-    if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck)
+    const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kEthernetHeader) == kIslLlc;
+    if (!walk.innermost || !carries_ethernet || length < kIsl - kEthernetHeader + kFrameCheck)
         return walk.stop_as_unsure();
     walk.out.sure = false;
-    walk.at.limit(kHeader + length - kFrameCheck);
+    walk.at.limit(kEthernetHeader + length - kFrameCheck);
     walk.at.skip(kIsl);
     walk.link_payload(0);  // until the inner frame sets it
     return Next::ethernet;
@@ -37,11 +36,11 @@ Next dissect_isl(Walk& walk, std::uint16_t length) {
 
 Next dissect_802_3(Walk& walk, std::uint16_t length) {
     if (is_isl(walk.at)) return dissect_isl(walk, length);
-    const bool raw_ipx = walk.at.be16(kHeader) == 0xffff && walk.at.has(kHeader + 2);
-    walk.at.skip(kHeader);
+    const bool raw_ipx = walk.at.be16(kEthernetHeader) == 0xffff && walk.at.has(kEthernetHeader + 2);
+    walk.at.skip(kEthernetHeader);
     walk.link_payload(length);
     walk.limit(length);
-    walk.link_header(kHeader);
+    walk.link_header(kEthernetHeader);
     return raw_ipx ? walk.stop_at_payload() : Next::llc;
 }
 
@@ -49,21 +48,21 @@ Next dissect_802_3(Walk& walk, std::uint16_t length) {
 
 Next dissect_ethernet(Walk& walk) {
     walk.push(Token::eth);
-    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_ethernet);
+    if (!walk.at.has(kEthernetHeader)) return walk.truncated(Issue::truncated_ethernet);
     const std::uint16_t type = walk.at.be16(12);
     if (walk.at.be32(0) == kTteMarker || is_garp(walk.at)) walk.out.sure = false;
     if (type >= kMinEthertype || type == 0) {
         walk.push(Token::ethertype);
-        walk.at.skip(kHeader);
-        walk.link_header(kHeader);
+        walk.at.skip(kEthernetHeader);
+        walk.link_header(kEthernetHeader);
         return walk.ethertype(type);
     }
-    if (type <= kMaxLength) return dissect_802_3(walk, type);
+    if (type <= kMax8023Length) return dissect_802_3(walk, type);
     if (walk.innermost && is_isl(walk.at))
         return dissect_isl(walk, type);  // tshark decodes only shorter frames
-    walk.at.skip(kHeader);
+    walk.at.skip(kEthernetHeader);
     walk.link_payload(type);
-    walk.link_header(kHeader);
+    walk.link_header(kEthernetHeader);
     walk.malformed(Issue::bad_ethernet_length);
     return type == kF5FileInformation ? walk.stop_as_unsure() : walk.stop_at_payload();
 }

@@ -14,8 +14,6 @@ using gre::kSequence;
 using gre::kTransparentEthernet;
 using gre::kVersion;
 
-constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
-
 void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
     const std::size_t at = gre::key_offset(flags);
     if ((flags & kKey) == 0 || !walk.at.has(at + 4)) return;

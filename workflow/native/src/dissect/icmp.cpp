@@ -5,12 +5,12 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kHeader = 8;
+constexpr std::size_t kIcmpHeader = 8;
 
 Next quote(Walk& walk, Next packet) {
     walk.quoted = true;
     walk.out.payload = {};
-    walk.at.skip(kHeader);
+    walk.at.skip(kIcmpHeader);
     if (walk.at.reported() == 0) return Walk::stop();
     if (!walk.at.has(1)) return walk.stop_as_unsure();
     return packet;
@@ -20,9 +20,9 @@ Next quote(Walk& walk, Next packet) {
 
 Next dissect_icmp(Walk& walk) {
     walk.push(Token::icmp);
-    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_icmp);
+    if (!walk.at.has(kIcmpHeader)) return walk.truncated(Issue::truncated_icmp);
     const std::uint8_t type = walk.at.u8(0);
-    walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
+    walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kIcmpHeader));
     switch (type) {
         case 3:   // destination unreachable
         case 4:   // source quench
@@ -32,7 +32,7 @@ Next dissect_icmp(Walk& walk) {
             return quote(walk, Next::ipv4);
         case 0:  // echo reply
         case 8:  // echo
-            walk.at.skip(kHeader);
+            walk.at.skip(kIcmpHeader);
             return walk.stop_at_payload();
         case 10:
         case 13:
@@ -43,7 +43,7 @@ Next dissect_icmp(Walk& walk) {
         case 18:
             return Walk::stop();
         default:
-            walk.at.skip(kHeader);
+            walk.at.skip(kIcmpHeader);
             return walk.stop_at_payload();
     }
 }
@@ -52,18 +52,19 @@ Next dissect_icmpv6(Walk& walk) {
     walk.push(Token::icmpv6);
     if (!walk.at.has(4)) return walk.truncated(Issue::truncated_icmpv6);
     const std::uint8_t type = walk.at.u8(0);
-    if (walk.at.reported() >= kHeader)
-        walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
+    if (walk.at.reported() >= kIcmpHeader)
+        walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kIcmpHeader));
     switch (type) {
         case 1:
         case 2:
         case 3:
         case 4:
-            return walk.at.has(kHeader) ? quote(walk, Next::ipv6) : walk.truncated(Issue::truncated_icmpv6);
+            return walk.at.has(kIcmpHeader) ? quote(walk, Next::ipv6)
+                                            : walk.truncated(Issue::truncated_icmpv6);
         case 128:
         case 129:
-            if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_icmpv6);
-            walk.at.skip(kHeader);
+            if (!walk.at.has(kIcmpHeader)) return walk.truncated(Issue::truncated_icmpv6);
+            walk.at.skip(kIcmpHeader);
             return walk.stop_at_payload();
         case 130:
         case 131:

@@ -6,7 +6,7 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kMinHeader = 20;
+constexpr std::size_t kMinIpv4Header = 20;
 constexpr std::uint16_t kFragmentOffset = 0x1fff;
 
 void take_keys(Walk& walk, std::uint32_t length) {
@@ -28,7 +28,7 @@ bool may_be_source_routed(const Cursor& at, std::size_t header) {
     constexpr std::uint8_t kNoOperation = 1;
     constexpr std::uint8_t kLoose = 131;
     constexpr std::uint8_t kStrict = 137;
-    std::size_t option = kMinHeader;
+    std::size_t option = kMinIpv4Header;
     while (option < header) {
         if (!at.has(option + 1)) return true;
         const std::uint8_t type = at.u8(option);
@@ -47,12 +47,12 @@ Next dissect_ipv4(Walk& walk) {
     const std::uint8_t first = walk.at.u8(0);
     if (first >> 4 == 6) return Next::ipv6;
     if (first >> 4 != 4) return walk.malformed(Issue::bad_ip_version);
-    if (!walk.at.has(kMinHeader)) {
+    if (!walk.at.has(kMinIpv4Header)) {
         walk.network_packet(4);
         return walk.truncated(Issue::truncated_ipv4);
     }
     const std::size_t header = (first & 0x0fU) * 4;
-    if (header < kMinHeader) {
+    if (header < kMinIpv4Header) {
         walk.malformed(Issue::bad_ipv4_header_length);
         return walk.stop_at_payload();
     }

@@ -4,7 +4,7 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kHeader = 40;
+constexpr std::size_t kIpv6Header = 40;
 
 // Ends the dissection inside a truncated extension header. If its first `needed` bytes were captured, they
 // show whether another header follows (RFC 8200 4.7).
@@ -76,7 +76,7 @@ Next dissect_ipv6(Walk& walk) {
         return walk.stop_at_payload();  // tshark decodes other versions as data
     }
     walk.push(Token::ipv6);
-    if (!walk.at.has(kHeader)) {
+    if (!walk.at.has(kIpv6Header)) {
         if (walk.at.has(1)) walk.network_packet(6);
         return walk.truncated(Issue::truncated_ipv6);
     }
@@ -85,7 +85,7 @@ Next dissect_ipv6(Walk& walk) {
     walk.network_header(6);
     // Zero in a jumbogram with a hop-by-hop header (RFC 2675 3), or if the sender offloads segmentation to
     // its NIC.
-    const std::size_t length = payload ? kHeader + payload : walk.at.reported();
+    const std::size_t length = payload ? kIpv6Header + payload : walk.at.reported();
     if (!walk.quoted) {
         walk.out.ip_proto = protocol;
         walk.out.ip_len = static_cast<std::uint32_t>(length);
@@ -95,7 +95,7 @@ Next dissect_ipv6(Walk& walk) {
     if (payload == 0 && protocol != 59) walk.out.sure = false;
     walk.limit(length);
     walk.network_packet(6);
-    walk.at.skip(kHeader);
+    walk.at.skip(kIpv6Header);
     return walk.protocol(protocol);
 }
 

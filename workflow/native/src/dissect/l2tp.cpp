@@ -7,12 +7,11 @@
 namespace acapella {
 namespace {
 
-constexpr std::uint16_t kControl = 0x8000;
-constexpr std::uint16_t kLength = 0x4000;
-constexpr std::uint16_t kSequence = 0x0800;
-constexpr std::uint16_t kOffset = 0x0200;
-constexpr std::uint16_t kVersion = 0x000f;
-constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
+constexpr std::uint16_t kIsControl = 0x8000;
+constexpr std::uint16_t kHasLength = 0x4000;
+constexpr std::uint16_t kHasSequence = 0x0800;
+constexpr std::uint16_t kHasOffset = 0x0200;
+constexpr std::uint16_t kVersionMask = 0x000f;
 
 Next truncated(Walk& walk) {
     walk.truncated(Issue::truncated_l2tp);
@@ -21,17 +20,17 @@ Next truncated(Walk& walk) {
 
 // RFC 2661 3.1. tshark decodes more of PPP than the core.
 Next data_version_2(Walk& walk, std::uint16_t flags) {
-    const std::size_t tunnel = flags & kLength ? 4 : 2;
+    const std::size_t tunnel = flags & kHasLength ? 4 : 2;
     if (!walk.at.has(tunnel + 4)) return truncated(walk);
     walk.tunnel(TunnelType::l2tp_tunnel, walk.at.be16(tunnel));
     walk.tunnel(TunnelType::l2tp_session, walk.at.be16(tunnel + 2));
-    std::size_t header = tunnel + 4 + (flags & kSequence ? 4 : 0);
-    if (flags & kOffset) {
+    std::size_t header = tunnel + 4 + (flags & kHasSequence ? 4 : 0);
+    if (flags & kHasOffset) {
         if (!walk.at.has(header + 2)) return truncated(walk);
         header += 2 + std::size_t{walk.at.be16(header)};
     }
     if (!walk.at.has(header)) return truncated(walk);
-    if (flags & kLength) walk.at.limit(std::max<std::size_t>(walk.at.be16(2), header));
+    if (flags & kHasLength) walk.at.limit(std::max<std::size_t>(walk.at.be16(2), header));
     walk.at.skip(header);
     if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
     walk.out.sure = false;
@@ -54,9 +53,9 @@ Next dissect_l2tp(Walk& walk) {
     walk.push(Token::l2tp);
     if (!walk.at.has(2)) return truncated(walk);
     const std::uint16_t flags = walk.at.be16(0);
-    const std::uint16_t version = flags & kVersion;
+    const std::uint16_t version = flags & kVersionMask;
     if (version < 2 || version > 3) return walk.stop_as_unsure();
-    if (flags & kControl) return walk.at.has(12) ? Walk::stop() : truncated(walk);
+    if (flags & kIsControl) return walk.at.has(12) ? Walk::stop() : truncated(walk);
     return version == 2 ? data_version_2(walk, flags) : data_version_3(walk, 4);
 }
 

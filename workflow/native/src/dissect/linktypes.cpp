@@ -4,7 +4,7 @@
 namespace acapella {
 namespace {
 
-constexpr std::uint16_t kMinEthertype = 1537;  // tshark does not accept 1536
+constexpr std::uint16_t kMinCookedEthertype = 1537;  // tshark does not accept 1536
 
 // ARPHRD_ types for which tshark does not always read the protocol field as an ethertype.
 bool has_own_protocols(std::uint16_t hardware) {
@@ -23,7 +23,7 @@ bool has_own_protocols(std::uint16_t hardware) {
 Next cooked(Walk& walk, std::uint16_t protocol, std::uint32_t header) {
     walk.at.skip(header);
     walk.link_header(header);
-    if (protocol < kMinEthertype) {
+    if (protocol < kMinCookedEthertype) {
         constexpr std::uint16_t kIpx = 1;
         constexpr std::uint16_t kLlc = 4;
         if (protocol == kLlc) return Next::llc;

@@ -8,9 +8,8 @@ namespace {
 
 constexpr std::size_t kControlWord = 4;
 constexpr std::size_t kEthernet = 14;
-constexpr std::size_t kType = 12;           // offset of the ethertype
-constexpr std::size_t kVendors = 9;         // the prefixes of both addresses, which tshark looks up
-constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
+constexpr std::size_t kType = 12;    // offset of the ethertype
+constexpr std::size_t kVendors = 9;  // the prefixes of both addresses, which tshark looks up
 
 // IEEE 802.2: both service access points of protocols that are common on Ethernet (STP, SNAP, NetWare,
 // NetBIOS, OSI), and Novell frames without LLC.
@@ -55,7 +54,7 @@ bool looks_like_ethernet(const Cursor& at, std::size_t offset) {
         case 0x88f7:
             return true;
         default:
-            return type >= 3 && type <= kMaxLength && is_llc(first) && at.reported() >= offset + 2 + type;
+            return type >= 3 && type <= kMax8023Length && is_llc(first) && at.reported() >= offset + 2 + type;
     }
 }
 

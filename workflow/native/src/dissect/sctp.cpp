@@ -4,12 +4,12 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kHeader = 12;
+constexpr std::size_t kSctpHeader = 12;
 constexpr std::uint8_t kData = 0;
 constexpr std::uint8_t kIData = 64;  // RFC 8260
 
 bool carries_data(const Cursor& at) {
-    for (std::size_t chunk = kHeader; at.has(chunk + 4);) {
+    for (std::size_t chunk = kSctpHeader; at.has(chunk + 4);) {
         const std::uint8_t type = at.u8(chunk);
         if (type == kData || type == kIData) return true;
         const std::size_t length = at.be16(chunk + 2);
@@ -23,11 +23,11 @@ bool carries_data(const Cursor& at) {
 
 Next dissect_sctp(Walk& walk) {
     walk.push(Token::sctp);
-    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_sctp);
+    if (!walk.at.has(kSctpHeader)) return walk.truncated(Issue::truncated_sctp);
     walk.ports();
-    walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
+    walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kSctpHeader));
     const bool data = carries_data(walk.at);
-    walk.at.skip(kHeader);
+    walk.at.skip(kSctpHeader);
     return data ? walk.stop_at_payload() : Walk::stop();
 }
 

@@ -4,14 +4,14 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kMinHeader = 20;
+constexpr std::size_t kMinTcpHeader = 20;
 constexpr std::uint8_t kEnd = 0;
 constexpr std::uint8_t kNop = 1;
 constexpr std::uint8_t kMptcp = 30;
 
 // tshark prints `mptcp` once for every MPTCP option.
 void take_options(Walk& walk, std::size_t header) {
-    for (std::size_t at = kMinHeader; at < header;) {
+    for (std::size_t at = kMinTcpHeader; at < header;) {
         const std::uint8_t kind = walk.at.u8(at);
         if (kind == kEnd) return;
         if (kind == kNop) {
@@ -48,10 +48,10 @@ bool carries_openflow_packet(Cursor at) {
 Next dissect_tcp(Walk& walk) {
     walk.push(Token::tcp);
     if (walk.at.has(4)) walk.ports();
-    if (!walk.at.has(kMinHeader)) return walk.truncated(Issue::truncated_tcp);
+    if (!walk.at.has(kMinTcpHeader)) return walk.truncated(Issue::truncated_tcp);
     const std::uint16_t offset_flags = walk.at.be16(12);
     const std::size_t header = (offset_flags >> 12) * std::size_t{4};
-    if (header < kMinHeader) return walk.malformed(Issue::bad_tcp_header_length);
+    if (header < kMinTcpHeader) return walk.malformed(Issue::bad_tcp_header_length);
     if (!walk.quoted) {
         Dissection& out = walk.out;
         out.has_tcp = true;

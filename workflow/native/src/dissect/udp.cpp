@@ -7,7 +7,7 @@
 namespace acapella {
 namespace {
 
-constexpr std::size_t kHeader = 8;
+constexpr std::size_t kUdpHeader = 8;
 
 Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     const std::uint16_t low = std::min(source, destination);
@@ -39,16 +39,16 @@ Next without_payload(Walk& walk, std::uint16_t source, std::uint16_t destination
 Next dissect_udp(Walk& walk) {
     walk.push(Token::udp);
     if (walk.at.has(4)) walk.ports();
-    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_udp);
+    if (!walk.at.has(kUdpHeader)) return walk.truncated(Issue::truncated_udp);
     const std::uint16_t source = walk.at.be16(0);
     const std::uint16_t destination = walk.at.be16(2);
     const std::size_t length = walk.at.be16(4);
     if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675 4
-    if (length < kHeader) return walk.malformed(Issue::bad_udp_length);
+    if (length < kUdpHeader) return walk.malformed(Issue::bad_udp_length);
     // The first fragment of a datagram is shorter than its length field.
-    walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kHeader));
+    walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kUdpHeader));
     walk.at.limit(length);
-    walk.at.skip(kHeader);
+    walk.at.skip(kUdpHeader);
     if (!walk.at.has(1)) return without_payload(walk, source, destination);
     return by_port(walk, source, destination);
 }
@@ -56,8 +56,8 @@ Next dissect_udp(Walk& walk) {
 Next dissect_udplite(Walk& walk) {
     walk.push(Token::udplite);
     if (walk.at.has(4)) walk.ports();
-    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_udp);
-    walk.at.skip(kHeader);
+    if (!walk.at.has(kUdpHeader)) return walk.truncated(Issue::truncated_udp);
+    walk.at.skip(kUdpHeader);
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported()));
     return walk.stop_as_unsure();
 }

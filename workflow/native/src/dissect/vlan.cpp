@@ -8,7 +8,6 @@ constexpr std::size_t kTag = 4;
 constexpr std::size_t kId = 2;  // with priority and drop eligibility
 constexpr std::uint16_t kServiceTag = 0x88a8;
 constexpr std::uint16_t kBackboneServiceTag = 0x88e7;  // the I-TAG of 802.1ah
-constexpr std::uint16_t kMaxLength = 1500;
 
 void add_id(Walk& walk, std::size_t offset) {
     Dissection& out = walk.out;
@@ -26,7 +25,7 @@ Next after_tag(Walk& walk, std::size_t length, bool service) {
     walk.at.skip(length);
     walk.link_header(0);
     // tshark does not accept a length field after a service tag
-    if (type <= kMaxLength && (!service || walk.innermost)) {
+    if (type <= kMax8023Length && (!service || walk.innermost)) {
         if (service) walk.out.sure = false;
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);
         walk.link_payload(type);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint16_t kLinkEthernet = 1;
 constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; stacks may share them
-constexpr int kPipeBytes = 1 << 20;
+constexpr int kInputPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
 constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
 // Frames with hundreds of headers have long rows. tshark stops reading its input if too much of its output is
@@ -51,7 +51,7 @@ TsharkInput::TsharkInput(int descriptor, Seconds timeout, WhileWaiting while_wai
     : descriptor_(descriptor),
       writer_(descriptor, std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
               std::move(while_waiting)) {
-    ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // affects only the speed
+    ::fcntl(descriptor, F_SETPIPE_SZ, kInputPipeBytes);  // affects only the speed
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
 

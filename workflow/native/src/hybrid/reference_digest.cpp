@@ -10,7 +10,7 @@ namespace {
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 
 template <typename Integer>
-Integer number(std::string_view text) {
+Integer exact_number(std::string_view text) {
     Integer value{};
     std::from_chars(text.data(), text.data() + text.size(), value);
     return value;
@@ -22,9 +22,9 @@ std::int64_t nanoseconds(std::string_view text) {
     if (negative) text.remove_prefix(1);
     const std::size_t point = text.find('.');
     if (point == std::string_view::npos) return 0;
-    const auto seconds = number<std::int64_t>(text.substr(0, point));
+    const auto seconds = exact_number<std::int64_t>(text.substr(0, point));
     if (seconds > kNoPlausibleNs / kSecondNs) return negative ? -kNoPlausibleNs : kNoPlausibleNs;
-    const std::int64_t ns = seconds * kSecondNs + number<std::int64_t>(text.substr(point + 1));
+    const std::int64_t ns = seconds * kSecondNs + exact_number<std::int64_t>(text.substr(point + 1));
     return negative ? -ns : ns;
 }
 
@@ -38,9 +38,9 @@ FrameRow row_of(const TsharkRow& tshark_row, const Dissection& keys) {
     // comparison.
     if (record.timed && record.ts_ns < 0)
         row.bits = static_cast<std::uint8_t>(row.bits & ~(FrameRow::kUntimed | FrameRow::kImplausible));
-    row.frame = number<std::uint64_t>(tshark_row[Field::number]);
-    row.wire_len = number<std::uint32_t>(tshark_row[Field::len]);
-    row.cap_len = number<std::uint32_t>(tshark_row[Field::cap_len]);
+    row.frame = exact_number<std::uint64_t>(tshark_row[Field::number]);
+    row.wire_len = exact_number<std::uint32_t>(tshark_row[Field::len]);
+    row.cap_len = exact_number<std::uint32_t>(tshark_row[Field::cap_len]);
     return row;
 }
 

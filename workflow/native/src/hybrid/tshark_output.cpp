@@ -19,7 +19,7 @@
 namespace acapella::hybrid {
 namespace {
 
-constexpr int kPipeBytes = 1 << 20;
+constexpr int kOutputPipeBytes = 1 << 20;
 constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;  // enough for the fields of a frame of 256 KiB
 // Maximum amount of received output. tshark has to wait when it is reached.
 constexpr std::size_t kMaxReceivedBytes = std::size_t{64} << 20;
@@ -35,7 +35,7 @@ TsharkOutput::TsharkOutput(int descriptor, Layout layout, Seconds timeout, While
       timeout_(timeout),
       while_waiting_(std::move(while_waiting)),
       stop_event_(::eventfd(0, EFD_CLOEXEC)) {
-    ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // affects only the speed
+    ::fcntl(descriptor, F_SETPIPE_SZ, kOutputPipeBytes);  // affects only the speed
     receiver_ = std::thread([this] { receive(); });
 }
 

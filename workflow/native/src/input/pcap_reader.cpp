@@ -161,7 +161,7 @@ PcapReader::Header PcapReader::decode(const std::byte* at) const {
 bool PcapReader::fits_variant(Variant variant) {
     constexpr int kRecords = 3;
     constexpr std::uint32_t kMaxWireLen = 128U << 20;
-    constexpr std::uint32_t kMaxInterface = 10000;
+    constexpr std::uint32_t kMaxInterfaceIndex = 10000;
     const std::uint32_t size = header_size(variant);
     std::size_t at = 0;
     for (int i = 0; i < kRecords; ++i) {
@@ -179,7 +179,7 @@ bool PcapReader::fits_variant(Variant variant) {
             // Interface index, payload type, and direction (PACKET_HOST to PACKET_OUTGOING).
             const auto index = load<std::uint32_t>(extra, swapped_);
             const auto type = load<std::uint16_t>(extra + 4, swapped_);
-            if (index == 0 || index > kMaxInterface || type == 0 || std::to_integer<int>(extra[6]) > 4) {
+            if (index == 0 || index > kMaxInterfaceIndex || type == 0 || std::to_integer<int>(extra[6]) > 4) {
                 return false;
             }
         } else if (variant == Variant::nokia &&

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
 constexpr std::uint32_t kInterfaceDescription = 1;
-constexpr std::uint32_t kEnhancedPacket = 6;
+constexpr std::uint32_t kEnhancedPacketBlock = 6;
 
 // Blocks are written in this machine's byte order, which the section header defines.
 struct Section {
@@ -130,7 +130,7 @@ void PcapngWriter::put_packet(std::uint32_t interface, std::uint64_t ts, std::ui
                         captured, wire};
     const std::size_t padding = (4 - captured % 4) % 4;
     const std::size_t size = sizeof packet + captured + padding;
-    put_block_head(kEnhancedPacket, size);
+    put_block_head(kEnhancedPacketBlock, size);
     sink_.put(&packet, sizeof packet);
     sink_.put(before.data(), before.size());
     sink_.put(bytes.data(), bytes.size());

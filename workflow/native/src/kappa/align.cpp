@@ -9,7 +9,7 @@ namespace acapella::kappa {
 namespace {
 
 // Memory of align() per packet of a trial and per replayed packet: identities, table, matches, results.
-constexpr std::uint64_t kBytesPerPacket = 16 + 16 + 4 + 4 + 8;
+constexpr std::uint64_t kAlignedPacketBytes = 16 + 16 + 4 + 4 + 8;
 
 std::vector<Identity> identities_of(const Trial& trial) {
     std::vector<Identity> identities;
@@ -37,10 +37,10 @@ void check_memory(const Trials& read, const AlignRequest& request) {
         throw TrialError("the recordings have more than 2^32 - 2 packets in all loops");
     for (std::size_t i = request.recordings.size(); i < read.trials.size(); ++i)
         packets += read.trials[i].size();
-    if (packets > request.memory_bytes / kBytesPerPacket)
+    if (packets > request.memory_bytes / kAlignedPacketBytes)
         throw MemoryLimitError("matching " + std::to_string(packets) +
                                " packets of trials and recordings needs " +
-                               std::to_string(packets * kBytesPerPacket / 1'000'000 + 1) + " MB");
+                               std::to_string(packets * kAlignedPacketBytes / 1'000'000 + 1) + " MB");
 }
 
 // The packets of the recordings in the order of their keys, followed by all other packets seen so far.

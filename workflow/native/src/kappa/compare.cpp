@@ -9,7 +9,7 @@ namespace {
 
 // Memory of a pair in addition to identities and timestamps: the hash table, the two columns of differences,
 // which may use twice their size, and the matches.
-constexpr std::uint64_t kBytesPerPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
+constexpr std::uint64_t kComparedPacketBytes = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
 // Memory that is always available for a block of reordered packets.
 constexpr std::uint64_t kMinBlockBytes = std::uint64_t{16} << 20;
 
@@ -32,7 +32,7 @@ WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
 
 bool fits(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
     return a.identities.in_memory() && a.timestamps.in_memory() && b.identities.in_memory() &&
-           b.timestamps.in_memory() && std::max(a.size(), b.size()) * kBytesPerPacket <= memory_bytes;
+           b.timestamps.in_memory() && std::max(a.size(), b.size()) * kComparedPacketBytes <= memory_bytes;
 }
 
 void sum_of_a(const Trial& a, PairSums& sums) {
@@ -105,7 +105,7 @@ PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& reque
         request.bounds_ns,
         any ? plan_windows(request, std::max(a.duration_ns(), b.duration_ns())) : WindowPlan{}};
     if (fits(a, b, memory_bytes)) {
-        const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kBytesPerPacket;
+        const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kComparedPacketBytes;
         options.block_bytes = std::max(left, kMinBlockBytes);
         MemoryBudget budget(memory_bytes, directory);
         compare_in_memory(a, b, options, budget, info);

@@ -18,7 +18,7 @@ constexpr int kSubdivisionBits = 4;  // of a part that is too large
 constexpr int kIdentityBits = 128;
 constexpr std::uint64_t kMinPartBytes = std::uint64_t{64} << 10;
 // Memory per packet during the matching of a part: entries, identities, table, chains, matches, results.
-constexpr std::uint64_t kBytesPerPacket = 128;
+constexpr std::uint64_t kPartitionedPacketBytes = 128;
 
 std::size_t part_of(const Identity& identity, int first_bit, int bits) {
     if (bits == 0) return 0;
@@ -31,7 +31,7 @@ std::size_t part_of(const Identity& identity, int first_bit, int bits) {
 std::uint64_t max_part_bytes(std::uint64_t memory_bytes) { return std::max(memory_bytes / 4, kMinPartBytes); }
 
 int bits_for(std::uint64_t packets, std::uint64_t memory_bytes) {
-    const std::uint64_t parts = packets * kBytesPerPacket / max_part_bytes(memory_bytes) + 1;
+    const std::uint64_t parts = packets * kPartitionedPacketBytes / max_part_bytes(memory_bytes) + 1;
     return std::min(kMaxBits, static_cast<int>(std::bit_width(parts - 1)));
 }
 
@@ -167,7 +167,7 @@ void PartitionedMatch::match_parts(const Parts& parts_a, const Parts& parts_b, s
 
 void PartitionedMatch::match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part,
                                   std::size_t node) {
-    const bool fits = (parts_a.size(part) + parts_b.size(part)) * kBytesPerPacket <= part_bytes_;
+    const bool fits = (parts_a.size(part) + parts_b.size(part)) * kPartitionedPacketBytes <= part_bytes_;
     const bool equal = parts_a.one_identity(part) && parts_b.one_identity(part);
     if (!fits && !equal) {
         divide(parts_a, parts_b, part, node);

@@ -7,7 +7,7 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::size_t kMaxCached = 1U << 16;  // about 2 MiB; then the cache is cleared
+constexpr std::size_t kMaxCachedAddresses = 1U << 16;  // about 2 MiB; then the cache is cleared
 constexpr std::uint64_t kGroupBit = std::uint64_t{1} << 40;
 constexpr std::uint64_t kLocalBit = std::uint64_t{2} << 40;
 
@@ -125,7 +125,7 @@ Mac MacMap::map(const Mac& address) {
     const std::uint64_t number = number_of(address);
     const auto found = known_.find(number);
     if (found != known_.end()) return mac_of(found->second);
-    if (known_.size() == kMaxCached) known_.clear();
+    if (known_.size() == kMaxCachedAddresses) known_.clear();
     return mac_of(known_[number] = replaced(number));
 }
 

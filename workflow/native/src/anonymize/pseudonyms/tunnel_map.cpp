@@ -7,7 +7,7 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::size_t kMaxCached = 1U << 16;  // about 2 MiB; then the cache is cleared
+constexpr std::size_t kMaxCachedTunnels = 1U << 16;  // about 2 MiB; then the cache is cleared
 
 // Ranges of identifiers: below 2^bits[0], from there to 2^bits[1], and so on; unused elements repeat the last
 // one. Each range is permuted separately.
@@ -72,7 +72,7 @@ std::uint32_t TunnelMap::map(TunnelType type, std::uint32_t id) {
     const std::uint64_t cache_key = std::uint64_t{static_cast<std::uint8_t>(type)} << 32 | id;
     const auto found = known_.find(cache_key);
     if (found != known_.end()) return found->second;
-    if (known_.size() == kMaxCached) known_.clear();
+    if (known_.size() == kMaxCachedTunnels) known_.clear();
     return known_[cache_key] = replaced(type, id);
 }
 
