@@ -313,9 +313,10 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 	@echo "fuzz: $(if $(COVERAGE),code reached by seeds and stored inputs,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all in parallel)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" COVERAGE=$(COVERAGE) $(NATIVE)/fuzz/run.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
-# Complete runs of tests of which `make test` and .ci/run perform only a part, selected by a seed.
-soak: packages-test setup-fabric $(STAMPS)/dev $(STAMPS)/site fuzz
-	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
+# Long tests: `make test` skips them, and .ci/run runs a part of them.
+soak: packages-test setup-fabric $(STAMPS)/dev $(STAMPS)/site $(CXX_TEST_BUILD)/built fuzz
+	@$(MAKE) dpdk-source || echo "soak: compiled P4 programs are not tested without DPDK's source"
+	@echo "soak: long tests, and more inputs than in make test"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -o timeout=3600 \
 		-n $(TEST_JOBS) --dist worksteal --junitxml=build/soak.xml $(TEST_ARGS)
 

@@ -17,8 +17,8 @@ if "acapella_testing" not in sys.modules:
 
 import acapella_testing.unhurried
 import acapella_testing.without_sync  # noqa: F401 (takes effect when it is imported)
+from acapella_testing import soak
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory
-from acapella_testing.soak import pytest_runtest_setup  # noqa: F401 (a hook)
 
 # A testbed `local` is only possible within the sandbox: test_testbed_contract.py starts these files there.
 collect_ignore = (
@@ -26,8 +26,9 @@ collect_ignore = (
 )
 
 
-def pytest_configure():
-    """Restore the default handling of SIGINT if the tests run as a background job of a shell."""
+def pytest_configure(config):
+    """Register the selection of long tests; restore SIGINT if the tests run as a background job of a shell."""
+    soak.register(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from acapella_testing import soak
 from acapella_testing.requirements import require
-from acapella_testing.soak import pytest_runtest_setup  # noqa: F401 (a hook)
 
 P4 = Path(__file__).resolve().parents[1]
 
@@ -23,6 +23,11 @@ def _make_importable(name: str, directory: Path) -> None:
 
 _make_importable("acapella_p4_model", P4 / "model")
 sys.path.insert(0, str(P4))  # what p4/compile imports
+
+
+def pytest_configure(config):
+    """Register the selection of long tests."""
+    soak.register(config)
 
 
 @pytest.fixture(scope="session")

@@ -33,11 +33,12 @@ if "acapella_testing" not in sys.modules:
 
 import acapella_testing.unhurried  # noqa: E402 (takes effect when it is imported)
 import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
-from acapella_testing.soak import SOAK, pytest_runtest_setup, runs_in_soak  # noqa: E402, F401 (a hook)
+from acapella_testing import soak  # noqa: E402
 
 
-def pytest_configure():
-    """Restore the default handling of SIGINT if the tests run as a background job of a shell."""
+def pytest_configure(config):
+    """Register the selection of long tests; restore SIGINT if the tests run as a background job of a shell."""
+    soak.register(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -63,12 +64,10 @@ def pytest_unconfigure():
 
 
 def pytest_collection_modifyitems(items):
-    """Move the tests of long files to the beginning; mix the other files. Keep only those of `make soak` if it runs.
+    """Move the tests of long files to the beginning; mix the other files.
 
     In the order of directories, the tests of capture, which mostly wait, would be at the end and leave processors idle.
     """
-    if SOAK:
-        items[:] = filter(runs_in_soak, items)
     items.sort(key=lambda item: (rank(item.path.name), zlib.crc32(item.path.name.encode())))
 
 

@@ -121,7 +121,6 @@ def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, prefix, varia
     assert document["packets"] > 0
 
 
-@pytest.mark.soak
 def test_c_tests_pass_with_sanitizers():
     done = c_programs.run_tests("generate_report")
     assert done.returncode == 0, done.stdout + done.stderr

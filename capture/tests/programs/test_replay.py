@@ -278,7 +278,6 @@ def test_clock_is_synchronized_again(idle):
     assert later["tsc_hz"] == first["tsc_hz"]
 
 
-@pytest.mark.soak
 def test_c_tests_pass_with_sanitizers():
     names = ("queues", "lead", "replay", "bridge", "command", "session")
     done = c_programs.run_tests(*names)

@@ -9,8 +9,6 @@ from acapella_testing.frames.trial_captures import pair
 from acapella_testing.oracles import naive_captures
 from acapella_testing.processes import run
 
-pytestmark = pytest.mark.soak
-
 STEADY_NS, JITTER_NS, PACKETS = 10_000, 1_000, 2_000
 
 

@@ -4,12 +4,13 @@ import signal
 import sys
 from pathlib import Path
 
-from acapella_testing.soak import pytest_runtest_setup  # noqa: F401 (a hook)
+from acapella_testing import soak
 
 sys.path.insert(0, str(Path(__file__).parent))  # p4_loader
 
 
-def pytest_configure():
-    """Restore the default handling of SIGINT for programs if the tests run as a background job of a shell."""
+def pytest_configure(config):
+    """Register the selection of long tests; restore SIGINT if the tests run as a background job of a shell."""
+    soak.register(config)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

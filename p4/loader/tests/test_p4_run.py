@@ -459,7 +459,6 @@ def test_unknown_interface_is_an_error(tmp_path):
     assert done.frames is None
 
 
-@pytest.mark.soak
 def test_library_tests_in_c_pass():
     p4.built_or_skip()
     done = c_programs.run_tests("library")

@@ -10,8 +10,6 @@ from acapella_testing.frames.tunnel_frames import Packet, ethernet
 from acapella_testing.runs.stages import analyzed_frames, rows
 from acapella_testing.tshark_lines import tshark_lines
 
-pytestmark = pytest.mark.soak
-
 ARP_TYPE, IPV6_TYPE = 0x0806, 0x86DD
 ARP = Packet(
     bytes.fromhex("0001080006040001") + tunnel_frames.MAC + bytes([10, 0, 0, 1]) + bytes(6) + bytes([10, 0, 0, 2])

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from pathlib import Path
 
 import pytest
-from acapella_testing.community_ids import reference
 from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.oracles.community_ids import reference
 from acapella_testing.soak import SOAK
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment

@@ -16,8 +16,6 @@ from acapella_testing.runs.workflow_run import ROOT
 from acapella_testing.soak import takes_minutes
 from nbclient import NotebookClient
 
-pytestmark = pytest.mark.soak
-
 NOTEBOOK = ROOT / "notebooks" / "fabric_quickstart.ipynb"
 KEPT_OUT = {"notebooks", "results", ".git", ".snakemake", "build"}
 SLICE = "acapella-quickstart"
@@ -66,6 +64,7 @@ def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.Notebook
     return place, [cell for cell in opened.cells if cell.cell_type == "code"]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "tags",
     [

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.community_ids import reference as community_id_of
 from acapella_testing.frames import tunnel_frames as tf
 from acapella_testing.frames.pcap_files import records, write_pcap
 from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.generated.files_campaign import processed
 from acapella_testing.new_files import write_file
+from acapella_testing.oracles.community_ids import reference as community_id_of
 from acapella_testing.oracles.naive_anonymize import RANGES, MacMap, TunnelMap
 from acapella_testing.release_records import pcap, published, released, text_of
 from acapella_testing.tshark_lines import tshark_lines

@@ -132,7 +132,6 @@ def altered(recorded, base) -> tuple[Path, Path]:
     return release, place.directory / "results" / "reproduced"
 
 
-@pytest.mark.soak
 def test_release_without_captures_gives_the_same_tables_and_figures(recorded_release, base):
     release = shutil.copytree(recorded_release, base / "without", ignore=shutil.ignore_patterns("captures"))
     place = Workplace(new_directory(base / "from-acaps"))

@@ -48,7 +48,6 @@ def test_only_a_changed_capture_is_digested_again(again):
     assert re.search(r"^analyze +1$", printed, re.M), printed
 
 
-@pytest.mark.soak
 def test_removed_and_excluded_samples_do_not_count(again):
     """Files of a sample that is no longer in the sheet are removed; those of an excluded sample stay.
 
@@ -108,7 +107,6 @@ def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     assert quality["wild"]["frames"] == len(busy_port())
 
 
-@pytest.mark.soak
 def test_digests_are_taken_from_the_cache_of_another_campaign(finished, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)

@@ -22,7 +22,6 @@ def printed_at_end(running: subprocess.Popen) -> str:
         pytest.fail(f"the run hangs:\n{running.communicate()[0]}")
 
 
-@pytest.mark.soak
 def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finished, tmp_path):
     """Another directory, and two threads and jobs instead of one.
 
@@ -67,6 +66,7 @@ def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
     assert not list(place.directory.glob(".snakemake/locks/*")), "the next run would need --unlock"
 
 
+@pytest.mark.soak
 def test_interrupt_of_snakemake_alone_is_reported(tmp_path):
     """As with `kill -INT PID`, no job receives the signal, and the running digest completes.
 

@@ -1,20 +1,27 @@
-"""Which long tests run.
+"""A plugin of pytest that selects long tests.
 
 Tests that take several seconds are marked `soak`. `pytest` runs them, `make test` skips them, and `.ci/run` runs those
 of some files (ACAPELLA_SOAK_SHARE), selected by the code (ACAPELLA_SOAK_SEED). `make soak` (ACAPELLA_SOAK) runs all of
-them, also tests that take minutes, and modules that import SOAK, which test more there.
+them, tests that take minutes, and modules that import SOAK, which test more there.
 """
 
 import hashlib
 import os
+import sys
 
 import pytest
 
-SOAK = "ACAPELLA_SOAK" in os.environ
+SOAK = os.environ.get("ACAPELLA_SOAK", "0") != "0"
 SHARE = float(os.environ.get("ACAPELLA_SOAK_SHARE", "1"))
 SEED = os.environ.get("ACAPELLA_SOAK_SEED", "")
 
 takes_minutes = pytest.mark.skipif(not SOAK, reason="takes minutes: make soak")
+
+
+def register(config: pytest.Config) -> None:
+    """Add the hooks below, once. Conftests call this function in `pytest_configure`."""
+    if not config.pluginmanager.has_plugin(__name__):
+        config.pluginmanager.register(sys.modules[__name__], __name__)
 
 
 def runs_in_soak(item: pytest.Item) -> bool:
@@ -24,13 +31,20 @@ def runs_in_soak(item: pytest.Item) -> bool:
 
 
 def is_selected(name: str, share: float, seed: str) -> bool:
-    """Return whether the long tests of a file run if a share of all files is to be tested."""
+    """Return whether the long tests of a file run if a share of all files is tested."""
     number = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
     return number < share * 2**64
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect other tests in `make soak`."""
+    if SOAK:
+        config.hook.pytest_deselected(items=[item for item in items if not runs_in_soak(item)])
+        items[:] = filter(runs_in_soak, items)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a long test that is not selected, before its fixtures are made. Conftests import this hook."""
+    """Skip a long test that is not selected, before its fixtures are made."""
     if not SOAK and item.get_closest_marker("soak") and not is_selected(item.path.name, SHARE, SEED):
         pytest.skip("takes several seconds: make soak, or pytest with this file")

@@ -13,8 +13,6 @@ from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs.workflow_run import ROOT, only_figures, run_snakemake
 from acapella_testing.soak import SOAK
 
-pytestmark = pytest.mark.soak
-
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
 COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}
 SHORT = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
@@ -77,6 +75,7 @@ def test_each_fault_of_the_table_is_tested():
     assert set(FAULTS) == {each.switch for each in (*BEHAVIORS, *PRECAUTIONS) if each.switch}
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("name", FAULTS if SOAK else SOME)
 def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric, tmp_path, name):
     switch_on(fabric, name)
