@@ -18,7 +18,14 @@ from acapella_testing.waiting import wait_until
 from acapella.common import queries
 from acapella_core import shards
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_directory, temporary_directory
+from acapella_core.files import (
+    atomic_link,
+    atomic_path,
+    atomic_text,
+    remove_abandoned,
+    scratch_directory,
+    temporary_directory,
+)
 
 
 def test_written_file_is_private_and_complete(tmp_path):
@@ -137,6 +144,17 @@ def test_incomplete_files_of_another_user_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: user)
     atomic_text(tmp_path / "a.txt", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_links_of_killed_writers_are_removed(tmp_path):
+    old, new, other = (tmp_path / name for name in (".a.01234567.link", ".a.abcdabcd.link", ".b.01234567.link"))
+    for link in (old, new, other):
+        link.symlink_to("/x")
+        os.utime(link, (0, 0) if link != new else None, follow_symlinks=False)
+    atomic_link("/y", tmp_path / "a")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", new.name, other.name}
+    atomic_text(tmp_path / "b", "text")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", new.name}
 
 
 def test_catalog_that_is_being_written_is_kept(tmp_path):

@@ -362,6 +362,14 @@ def test_entries_of_other_users_are_used_only_in_a_shared_cache(tmp_path, monkey
     assert fault_of(entry) == "belongs to another user", "this user is not in the group of the cache"
 
 
+def test_new_directories_of_a_shared_cache_never_have_a_different_mode(tmp_path, monkeypatch):
+    """If they are private for a moment, a kill in it leaves a directory that other users cannot use."""
+    new_directory(tmp_path / "cache").chmod(0o2770)
+    monkeypatch.setattr(Path, "chmod", None)
+    stored = stored_in(tmp_path)
+    assert stored.parent.stat().st_mode & 0o7777 == 0o2770
+
+
 def test_new_directories_and_entries_of_a_shared_cache_are_shared(tmp_path):
     new_directory(tmp_path / "cache").chmod(0o2770)
     entry = stored_in(tmp_path)

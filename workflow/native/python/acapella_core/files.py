@@ -11,6 +11,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -87,8 +88,8 @@ def atomic_link(source: str | os.PathLike, target: Path) -> None:
     Raises OSError, and UserError as `beneath.parent`, but ``target`` itself may be a link.
     """
     with beneath.parent(target, make=True, link=True) as directory:
-        name = f".{target.name}.{os.getpid()}.part"
-        remove(name, directory)
+        remove_abandoned(directory, target.name)
+        name = f".{target.name}.{secrets.token_hex(4)}.link"
         os.symlink(source, name, dir_fd=directory)
         os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
         os.fsync(directory)
@@ -145,6 +146,7 @@ def remove_abandoned(directory: int, target: str) -> None:
             finally:
                 os.close(descriptor)
     remove_logs(directory, fnmatch.filter(names, f".{glob.escape(target)}.????????.part.wal*"))
+    remove_links(directory, fnmatch.filter(names, f".{glob.escape(target)}.????????.link"))
 
 
 def remove_logs(directory: int, names: Iterable[str]) -> None:
@@ -158,6 +160,15 @@ def remove_logs(directory: int, names: Iterable[str]) -> None:
             except FileNotFoundError:
                 if is_own:
                     remove(name, directory)
+
+
+def remove_links(directory: int, names: Iterable[str]) -> None:
+    """Remove temporary links of `atomic_link` that have existed for a minute; it renames one immediately."""
+    for name in names:
+        with contextlib.suppress(OSError):  # already removed, or in a directory that allows only owners to remove files
+            status = os.lstat(name, dir_fd=directory)
+            if stat.S_ISLNK(status.st_mode) and status.st_uid == os.geteuid() and time.time() - status.st_mtime > 60:
+                remove(name, directory)
 
 
 def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:

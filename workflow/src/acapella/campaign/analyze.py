@@ -161,12 +161,12 @@ def make_partials(  # noqa: PLR0913
         for name in shared_queries(names):
             con.execute(f"create table {name} as {queries.text('shared', name)}")
         create_labels(con)
+        tables = {
+            name: verdicts(con, inputs, parameters) if name == "congestion" else partial(con, name, parameters)
+            for name in names
+        }  # all before the first one is written, so that a failed query leaves the earlier tables of other samples
         kept = sorted(set(keep) - set(samples))
-        written = []
-        for name in names:
-            rows = verdicts(con, inputs, parameters) if name == "congestion" else partial(con, name, parameters)
-            written.append(write_partial(rows, output / f"{name}.parquet", kept))
-        return written
+        return [write_partial(rows, output / f"{name}.parquet", kept) for name, rows in tables.items()]
 
 
 def selected(only: Sequence[str] | None) -> list[str]:

@@ -113,7 +113,7 @@ def run(args) -> None:
         print(f"{campaign.catalog}: {len(renew_views(campaign, args.tables))} views of published tables")
         return
     if sheet_of(campaign).is_file():
-        for line in remove_stale(campaign, listed_samples(campaign)):
+        for line in remove_stale(campaign, set(listed_samples(campaign))):
             print(line)
     counts, missing = build(
         campaign,

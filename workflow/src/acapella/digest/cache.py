@@ -209,8 +209,11 @@ def prepare_directory(directory: Path, *, shared: bool = False) -> None:
     even in a directory that a group shares.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True)
-        directory.chmod(SHARED if shared else 0o700)
+        if shared:
+            make_shared(directory)
+        else:
+            directory.mkdir(mode=0o700, parents=True)
+            directory.chmod(0o700)
     except FileExistsError:  # possibly just created by a different user, who alone may set its mode
         if not directory.is_dir():
             raise
@@ -220,6 +223,18 @@ def prepare_directory(directory: Path, *, shared: bool = False) -> None:
     if status.st_uid == os.geteuid() and status.st_mode & 0o022:
         directory.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
         report(f"warning: other users could write to the cache {directory}; removed their write permission")
+
+
+def make_shared(directory: Path) -> None:
+    """Create a directory in a shared one, from which it inherits S_ISGID. Raises OSError.
+
+    If this process were killed between mkdir and chmod, no other user could use the directory.
+    """
+    before = os.umask(0)
+    try:
+        directory.mkdir(mode=SHARED & 0o777)
+    finally:
+        os.umask(before)
 
 
 def discard(entry: Path) -> None:
@@ -286,7 +301,7 @@ def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
     """Return the entries that the outputs of a sample link to and that are not intact, each with its fault.
 
     This check precedes every run. To keep it short, it computes the checksum only of entries that may have changed
-    since their last verification, and reads only the inode and both ends of the others. `acapella campaign index`
+    since their last verification, and reads only the inode and both ends of the others. `acapella campaign check`
     computes all checksums.
     """
     faults = {}
