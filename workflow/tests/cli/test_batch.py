@@ -1,7 +1,9 @@
 """Tests `acapella campaign batch`: crashes, signals, and what the next run skips."""
 
 import atexit
+import contextlib
 import faulthandler
+import fcntl
 import os
 import signal
 import subprocess
@@ -20,9 +22,10 @@ from acapella.campaign.batches import (
     read_current,
     read_failures,
     read_plan,
+    recorded_as_current,
     write_plan,
 )
-from acapella.campaign.journal import MAX_LINES, Journal
+from acapella.campaign.journal import MAX_LINES, Journal, locked
 from acapella.campaign.layout import Campaign
 from acapella.cli import entry
 from acapella.cli import main as cli
@@ -134,6 +137,26 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
     processed = [line.split("\t")[0] for line in costs.read_text().splitlines()[1:]]
     assert processed == ["s2", "s1"], "the sample that was interrupted is not the last one"
     assert read_current(current_file(campaign, "digest", "b0001")) is None
+
+
+def test_job_waits_for_another_job_of_its_batch_and_keeps_its_digests(campaign, monkeypatch, capsys):
+    """Snakemake was killed, its job continues, and the next run submits the job again. Other batches do not wait."""
+    current, original, other = current_file(campaign, "digest", BATCH), fcntl.flock, contextlib.ExitStack()
+    other.enter_context(locked(campaign, "digest", BATCH))
+    other.enter_context(recorded_as_current(current, "s1"))
+
+    def flock(stream, operation):
+        if operation == fcntl.LOCK_EX:  # waits
+            assert read_current(current) == "s1" and not (campaign / "acap").exists()
+            other.close()
+            assert cli.main(digest_arguments(campaign)) == 0 and outcomes(campaign) == ["done"] * 3
+        original(stream, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with locked(campaign, "digest", "b0002"), locked(campaign, "analyze", BATCH):
+        assert cli.main(digest_arguments(campaign)) == 0
+    assert outcomes(campaign) == ["kept"] * 3
+    assert capsys.readouterr().err.count("waiting for another process that runs digest of batch b0001") == 1
 
 
 @pytest.mark.parametrize(

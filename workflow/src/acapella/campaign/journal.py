@@ -147,8 +147,9 @@ def journal_file(campaign: Path, stage: str, batch: str) -> Path:
 def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
     """Hold the lock of a batch in a stage; wait while another process holds it.
 
-    A cluster may repeat a job that still runs on a node that it considers down, and both would extend the same tables.
-    Forks share the lock. On file systems that have no locks, processes are not excluded.
+    A cluster may repeat a job that still runs on a node that it considers down, and jobs continue if Snakemake is
+    killed. Both jobs would extend the same tables, or remove files that the other one has completed. Forks share the
+    lock. On file systems that have no locks, processes are not excluded.
     """
     path = journal_file(campaign, stage, batch).with_suffix(".lock")  # a journal may be replaced
     with os.fdopen(beneath.open_file(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as stream:

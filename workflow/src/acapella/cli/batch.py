@@ -80,12 +80,23 @@ def run(args: argparse.Namespace) -> int:
     if not members:
         raise UserError(f"no batch {args.batch!r}", where=campaign / "batches" / "plan.jsonl")
     beneath.make_directory(shards.marker(campaign, args.stage))
+    with locked(campaign, args.stage, args.batch):  # first: everything below belongs to the job that has the lock
+        return process(campaign, args, members)
+
+
+def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> int:
+    """Process the samples that are not complete; return the exit code. After a signal to stop, no other one starts.
+
+    Requires the lock of the batch in this stage.
+    """
     failures = failures_file(campaign, args.stage, args.batch)
     for earlier in (failures, current_file(campaign, args.stage, args.batch)):
         earlier.unlink(missing_ok=True)
+    together = STAGES[args.stage].together
+    ending = BatchAnalysis(campaign, args, members).run() if together else process_one_by_one(campaign, args, members)
     outcomes: list[Outcome] = []
     try:
-        for outcome in process(campaign, args, members):
+        for outcome in ending:
             outcomes.append(outcome)
             print_progress(outcome, len(outcomes), len(members))
     finally:
@@ -100,15 +111,6 @@ def run(args: argparse.Namespace) -> int:
     rows = ((member.sample, results[member.sample]) for member in members)
     atomic_text(args.output, sheet(("sample", "outcome"), rows))
     return 0
-
-
-def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> Iterator[Outcome]:
-    """Process each sample that is not complete; yield all outcomes. After a signal to stop, no other sample starts."""
-    if STAGES[args.stage].together:
-        with locked(campaign, args.stage, args.batch):
-            yield from BatchAnalysis(campaign, args, members).run()
-    else:
-        yield from process_one_by_one(campaign, args, members)
 
 
 def process_one_by_one(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> Iterator[Outcome]:
