@@ -79,7 +79,7 @@ else:
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB),
-            runtime=run_minutes("digest", engine=config["digest"]["engine"]),
+            runtime=run_minutes("digest", engine=config["digest"]["engine"], limit_s=config["digest"]["max_seconds"]),
             damaged=config["digest"]["damaged"],
             memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
             max_seconds=config["digest"]["max_seconds"],

@@ -50,6 +50,8 @@ from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
+from . import duration
+
 # Each module has open_digest(source, options). The object that it returns has the methods of native.NativeDigest.
 ENGINES = {
     "native": "acapella.digest.native",
@@ -64,7 +66,6 @@ MEMORY = "2G"
 MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
 MAX_TIMEOUT_S = 10**6
-SECONDS_PER_MIB = 60  # tshark takes 7 s for a MiB of frames of 76 bytes; compressed captures contain more of them
 REPAIR = (
     "exclude the sample (exclude), keep the frames before the damage (--damaged keep), or repair the capture (editcap)"
 )
@@ -96,6 +97,7 @@ class Options:
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella digest`."""
+    minutes = ", ".join(f"{minutes} ({engine})" for engine, minutes in duration.MINUTES_PER_GIB.items())
     parser = subparsers.add_parser(
         "digest",
         help="convert a capture to a frame table (acap) and a flow table",
@@ -178,7 +180,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--max-seconds",
         metavar="SECONDS",
         type=float,
-        help=f"time limit: this number of seconds, plus {SECONDS_PER_MIB} for each MiB of input (default: none)",
+        help=f"time limit: this number of seconds, plus minutes for each GiB of input, according to the engine: "
+        f"{minutes}. A compressed capture counts as {duration.COMPRESSED} times its size (default: none)",
     )
     parser.add_argument("--progress", action="store_true", help="print frames and rate on standard error")
     return parser
@@ -271,8 +274,8 @@ def limit_s(args: argparse.Namespace) -> float | None:
         return None
     if not 0 < args.max_seconds <= MAX_TIMEOUT_S:
         raise UserError(f"--max-seconds takes seconds above 0, up to {MAX_TIMEOUT_S}", where=args.max_seconds)
-    sizes = [Path(source).stat().st_size for source in args.sources if Path(source).is_file()]
-    return args.max_seconds + SECONDS_PER_MIB * sum(sizes) / (1 << 20)
+    sizes = {source: Path(source).stat().st_size for source in args.sources if Path(source).is_file()}
+    return duration.limit_s(args.max_seconds, args.engine, sizes)
 
 
 def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:

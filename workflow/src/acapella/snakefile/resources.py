@@ -13,11 +13,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from acapella.digest.duration import MINUTES_PER_GIB, decompressed
+
 from .snakemake_internals import is_incomplete_checkpoint
 
-# Decompressed bytes for each byte of a compressed capture, assumed for captures of headers.
-COMPRESSED = 6
-SUFFIXES = (".gz", ".zst", ".lz4")
 MAX_FACTOR = 8
 MIB = 1 << 20
 # Bytes of acap and flows for each byte of a capture: 0.12 for 17 MiB, 0.07 for 691 MiB.
@@ -54,13 +53,13 @@ NEEDS = {
         measured="79 MiB for any size; 3 s for 691 MiB",
     ),
     "samples": Need(mb=150, minutes=10, measured="78 MiB; 1.4 s"),
-    # Most frames of this campaign do not need tshark; with other frames, a digest takes up to 60 times as long. Memory
-    # grows with the number of flows, at most to the limit digest.memory_mb and 1,280 MiB of tshark.
+    # Most frames of this campaign do not need tshark. Memory grows with the number of flows, at most to the limit
+    # digest.memory_mb and 1,280 MiB of tshark. The run time depends on the engine.
     "digest": Need(
         mb=600,
         minutes=15,
         mb_per_mib=1,
-        minutes_per_gib=20,
+        minutes_per_gib=MINUTES_PER_GIB["hybrid"],
         minutes_per_1000_samples=20,
         measured="190 MiB for 0.1 MiB, 288 MiB for 691 MiB; 11.3 s for 691 MiB",
     ),
@@ -109,10 +108,6 @@ NEEDS = {
     ),
 }
 
-# Minutes of a digest for each GiB of a capture, instead of those in NEEDS. tshark takes 7 s for a MiB of frames of 76
-# bytes, 119 minutes for a GiB; the coefficient includes a factor of two.
-ENGINE_MINUTES_PER_GIB = {"tshark": 240}
-
 
 def memory_mb(rule: str, *, at_most: int | None = None, together_mib: float = 0, **work) -> Callable:
     """Return the function for the resource `mem_mb` of a rule in NEEDS.
@@ -135,11 +130,12 @@ def memory_mb(rule: str, *, at_most: int | None = None, together_mib: float = 0,
 def run_minutes(rule: str, *, engine: str | None = None, limit_s: float = 0, **work) -> Callable:
     """Return the function for the resource `runtime` of a rule in NEEDS, in minutes. ``work``: as for `memory_mb`.
 
-    ``engine``: dissection engine of a digest. ``limit_s``: time limit of a sample, which is added for batches, so that
-    a sample that exceeds it fails and does not end the batch. Further attempts allow for 2, 4 and 8 such samples.
+    ``engine``: dissection engine of a digest. ``limit_s``: constant part of the time limit of a sample (max_seconds of
+    `acapella.digest.duration.limit_s`, whose other part is the estimate for its capture): a sample that exceeds its
+    limit fails before the job does. Further attempts allow for 2, 4 and 8 such samples of a batch.
     """
     need = NEEDS[rule]
-    minutes_per_gib = ENGINE_MINUTES_PER_GIB.get(engine, need.minutes_per_gib)
+    minutes_per_gib = MINUTES_PER_GIB[engine] if engine else need.minutes_per_gib
 
     def runtime(wildcards, input, attempt):
         _, total, samples = amount(wildcards, input, **work)
@@ -165,7 +161,7 @@ def amount(
 
     ``captures``: returns path and size in bytes of the captures of a batch, which replaces the input files of the rule;
     ``share``: part of these bytes that the stage reads; ``samples``: returns the number of samples of a job for the
-    whole campaign. Compressed captures count as COMPRESSED times their size. Raises FileNotFoundError if an input file
+    whole campaign. Compressed captures count with their expected size. Raises FileNotFoundError if an input file
     does not exist yet; Snakemake then calls the resource function later.
 
     Before the samples are collected, their sizes are unknown. Snakemake recreates the job afterwards; it fails if a
@@ -182,8 +178,3 @@ def amount(
         raise
     total = sum(decompressed(str(path), mib) for path, mib in zip(input, input.size_files_mb, strict=True))
     return total, total, number
-
-
-def decompressed(path: str, mib: float) -> float:
-    """Return the expected size of a file after decompression, in MiB."""
-    return mib * COMPRESSED if path.endswith(SUFFIXES) else mib
