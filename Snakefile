@@ -29,6 +29,7 @@ from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import figure_digest as digest_of_figure
 from acapella.snakefile.code import heuristics_digest as digest_of_heuristics
+from acapella.snakefile.code import installed_versions
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.code import table_digests as digests_of_tables
 from acapella.snakefile.engine import with_engine
@@ -55,6 +56,7 @@ from acapella.snakefile.snakemake_internals import (
 )
 from acapella.common.links import refusal
 from acapella.digest.cache import LOCATION as CACHE
+from acapella.digest.installed import DESCRIBED as CACHE_PROGRAM
 from acapella_core import beneath
 from acapella_core.files import temporary_directory
 
@@ -80,6 +82,8 @@ with exit_on_user_error():
 
 if config["digest"]["cache"]:
     os.environ[CACHE] = os.path.abspath(os.path.expanduser(config["digest"]["cache"]))
+if os.environ.get(CACHE):  # jobs do not store digests if the program was changed after this
+    os.environ[CACHE_PROGRAM] = installed_versions(config["digest"]["engine"])
 
 slurm_plugin.install()
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))

@@ -1,13 +1,18 @@
-"""Tests the key of `acapella digest --cache` without --cache-key: it depends on the installed program."""
+"""Tests that digests in a cache depend on the installed program."""
 
 import shutil
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import write_file
+from acapella_testing.runs.batch_campaign import SAMPLES, digest_arguments, write_campaign
+from acapella_testing.runs.workflow_run import ROOT
 
+from acapella.campaign.layout import Campaign
+from acapella.cli import batch
 from acapella.cli import main as cli
 from acapella.digest import installed
+from acapella.snakefile import code
 
 
 @pytest.fixture
@@ -61,3 +66,42 @@ def test_compiled_modules_do_not_change_the_key(copy):
     before = key()
     write_file(copy / "digest" / "__pycache__" / "new.pyc", b"code")
     assert key() == before
+
+
+def test_program_that_was_changed_during_a_run_stores_no_digest(tmp_path, copy, monkeypatch, capsys):
+    """--cache-key describes the program with which Snakemake started."""
+    capture, program = write_pcap(tmp_path / "x.pcap", busy_port()), copy / "digest" / "native.py"
+    planned = program.read_bytes()
+
+    def is_cached(name: str) -> bool:
+        installed.code_sha256.cache_clear()
+        words = ["--engine", "native", "--cache", str(tmp_path / "cache"), "--cache-key", "planned"]
+        assert cli.main(["digest", str(capture), *words, "-o", str(tmp_path / name)]) == 0
+        return (tmp_path / name).is_symlink()
+
+    key()
+    monkeypatch.setenv(installed.DESCRIBED, code.installed_versions("native"))
+    program.write_bytes(planned + b"# edited")
+    assert not is_cached("edited.parquet") and not [*(tmp_path / "cache").glob("*/*")]
+    assert "was changed during the run" in capsys.readouterr().err
+    program.write_bytes(planned)
+    assert is_cached("planned.parquet")
+    program.write_bytes(planned + b"# edited")
+    assert is_cached("found.parquet"), "digests by the planned program are not used"
+    assert "os.environ[CACHE_PROGRAM] = installed_versions(" in (ROOT / "Snakefile").read_text()
+
+
+def test_batch_identifies_the_program_that_it_has_loaded(tmp_path, copy, monkeypatch):
+    """A change between two samples has no effect on the forks."""
+    campaign, original = write_campaign(tmp_path / "results"), batch.run_in_fork
+    monkeypatch.setenv(installed.DESCRIBED, key())
+
+    def edit_and_run(*arguments):
+        write_file(copy / "digest" / "new.py", b"")
+        return original(*arguments)
+
+    monkeypatch.setattr(batch, "run_in_fork", edit_and_run)
+    options = ["--cache", str(tmp_path / "cache"), "--cache-key=planned"]
+    assert cli.main(digest_arguments(campaign, *options)) == 0
+    assert all(Campaign.at(campaign).acap(sample).is_symlink() for sample in SAMPLES)
+    installed.code_sha256.cache_clear()

@@ -226,6 +226,10 @@ def preload(args: argparse.Namespace) -> None:
     vendors.find()  # the lists and the version of tshark are cached, as are schemas
     for table in ("frames", "flows"):
         schemas.table(table)
+    if args.cache:
+        from . import installed  # noqa: PLC0415 - only with --cache
+
+        installed.code_sha256()  # cached: that of the modules that are loaded now
 
 
 def run(args: argparse.Namespace) -> int:
@@ -281,9 +285,9 @@ def limit_s(args: argparse.Namespace) -> float | None:
 def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:
     """Link the outputs to a digest of the cache, or compute and store it; return the metadata.
 
-    If the capture changes meanwhile, the digest is not stored. The checksum from a storage is used only to find a
-    digest: new digests are stored under the checksum of the bytes that were read. Raises UserError if the two checksums
-    differ.
+    If the capture or the program changes meanwhile, the digest is not stored. The checksum from a storage is used only
+    to find a digest: new digests are stored under the checksum of the bytes that were read. Raises UserError if the two
+    checksums differ.
     """
     from . import cache, installed  # noqa: PLC0415 - only with --cache
     from .acap_files import FORMAT  # noqa: PLC0415 (pyarrow)
@@ -312,7 +316,10 @@ def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dic
         raise UserError("does not have the SHA-256 of its object in storage", where=source, fix="fetch it again")
     metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     after = source.stat()
-    if (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino):
+    if not installed.is_described(options.engine):
+        changed = "Acapella, tshark or the vendor list was changed during the run"
+        names.report(f"acapella: warning: {source}: the digest is not cached, because {changed}")
+    elif (before.st_size, before.st_mtime_ns, before.st_ino) == (after.st_size, after.st_mtime_ns, after.st_ino):
         cache.store(entries, outputs)
     return metadata
 

@@ -1,11 +1,13 @@
 """Identifies the installed program in the keys of a cache of digests, if the caller states no versions (--cache-key).
 
-Unlike the code hash in Snakemake's rules, it covers all bytes of the installed files, including the compiled core, and
-does not need the core's sources, which wheels do not contain.
+With --cache-key, it identifies the program that the key describes, so that no other program stores digests. Unlike the
+code hash in Snakemake's rules, it covers all bytes of the installed files, including the compiled core, and does not
+need the core's sources, which wheels do not contain.
 """
 
 import functools
 import hashlib
+import os
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +16,19 @@ import acapella
 import acapella_core
 from acapella.common import tshark, vendors
 from acapella_core import _native, schemas
+
+DESCRIBED = "ACAPELLA_CACHE_PROGRAM"  # environment variable: `versions` of the program that --cache-key describes
+
+
+def is_described(engine: str) -> bool:
+    """Return whether the installed program is the one that --cache-key describes.
+
+    Snakemake computes the key when it starts. The program may be updated before the last job of the run. This reads all
+    files of the program, in about 6 ms, so call it only to store a digest. `preload` of `acapella digest` reads them
+    once for a batch, whose forks run the code that was loaded then.
+    """
+    described = os.environ.get(DESCRIBED)
+    return not described or described == versions(engine)
 
 
 def versions(engine: str) -> str:
@@ -34,8 +49,9 @@ def code_sha256() -> str:
     total = hashlib.sha256()
     for directory in directories():
         for path in files_in(directory):
-            content = path.read_bytes()
-            total.update(f"{path.relative_to(directory.parent)}\0{len(content)}\0".encode() + content)
+            with open(path, "rb") as stream:  # noqa: PTH123 - pathlib takes most of the time
+                content = stream.read()
+            total.update(f"{os.path.relpath(path, directory.parent)}\0{len(content)}\0".encode() + content)
     total.update(Path(_native.__file__).read_bytes())
     return total.hexdigest()
 
@@ -46,8 +62,8 @@ def directories() -> tuple[Path, ...]:
     return (package / "common", package / "digest", Path(acapella_core.__file__).parent, schemas.root())
 
 
-def files_in(directory: Path) -> Iterator[Path]:
+def files_in(directory: Path) -> Iterator[str]:
     """Yield the files beneath a directory in a fixed order, without Python's compiled files."""
-    for path in sorted(directory.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            yield path
+    for parent, directories_below, found in os.walk(directory):
+        directories_below[:] = sorted({*directories_below} - {"__pycache__"})
+        yield from (f"{parent}/{name}" for name in sorted(found))

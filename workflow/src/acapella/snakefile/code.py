@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from acapella.campaign import analyze
 from acapella.common import queries, tshark, vendors
+from acapella.digest import installed
 from acapella_core import _native, schemas
 from acapella_core.errors import UserError
 
@@ -308,6 +309,14 @@ def tshark_version(engine: str) -> str:
         return ""
     try:
         return tshark.find().version
+    except UserError:
+        return "none"
+
+
+def installed_versions(engine: str) -> str:
+    """Return the versions of the installed program that a digest depends on; "none" if it needs tshark, as above."""
+    try:
+        return installed.versions(engine)
     except UserError:
         return "none"
 
