@@ -5,6 +5,7 @@ import contextlib
 import faulthandler
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,10 +26,11 @@ from acapella.campaign.batches import (
     recorded_as_current,
     write_plan,
 )
-from acapella.campaign.journal import MAX_LINES, Journal, locked
+from acapella.campaign.journal import MAX_LINES, NO_LOCKS, Journal, locked
 from acapella.campaign.layout import Campaign
 from acapella.cli import entry
 from acapella.cli import main as cli
+from acapella_core.errors import OUTSIDE
 from acapella_core.shards import shard_of
 
 TIMEOUT_S = 60
@@ -157,6 +159,17 @@ def test_job_waits_for_another_job_of_its_batch_and_keeps_its_digests(campaign, 
         assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept"] * 3
     assert capsys.readouterr().err.count("waiting for another process that runs digest of batch b0001") == 1
+
+
+@pytest.mark.parametrize("number", NO_LOCKS)
+def test_batch_does_not_run_on_a_file_system_without_locks(campaign, monkeypatch, capsys, number):
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert cli.main(digest_arguments(campaign)) == OUTSIDE
+    assert re.fullmatch(r"acapella: error: .*b0001\.lock: .* no locks .*; mount it .*\n", capsys.readouterr().err)
+    assert not (campaign / "acap").exists()
 
 
 @pytest.mark.parametrize(

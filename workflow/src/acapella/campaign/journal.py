@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acapella_core import beneath, names
+from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, convert_errors
 
 from .batches import state_of
 
 STARTED = ""
 LEFT = "-"
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 MAX_LINES = 10  # for each sample; a longer journal is replaced
 
 
@@ -149,7 +151,7 @@ def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
 
     A cluster may repeat a job that still runs on a node that it considers down, and jobs continue if Snakemake is
     killed. Both jobs would extend the same tables, or remove files that the other one has completed. Forks share the
-    lock. On file systems that have no locks, processes are not excluded.
+    lock. Raises UserError if the file system has no locks: rows that the other job writes late would be lost.
     """
     path = journal_file(campaign, stage, batch).with_suffix(".lock")  # a journal may be replaced
     with os.fdopen(beneath.open_file(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as stream:
@@ -159,6 +161,9 @@ def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
             names.report(f"acapella: waiting for another process that runs {stage} of batch {batch}")
             fcntl.flock(stream, fcntl.LOCK_EX)
         except OSError as error:
-            if error.errno not in {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}:
+            if error.errno not in NO_LOCKS:
                 raise
+            what = "this file system has no locks (flock), which keep two jobs of a batch from losing rows"
+            fix = "mount it with locks (docs/cluster.md, File system), or set `batches: {samples: 1}` in the config"
+            raise UserError(what, where=path, fix=fix, outside=True) from error
         yield
