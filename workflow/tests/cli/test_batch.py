@@ -191,6 +191,22 @@ def test_changed_output_is_recreated(campaign):
     assert outcomes(campaign) == ["kept", "kept", "done"] and acap.read_bytes() == before
 
 
+def test_repaired_capture_is_digested_again_if_the_attributes_of_the_old_one_are_cached(campaign, monkeypatch):
+    """As on NFS: stat() returns an earlier state, and fstat() that of the file that was opened."""
+    assert cli.main(digest_arguments(campaign)) == 0
+    capture = campaign.parent / "s1.pcap"
+    cached, original = capture.stat(), os.stat
+    with capture.open("ab") as stream:
+        stream.write(capture.read_bytes()[24:])
+
+    def stat(path, *arguments, **options):
+        return cached if str(path) == str(capture) else original(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", stat)
+    assert cli.main(digest_arguments(campaign)) == 0
+    assert outcomes(campaign) == ["kept", "done", "kept"]
+
+
 def test_samples_of_a_group_have_at_most_its_bytes():
     sizes = {"a": 5, "b": 5, "c": 1, "d": 30, "e": 1}
     assert [*groups([*sizes], sizes, 10)] == [["a", "b"], ["c"], ["d"], ["e"]]

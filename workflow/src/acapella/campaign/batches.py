@@ -125,11 +125,19 @@ def extended(
 
 
 def state_of(path: str | os.PathLike) -> list:
-    """Return size and modification time of a file; nulls if it does not exist."""
+    """Return size and modification time of a file; nulls if it does not exist or cannot be read.
+
+    On NFS, a file must be opened for this: stat() may return the state of up to a minute ago, before a job on another
+    node replaced the file.
+    """
     try:
-        status = os.stat(path)  # noqa: PTH116 - called for each file of each sample
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return [None, None]
+    try:
+        status = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
     return [status.st_size, status.st_mtime_ns]
 
 

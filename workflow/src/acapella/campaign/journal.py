@@ -76,10 +76,19 @@ class Journal:
             else:
                 self._entries[sample] = entry
 
+    def completed(self, keys: Mapping[str, str], outputs: Sequence[Path]) -> dict[str, str]:
+        """Return those of ``keys`` whose samples were completed with this key, if the outputs exist and are unchanged.
+
+        ``keys``: key of each sample; ``outputs``: files with the results of all of them.
+        """
+        states = [state_of(path) for path in outputs]
+        if [None, None] in states:
+            return {}
+        return {sample: key for sample, key in keys.items() if self._entries.get(sample) == Entry(key, states)}
+
     def is_complete(self, sample: str, key: str, outputs: Sequence[Path]) -> bool:
         """Return whether a sample was completed with this key, and its outputs exist and are unchanged."""
-        states = [state_of(path) for path in outputs]
-        return [None, None] not in states and self._entries.get(sample) == Entry(key, states)
+        return bool(self.completed({sample: key}, outputs))
 
     def has_completed(self, sample: str, outputs: Sequence[Path]) -> bool:
         """Return whether a sample was completed with any key, and its outputs exist and are unchanged."""

@@ -82,9 +82,7 @@ class BatchAnalysis:
         """
         if self.journal.damaged:
             self.journal.clear()
-        self.complete = {
-            sample: key for sample, key in self.keys.items() if self.journal.is_complete(sample, key, self.tables)
-        }
+        self.complete = self.journal.completed(self.keys, self.tables)
         outcomes = self._remake_changed() if self.complete else []
         if outcomes and self.journal.left(self.keys) and not self._remove_left():
             outcomes = []

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from acapella.campaign.batches import STAGES, Member, outputs_of, read_plan
+from acapella.campaign.batches import STAGES, Member, outputs_of, read_plan, state_of
 from acapella.campaign.failed_samples import directory_of, read_records
 from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
@@ -93,13 +93,10 @@ def record_failures(
 
 def capture_state(capture: str) -> dict:
     """Return path, size and modification time of a capture; its path and a state if it is missing or unreadable."""
-    try:
-        status = Path(capture).stat()
-    except OSError:
-        return {"path": capture, "state": "missing"}
-    if not os.access(capture, os.R_OK):
-        return {"path": capture, "state": "unreadable"}
-    return {"path": capture, "bytes": status.st_size, "modified_ns": status.st_mtime_ns}
+    size, modified_ns = state_of(capture)
+    if size is None:
+        return {"path": capture, "state": "unreadable" if Path(capture).exists() else "missing"}
+    return {"path": capture, "bytes": size, "modified_ns": modified_ns}
 
 
 def omitted_samples(
