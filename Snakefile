@@ -85,7 +85,8 @@ if config["digest"]["cache"]:
 if os.environ.get(CACHE):  # jobs do not store digests if the program was changed after this
     os.environ[CACHE_PROGRAM] = installed_versions(config["digest"]["engine"])
 
-slurm_plugin.install()
+with exit_on_user_error():
+    slurm_plugin.install()
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))
 logger.addHandler(JOB_RECORDS)
 logger.addHandler(QuietErrors(partial(hides_errors, workflow), lambda: JOB_RECORDS.failed or JOB_RECORDS.stopping))

@@ -78,7 +78,7 @@ def test_outputs_can_be_forced_while_jobs_are_planned(run):
 
 def test_private_names_of_snakemake_are_used_in_one_module():
     package = ROOT / "workflow/src/acapella/snakefile"
-    sources = [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk"), *package.glob("*.py")]
+    sources = [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk"), *package.rglob("*.py")]
     private = re.compile(r"(?:\b|_)workflow\.(?!basedir\b|cores\b|sql\b)\w+|\b_thread\b|\b_benchmark\b|\bos\._exit\b")
     users = {path.name: len(found) for path in sources if (found := private.findall(path.read_text()))}
     assert users.keys() == {"snakemake_internals.py"}

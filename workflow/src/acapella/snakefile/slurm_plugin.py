@@ -11,6 +11,8 @@ import sys
 import time
 from collections.abc import Callable
 
+from acapella_core.errors import UserError
+
 MODULE = "snakemake_executor_plugin_slurm"
 WAIT_S = 900  # longest restart of a controller
 POLL_S = 2
@@ -18,6 +20,11 @@ MAX_CHECK_S = 30  # longest interval between queries; the plugin's interval grow
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
+
+CHANGED = (  # attributes of the plugin's executor that the new methods replace, call or set
+    *("check_active_jobs", "next_seconds_between_status_checks", "report_job_error", "report_job_success"),
+    *("run_array_jobs", "run_job"),
+)
 
 
 def controller_answers() -> bool:
@@ -66,10 +73,17 @@ class Patience:
 
 
 def install(module=None) -> None:
-    """Change the methods of the plugin if it is loaded. ``module``: the plugin; by default the loaded one."""
+    """Change the methods of the plugin if it is loaded. ``module``: the plugin; by default the loaded one.
+
+    Raises UserError if this version of the plugin lacks one of the attributes that the changes need.
+    """
     module = module or sys.modules.get(MODULE)
     if module is None or hasattr(module.Executor, "patience"):
         return
+    executor = [f"Executor.{name}" for name in CHANGED if not hasattr(module.Executor, name)]
+    if missing := executor + ([] if hasattr(module, "query_job_status") else ["query_job_status"]):
+        what = f"this version of Snakemake's plugin for Slurm has no {', '.join(missing)}"
+        raise UserError(what, where=module.__file__, fix="install version 2.8 (make setup)")
     change_queries(module)
     change_submission(module.Executor)
 

@@ -9,6 +9,7 @@ import pytest
 
 from acapella.snakefile import slurm_plugin
 from acapella.snakefile.slurm_plugin import LOST, LOST_S, WAIT_S, Patience
+from acapella_core.errors import UserError
 
 
 class Clock:
@@ -84,6 +85,16 @@ def test_plugin_forgets_jobs_whose_state_it_cannot_query(plugin):
     """If this fails, the plugin has been corrected, and slurm_plugin.py may no longer be needed."""
     plugin.states = None
     assert kept(executor_of(plugin), "1") == []
+
+
+@pytest.mark.parametrize("name", ["query_job_status", *(f"Executor.{name}" for name in slurm_plugin.CHANGED)])
+def test_plugin_without_an_attribute_that_is_changed_is_an_error(name):
+    executor = {key: None for key in slurm_plugin.CHANGED if not name.endswith(key)}
+    module = SimpleNamespace(__file__="plugin.py", Executor=SimpleNamespace(**executor))
+    if name != "query_job_status":
+        module.query_job_status = None
+    with pytest.raises(UserError, match=rf"plugin\.py: .* has no {name}; install"):
+        slurm_plugin.install(module)
 
 
 @pytest.mark.parametrize("answers", [False, True], ids=["no controller", "controller that stops before the query"])
