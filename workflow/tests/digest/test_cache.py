@@ -340,9 +340,15 @@ def test_used_digest_is_pruned_last(tmp_path):
     assert [digest.entries[0] for digest in digests(tmp_path / "cache")] == [second, first]
 
 
-def test_doctor_reports_the_size_of_the_cache(tmp_path, monkeypatch):
+@pytest.mark.parametrize("config", [None, "digest: {cache: null}", "digest: {cache: ~/cache}", "[", "1"])
+def test_doctor_reports_the_size_of_the_cache(tmp_path, monkeypatch, config):
     filled(tmp_path, [100, 100])
-    monkeypatch.setenv("ACAPELLA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    in_config = bool(config) and "~" in config
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("ACAPELLA_CACHE", str(tmp_path / ("none" if in_config else "cache")))
+    if config:
+        write_file(tmp_path / "config" / "config.yaml", config)
     (finding,) = digest_cache()
     assert finding.available and finding.state == f"2 digests, 0.0 GiB in {tmp_path / 'cache'}"
 

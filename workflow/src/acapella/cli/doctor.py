@@ -9,6 +9,7 @@ always 0, because a missing program or feature is not an error.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from acapella_core import names
 TIMEOUT_S = 20
 SIGNALS_ABI = 6  # first ABI of Landlock that restricts signals
 GIB = 1024**3
+CONFIG = Path("config/config.yaml")
 RDMA_DEVICES = Path("/sys/class/infiniband")
 ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # directories of tcpdump and tc, which are not on the PATH of users
 
@@ -208,8 +210,8 @@ def machine() -> list[Finding]:
 
 
 def digest_cache() -> list[Finding]:
-    """Return the finding about the cache of digests in the environment, with its size; empty if there is no cache."""
-    directory = os.environ.get("ACAPELLA_CACHE")
+    """Return the finding about the cache of digests, with its size; empty if there is no cache."""
+    directory = cache_in_config() or os.environ.get("ACAPELLA_CACHE")
     if not directory:
         return []
     from acapella.digest import cache  # noqa: PLC0415 - only if there is one
@@ -218,6 +220,16 @@ def digest_cache() -> list[Finding]:
     size = sum(digest.size_bytes for digest in found) / GIB
     state = f"{names.pluralize(len(found), 'digest')}, {size:.1f} GiB in {directory}"
     return [Finding("machine", "cache of digests", True, names.shown(state), "digests shared by campaigns", None)]
+
+
+def cache_in_config() -> str | None:
+    """Return the cache of digests that the config in the working directory sets; None if there is none."""
+    with contextlib.suppress(ImportError):  # python_packages reports it
+        import yaml  # noqa: PLC0415 - may be missing
+
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+            return os.path.expanduser(yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["digest"]["cache"])  # noqa: PTH111
+    return None
 
 
 def memory_bytes() -> int:
