@@ -1,6 +1,8 @@
 """Partial tables: which samples get evidence of congestion, and how digests are read."""
 
 import json
+from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +13,7 @@ from acapella_testing.generated import tiny
 from acapella.campaign import analyze
 from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
+from acapella.common import queries
 from acapella_core.errors import UserError
 
 ROW_GROUP = 122_880  # rows of a row group of DuckDB
@@ -54,6 +57,29 @@ def test_evidence_is_computed_only_for_samples_with_a_known_capacity(made, tmp_p
     assert judged["capacity_bps"] == 10**9
     assert judged["tcp_share"] is not None
     assert partials(made, ["a"], tmp_path / "alone")["congestion"].schema == found.schema
+
+
+def test_each_connection_reads_a_footer_once(made, tmp_path, monkeypatch):
+    """DuckDB logs its reads. The evidence of mirrored samples has a separate connection."""
+    connect, connections, read = queries.connect, [], Counter()
+
+    def logged(*arguments, **options):
+        connections.append(connect(*arguments, **options))
+        connections[-1].execute("call enable_logging('FileSystem')")
+        return connections[-1]
+
+    monkeypatch.setattr(queries, "connect", logged)
+    monkeypatch.setattr(analyze, "SMALL_BYTES", 0)  # digests are views
+    partials(made, [*FLOWS], tmp_path / "out")
+    for connection in connections:
+        for (message,) in connection.execute("select message from duckdb_logs where type = 'FileSystem'").fetchall():
+            event = json.loads(message)
+            path = Path(event["path"])
+            if event["op"] == "READ" and path.suffix == ".parquet" and path.is_file():
+                end = int(event["pos"]) + int(event["bytes"])
+                read[path.stem, path.parent.name] += end == path.stat().st_size
+    assert len(connections) == 2
+    assert read == {(name, kind): 1 + (name == "c") for name in FLOWS for kind in ("acap", "flows")}
 
 
 @pytest.mark.soak

@@ -300,7 +300,8 @@ def verdicts(con, inputs: Sequence[Inputs], parameters: dict):
     """Return the rows of query congestion as an Arrow table.
 
     Without a known capacity of the mirror, the verdict is `unknown` and the evidence is not computed, because no table
-    contains it, and it takes most of the time.
+    contains it, and it takes most of the time. Evidence has separate connections, which release its memory; each
+    reads the footers of its samples again, once.
     """
     mirrored = {files.sample: files for files in inputs if has_capacity(files.manifest)}
     rows = [unknown_verdicts(con, mirrored)]
@@ -309,6 +310,7 @@ def verdicts(con, inputs: Sequence[Inputs], parameters: dict):
     for group in groups([*mirrored], sizes, EVIDENCE_BYTES):
         members = [mirrored[sample] for sample in group]
         evidence = queries.connect(threads=threads)
+        evidence.execute("set parquet_metadata_cache = true")
         open_tables(evidence, members)
         gather_evidence(evidence, [files.manifest for files in members], parameters)
         rows.append(partial(evidence, "congestion", parameters))
