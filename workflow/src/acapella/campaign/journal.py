@@ -1,16 +1,15 @@
 """Records which samples of a batch a stage has completed, so that the batch skips them when it runs again.
 
-Each line of CAMPAIGN/batches/done/STAGE/BATCH.tsv contains a sample, a key, and a JSON list. Lines are appended, and
-the last line of a sample counts:
+Each line of CAMPAIGN/batches/done/STAGE/BATCH.tsv has three fields: a sample, a key, and a JSON list. Lines are
+appended, and the last line of a sample counts. The key determines what the line and the list mean:
 
-- The sample was completed: the key is the SHA-256 of its command, code and inputs, and the list contains the states of
-  its output files.
-- The sample was started, and failed or was interrupted: the key is empty, and the list contains the number of the group
-  of samples that were started together.
-- The sample has left the batch, and no table of the batch contains its rows: the key is ``-``.
+    key      the sample                                          list
+    SHA-256  was completed with this command, code and inputs    state of each output file
+    (empty)  was started, and failed or was interrupted          [N]: it was started together with others of group N
+    -        has left the batch, whose tables have no rows of it []
 
-A file with many lines is replaced by one with the last line of each sample. done/analyze/BATCH.tables.tsv contains the
-version of the queries of each table, in the same format.
+A file with many lines is replaced by one with the last line of each sample. done/analyze/BATCH.tables.tsv has the same
+format, with a table instead of a sample, the version of its queries as key, and the state of the table.
 """
 
 import contextlib
