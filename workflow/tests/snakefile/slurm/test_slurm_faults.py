@@ -39,6 +39,11 @@ def batched(tmp_path):
     return workplace(tmp_path / "slurm", batches={"samples": 3})
 
 
+def running(cluster: slurm_runs.Cluster) -> list[tuple[str, str]]:
+    """Return (identifier, node) of the running jobs of stage analyze."""
+    return slurm_runs.jobs_in_state(cluster, "RUNNING", "analyze")
+
+
 def started_samples(place: Workplace, stage: str) -> int:
     """Return how many times a sample of the batch was started in a stage."""
     return Journal(place.campaign, stage, "b0001").path.read_text().count("\t\t")
@@ -67,7 +72,7 @@ def test_jobs_of_a_failed_node_run_again(finished, batched):
 
         def fault():
             slurm_runs.wait_for(batched.tables_of_batch, "a table")
-            ((job, node),) = slurm_runs.jobs_in_state(cluster, "RUNNING", "analyze")
+            ((job, node),) = running(cluster)
             cluster.fail_node(node)
             pause.unlink()
             failed.append(job)
@@ -92,7 +97,10 @@ def test_job_over_its_memory_is_repeated_with_more(finished, batched):
             return any("exceeded memory limit" in log.read_text() for log in logs)
 
         def fault():
+            """Without the pause, the job could end before Slurm has killed it."""
+            ((job, _),) = slurm_runs.wait_for(lambda: running(cluster), "an analysis")
             slurm_runs.wait_for(exceeded, "a job over its memory")
+            slurm_runs.wait_for(lambda: job not in dict(running(cluster)), "its end")
             pause.unlink()
 
         printed = slurm_runs.run_on(
