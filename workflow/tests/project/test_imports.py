@@ -1,45 +1,109 @@
-"""Imports among the packages of acapella: a package imports only packages below it."""
+"""Imports among the packages of Acapella: a package imports only packages below it."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import acapella
+import acapella_capture
+import acapella_core
 
-SOURCE = Path(acapella.__file__).parent
-LAYERS = (  # from below; packages of one layer do not import each other
-    {"common"},
-    {"digest"},
-    {"kappa", "verify"},
-    {"campaign"},
-    {"collector", "flowreports", "infrastructure", "papers", "release", "transfer"},
-    {"p4", "figures"},
-    {"report"},
-    {"dashboard"},
-    {"snakefile", "cli"},
-)
-BELOW = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}
+SOURCES = {package.__name__: Path(package.__file__).parent for package in (acapella_core, acapella, acapella_capture)}
+PERMITTED = {"acapella_core": set(), "acapella": {"acapella_core"}, "acapella_capture": {"acapella_core"}}
+# From below. Packages of one layer do not import each other. A module belongs to the longest name that contains it.
+LAYERS = {
+    "acapella_core": ({""},),
+    "acapella": (
+        {"common"},
+        {"digest"},
+        {"kappa", "verify"},
+        {"campaign"},
+        {"collector", "flowreports", "infrastructure", "papers", "release", "transfer"},
+        {"p4", "figures"},
+        {"report"},
+        {"dashboard"},
+        {"snakefile", "cli"},
+    ),
+    "acapella_capture": (
+        {"settings", "scan", "testbeds.nic_settings"},
+        {"testbeds.base"},
+        {"manifest", "programs", "plan", "control.gather", "control.watchdog"},
+        {"replay", "storage"},
+        {"generate"},
+        {"monitor"},
+        {"testbeds.files", "testbeds.sent_trials", "testbeds.telemetry", "testbeds.uploads"},
+        {"control", "testbeds.local.replay_capture", "testbeds.local.sandbox"},
+        {"testbeds.fabric", "testbeds.local.processes"},
+        {"transfer.link_process"},
+        {"testbeds.local"},
+        {"testbeds"},
+        {"monitor.finished", "monitor.virtual", "plan.dry_run", "precheck", "response", "transfer"},
+        {"collect", "monitor.command"},
+    ),
+}
 
 
-def packages_imported(path: Path) -> set[str]:
-    """Return the packages of acapella that a module imports, including relative imports from other packages."""
-    package, names = ["acapella", *path.relative_to(SOURCE).parts[:-1]], []
+def contains(unit: str, name: str) -> bool:
+    """Return whether a dotted name is a unit or is inside it."""
+    return f"{name}.".startswith(f"{unit}." if unit else "")
+
+
+def unit_of(package: str, name: str) -> str | None:
+    """Return the longest name in the table of layers that contains a module, or None."""
+    return max((unit for layer in LAYERS[package] for unit in layer if contains(unit, name)), key=len, default=None)
+
+
+@cache
+def modules(package: str) -> dict[str, Path]:
+    """Return the modules of a package: dotted name below the package, path."""
+    found = {}
+    for path in SOURCES[package].rglob("*.py"):
+        parts = path.relative_to(SOURCES[package]).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imported(package: str, path: Path) -> set[tuple[str, str]]:
+    """Return (package, dotted name below it) of what a module imports from the packages of Acapella."""
+    inside, names = [package, *path.relative_to(SOURCES[package]).parts[:-1]], []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names += [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
+            above = inside[: len(inside) - node.level + 1] if node.level else []
             base = [*above, *(node.module.split(".") if node.module else [])]
             names += [[*base, alias.name] for alias in node.names]
-    return {name[1] for name in names if name[0] == "acapella" and len(name) > 1} & BELOW.keys()
+    return {(name[0], ".".join(name[1:])) for name in names if name[0] in SOURCES}
 
 
-def test_packages_are_in_a_layer():
-    assert {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"} == BELOW.keys()
+def packages_imported(package: str, path: Path) -> set[str]:
+    """Return the units of a module's own package that it imports."""
+    return {unit_of(package, name) for other, name in imported(package, path) if other == package} - {None}
 
 
-@pytest.mark.parametrize("package", sorted(BELOW))
-def test_package_imports_only_packages_below(package):
-    imported = {path: packages_imported(path) for path in (SOURCE / package).rglob("*.py")}
-    assert {path: names for path, names in imported.items() if names - BELOW[package] - {package}} == {}
+@pytest.mark.parametrize("package", SOURCES)
+def test_distributions_import_only_the_core(package):
+    paths = modules(package).values()
+    others = {path: {other for other, _ in imported(package, path)} - {package} for path in paths}
+    assert {path: names for path, names in others.items() if names - PERMITTED[package]} == {}
+
+
+@pytest.mark.parametrize("package", SOURCES)
+def test_modules_are_in_a_layer(package):
+    found = {unit_of(package, name) for name in modules(package) if name or "" in LAYERS[package][0]}
+    assert found == set().union(*LAYERS[package])
+
+
+LAYERED = [(package, unit) for package, layers in LAYERS.items() for unit in sorted(set().union(*layers))]
+
+
+@pytest.mark.parametrize(("package", "unit"), LAYERED)
+def test_package_imports_only_packages_below(package, unit):
+    place = next(place for place, layer in enumerate(LAYERS[package]) if unit in layer)
+    permitted = {unit}.union(*LAYERS[package][:place])
+    paths = [path for name, path in modules(package).items() if unit_of(package, name) == unit]
+    found = {path: packages_imported(package, path) for path in paths}
+    assert {path: names - permitted for path, names in found.items() if names - permitted} == {}
