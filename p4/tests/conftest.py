@@ -22,7 +22,6 @@ def _make_importable(name: str, directory: Path) -> None:
 
 
 _make_importable("acapella_p4_model", P4 / "model")
-sys.path.insert(0, str(P4))  # what p4/compile imports
 
 
 def pytest_configure(config):

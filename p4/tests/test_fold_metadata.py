@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
 
+import fold_metadata
 import pytest
 from acapella_p4_model.running import P4
-
-_SPEC = importlib.util.spec_from_file_location("fold_metadata", P4 / "fold_metadata.py")
-fold_metadata = sys.modules.setdefault("fold_metadata", importlib.util.module_from_spec(_SPEC))
-_SPEC.loader.exec_module(fold_metadata)
 
 TEMPORARIES = [f"m.MainControlT_tmp_{number}" for number in range(12)]
 KEPT = [f"m.local_metadata_{letter}" for letter in "abcd"]

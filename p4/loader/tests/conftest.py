@@ -1,12 +1,8 @@
-"""The loader's tests: modules that they share, and SIGINT as usual for the programs that they start."""
+"""The loader's tests: default handling of SIGINT for the programs that they start."""
 
 import signal
-import sys
-from pathlib import Path
 
 from acapella_testing import soak
-
-sys.path.insert(0, str(Path(__file__).parent))  # p4_loader
 
 
 def pytest_configure(config):

@@ -2,12 +2,12 @@
 
 import subprocess
 
-import p4_loader
 import pytest
 from acapella_testing import processes
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require
-from p4_loader import FORWARD, compiled_pipeline, ethernet, frame, run
+from acapella_testing.runs import p4_loader
+from acapella_testing.runs.p4_loader import FORWARD, compiled_pipeline, ethernet, frame, run
 
 from acapella.p4 import compiled
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 from acapella_testing.frames import pcapng_files as pcapng
-from p4_loader import FORWARD, SECOND, ethernet, frame, good, run
+from acapella_testing.runs.p4_loader import FORWARD, SECOND, ethernet, frame, good, run
 
 
 def several_interfaces(order="<") -> tuple[bytes, list]:

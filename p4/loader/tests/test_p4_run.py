@@ -12,13 +12,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import p4_loader as p4
 import pytest
 from acapella_testing import c_programs, processes
 from acapella_testing.frames.report_frames import icrc
 from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import require_programs, require_success
-from p4_loader import FORWARD, REPORTS, SECOND, ethernet, frame, good, run, write_pcap
+from acapella_testing.runs import p4_loader as p4
+from acapella_testing.runs.p4_loader import FORWARD, REPORTS, SECOND, ethernet, frame, good, run, write_pcap
 from scapy.contrib.roce import BTH
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw

@@ -2,7 +2,7 @@
 
 import pytest
 from acapella_testing.new_files import write_file
-from p4_loader import FORWARD, ethernet, frame, good, run
+from acapella_testing.runs.p4_loader import FORWARD, ethernet, frame, good, run
 
 
 def changed(directory, old, new):

@@ -10,7 +10,14 @@ import sys
 from collections import defaultdict
 from types import SimpleNamespace
 
+import numpy
 import pytest
+from acapella_bench import __main__ as main
+from acapella_bench import analysis, disk, hybrid, native, programs, table
+from acapella_bench.plain import collector as plain_collector
+from acapella_bench.plain import kappa as plain_kappa
+from acapella_bench.sending import replay_senders as senders
+from acapella_bench.sending import veth, writer
 from acapella_testing.collector_input import BASE, KEY, NUMBER, SLOTS, reports
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.report_frames import pcap
@@ -19,16 +26,6 @@ from acapella_testing.native_programs import ROOT
 from acapella_testing.oracles import naive_kappa
 from acapella_testing.oracles.plain_collector import Pair, Plain
 from acapella_testing.requirements import require
-
-sys.path.insert(0, str(ROOT / "workflow" / "bench"))
-
-import numpy
-from acapella_bench import __main__ as main
-from acapella_bench import analysis, disk, hybrid, native, programs, table
-from acapella_bench.plain import collector as plain_collector
-from acapella_bench.plain import kappa as plain_kappa
-from acapella_bench.sending import replay_senders as senders
-from acapella_bench.sending import veth, writer
 
 
 def measured(cpu_s: float, wall_s: float = 10.0, stdout: bytes = b""):

@@ -1,18 +1,12 @@
 """The arithmetic of the benchmarks of an archive and of other flow meters. No test depends on a time."""
 
-import sys
-
-import pytest
-from acapella_testing.new_files import write_file
-from acapella_testing.source_tree import ROOT
-
-sys.path.insert(0, str(ROOT / "workflow" / "bench"))
-
 import itertools
 
+import pytest
 from acapella_bench import page
 from acapella_bench.archive import captures, runs, stages
 from acapella_bench.comparators import share_row, tools
+from acapella_testing.new_files import write_file
 
 MEASURED = "s\tmax_rss\n{}\t{}\n"
 SAMPLES = "sample\toutcome\tseconds\tcpu_s\tmax_rss_mb\na\tdone\t1\t1\t{}\n"

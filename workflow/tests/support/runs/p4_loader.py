@@ -1,4 +1,4 @@
-"""acapella-p4-run in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
+"""Runs acapella-p4-run in tests: builds it under ASan and UBSan, and reads its files with a separate parser."""
 
 import functools
 import gzip
