@@ -196,8 +196,7 @@ def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
     assert [point["lost"] for point in row["sweep"]] == [70_000_003, 1_000_000, 3, 0]
 
 
-# The benchmarks have their own plain Python, which is fast enough for a million packets. The tests' references take
-# quadratic time (naive_kappa) or check every field (plain_collector). Both must agree.
+# The programs with which benchmarks compare the core (acapella_bench.plain) agree with the tests' references.
 @pytest.mark.parametrize("size", range(1, 7))
 def test_plain_kappa_moves_the_packets_of_the_naive_reference(size):
     for ranks in itertools.permutations(range(size)):

@@ -3,7 +3,8 @@
 PATH is default (a pcap of RoCEv2 frames with reports of format 2: ICRC, flows, series), ring-series or ring
 (consecutive reports of format 2, with and without series), or published-series (reports of format 1). Prints {"cpu_s",
 "flows"}: seconds of CPU time from bytes to flows, and the number of flows with sums over all of them, which
-native_collector also prints.
+native_collector also prints. The reference of the tests (acapella_testing.oracles.plain_collector) checks every field
+of a report and computes all columns; this module computes the sums only, in the time that simple Python needs.
 """
 
 import json

@@ -3,7 +3,8 @@
     python -m acapella_bench.plain.kappa A.pcap B.pcap
 
 For nanosecond pcaps of Ethernet and IPv4. Prints all integers that acapella_core.kappa returns for both trials and
-for the pair, as JSON. Results are correct for every trial; it is fast only if few packets moved.
+for the pair, as JSON. Results are correct for every trial; it is fast only if few packets moved. The tests' reference
+(acapella_testing.oracles.naive_kappa) takes quadratic time and computes other values, such as the components.
 """
 
 import json
