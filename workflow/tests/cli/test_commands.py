@@ -69,6 +69,21 @@ def test_former_command_name_error_names_the_current_command(earlier, capsys):
     assert tuple(now.split()) in EVERY_COMMAND
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("papers", "acapella campaign papers"),
+        ("compare", "acapella campaign compare or acapella p4 compare"),
+        ("run", "acapella p4 run"),
+    ],
+)
+def test_name_of_a_command_in_a_group_gives_a_hint(name, hint, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "x"])
+    line = f"acapella: error: {name!r} is unknown (did you mean {hint}?); see acapella --help\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, line)
+
+
 @pytest.fixture(scope="module")
 def completion(tmp_path_factory):
     """Return a function that returns bash's completions of a line, in a directory with the file trace.pcap."""

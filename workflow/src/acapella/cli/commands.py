@@ -122,9 +122,10 @@ HEADINGS: dict[str, dict[str, str | Group | None]] = {
 }
 COMMANDS = {name: command for commands in HEADINGS.values() for name, command in commands.items()}
 
-RENAMED = {
+GROUPED = ("index", "analyze", "process", "trials", "conformance", "storage", "outcomes", "figures", "report", "check")
+RENAMED = {  # former names of commands, without those that were always in a group
     "anonymise": "anonymize",
-    **{name: f"campaign {name}" for name in CAMPAIGN.modules if name not in ("batch", "cache", "dashboard")},
+    **{name: f"campaign {name}" for name in GROUPED},
     "collector run": "p4 collect",
     "collector top": "p4 top",
     "collector sql": "p4 sql",
@@ -266,10 +267,17 @@ def is_path(action: argparse.Action) -> bool:
     return action.type is Path or re.split(r"[.|]", str(action.metavar))[0] in PATHS
 
 
-def refuse_earlier_name(words: Sequence[str]) -> None:
-    """Exit with a one-line error if a command line begins with a command name of an earlier version."""
+def refuse_other_name(words: Sequence[str]) -> None:
+    """Exit with a one-line error if a command line begins with a former name, or with a command's name in a group."""
     for name in (" ".join(words[:2]), " ".join(words[:1])):
         if name in RENAMED:
             new_name = f"acapella {RENAMED[name]}"
             names.report(f"acapella: error: {name!r} is now {new_name!r}; {new_name} --help describes it")
+            sys.exit(MISTAKE)
+    groups = {name: command for name, command in COMMANDS.items() if isinstance(command, Group)}
+    if words and words[0] not in COMMANDS:
+        near = [f"acapella {name} {words[0]}" for name, group in groups.items() if words[0] in group.modules]
+        if near:
+            hint = f"did you mean {' or '.join(near)}?"
+            names.report(f"acapella: error: {words[0]!r} is unknown ({hint}); see acapella --help")
             sys.exit(MISTAKE)

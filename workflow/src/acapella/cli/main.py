@@ -15,7 +15,7 @@ from acapella_core.errors import OUTSIDE, UserError, exit_code_of, is_out_of_mem
 from acapella_core.files import remove_scratch
 
 from . import entry
-from .commands import build_parser, refuse_earlier_name
+from .commands import build_parser, refuse_other_name
 
 PRIVATE = 0o077  # umask: files contain other people's traffic, even while they are incomplete
 
@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; return its exit code, 0 on success (`acapella_core.errors` lists all codes)."""
     own_process = argv is None
     argv = sys.argv[1:] if argv is None else argv
-    refuse_earlier_name(argv)
+    refuse_other_name(argv)
     args = build_parser(argv).parse_args(argv)
     args.own_process = own_process
     if own_process:
