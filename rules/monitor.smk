@@ -73,7 +73,7 @@ rule measure_search:
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/tables",
         sizes=SEARCH["frame_bytes"],
-        rate=[f"--most={SEARCH['most_pps']}"],
+        rate=[f"--max-rate={SEARCH['max_pps']}"],
         resolution=[f"--resolution={SEARCH['resolution_pps']}"] if SEARCH["resolution_pps"] else [],
         options=[
             f"--virtual={SEARCH['ports']}",

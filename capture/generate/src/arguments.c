@@ -33,8 +33,8 @@ static const struct argp_option known[] = {
     {"retry-ns", RETRY, "NS", 0,
      "Retry for this long if the driver does not accept a packet, then count it as dropped (default: 100000)",
      EAL_GROUP_PORTS},
-    {"priority", PRIORITY, "N", 0, "Set the real-time priority of the polling thread (default: none)",
-     EAL_GROUP_RESOURCES},
+    {"priority", PRIORITY, "N", 0,
+     "Set the real-time priority of the polling thread (default: normal scheduling)", EAL_GROUP_RESOURCES},
     COMMON_OPTIONS,
     {NULL, 0, NULL, 0, NULL, 0},
 };
@@ -85,10 +85,8 @@ const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
 int arguments_read(struct arguments *arguments, int argc, char **argv, struct fault *fault) {
     static const struct argp parser = {
-        known,       parse,
-        NULL,        "Generates the packets of a compiled model, which acapella generate writes.",
-        eal_options, NULL,
-        NULL};
+        known,       parse, NULL, "Generate the packets of a compiled model, which acapella generate writes.",
+        eal_options, NULL,  NULL};
     *arguments =
         (struct arguments){.burst = BURST_DEFAULT, .depth = DEPTH_DEFAULT, .retry_ns = RETRY_NS_DEFAULT};
     const int status = command_line_read(&parser, argc, argv, arguments, &arguments->eal, fault);

@@ -237,9 +237,12 @@ def test_truncated_file_is_reported(tmp_path, capsys):
         (("a.pcap", "--duration", "3"), "need --interface"),
         (("--interface", "eth0", "--correct-drift"), "needs a capture"),
         (("--search", "--send", "eth0", "--interface", "eth1"), "--search needs"),
-        (("--search", "--send", "eth0", "--interface", "eth1", "--most", "5", "--resolution", "5"), "less than --most"),
         (
-            ("--search", "--send", "eth0", "--interface", "eth1", "--most", "5", "--frame-bytes", "60", "90", "60"),
+            ("--search", "--send", "eth0", "--interface", "eth1", "--max-rate", "5", "--resolution", "5"),
+            "less than --max-rate",
+        ),
+        (
+            ("--search", "--send", "eth0", "--interface", "eth1", "--max-rate", "5", "--frame-bytes", "60", "90", "60"),
             "--frame-bytes: a size occurs twice",
         ),
         (("a.pcap", "--packets", "missing/packets.parquet"), "no such directory"),

@@ -80,7 +80,7 @@ def test_failed_run_removes_tables_of_an_earlier_run(tmp_path, arrived):
         run_command(command, tmp_path / "missing.pcap", "-o", output)
     assert [path.name for path in output.iterdir()] == ["monitor_searches.parquet"]
     with pytest.raises(UserError):
-        run_command(command, "--search", "--send", "none0", "--interface", "none1", "--most", 100, "-o", output)
+        run_command(command, "--search", "--send", "none0", "--interface", "none1", "--max-rate", 100, "-o", output)
     assert not list(output.iterdir())
 
 

@@ -228,7 +228,7 @@ def search(tmp_path, monkeypatch):
     for name, module in (("monitor", program), ("generate", generator_program)):
         file = write_file(tmp_path / name, "code 1")
         monkeypatch.setattr(module, "executable", lambda file=file: str(file))
-    words = ["monitor", "--search", "--with-capture", "--most", "1000000", "--resolution", "10000",
+    words = ["monitor", "--search", "--with-capture", "--max-rate", "1000000", "--resolution", "10000",
              "--frame-bytes", "60", "508", "--burst-packets", "9", "-o", str(tmp_path / "tables"),
              *(word for at in "01" for word in ("--send", f"out{at}", "-i", f"in{at}"))]  # fmt: skip
 
@@ -341,13 +341,13 @@ def test_space_is_checked_in_the_namespaces_of_the_search(tmp_path, monkeypatch)
     monkeypatch.setattr(virtual, "entered", lambda: True)
     monkeypatch.setattr(virtual, "make_pairs", lambda _: calls.append("namespaces") or (("send0", "receive0"),))
     monkeypatch.setattr(command.shutil, "disk_usage", lambda _: calls.append("space") or Namespace(free=0))
-    assert main(["monitor", "--search", "--virtual", "1", "--most", "500", "--with-capture"]) == 75
+    assert main(["monitor", "--search", "--virtual", "1", "--max-rate", "500", "--with-capture"]) == 75
     assert calls == ["namespaces", "space"]
 
 
 @pytest.mark.parametrize(("most", "resolution", "rate_pps"), [(5000.0, None, 50), (20.0, None, 1), (20.0, 4.0, 4)])
 def test_lowest_rate_is_one_that_the_generator_sends(most, resolution, rate_pps):
-    lowest = command.lowest(Namespace(most=most, resolution=resolution))
+    lowest = command.lowest(Namespace(max_rate=most, resolution=resolution))
     assert lowest == trials.model(60, lowest, 2)["flows"][0]["gaps"]["packets_per_s"] == rate_pps
 
 
@@ -377,7 +377,7 @@ def search_process(tmp_path):
     ]
     path = os.pathsep.join([*(str(program.parent) for program in built), os.environ["PATH"]])
     words = ["--trial-seconds", 0.2, "--settle-seconds", 0.2, "--frame-bytes", 60, "--burst-packets", 0]
-    words += ["--most", 500, "--resolution", 400, "-o", tmp_path / "tables"]
+    words += ["--max-rate", 500, "--resolution", 400, "-o", tmp_path / "tables"]
 
     def search(*options: object, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
         return run(*prefix, ACAPELLA, "monitor", "--search", *words, *options, env=os.environ | {"PATH": path})
@@ -441,7 +441,7 @@ def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_proces
     [["--send", "a"], ["--send", "a", "-i", "b", "-i", "c"], ["--send", "a", "-i", "b", "--virtual", "1"], []],
 )
 def test_ports_of_a_search_are_pairs(options, capsys):
-    assert main(["monitor", "--search", "--most", "500", *options]) == 2
+    assert main(["monitor", "--search", "--max-rate", "500", *options]) == 2
     assert "--send" in capsys.readouterr().err
 
 
@@ -458,7 +458,7 @@ def test_ports_of_a_search_are_pairs(options, capsys):
 )  # fmt: skip
 def test_option_without_effect_on_a_search_is_an_error(tmp_path, options, message, capsys):
     output = ("-o", str(tmp_path / "tables"))
-    assert main(["monitor", "--search", "--most", "500", "--send", "a", "-i", "b", *output, *options]) == 2
+    assert main(["monitor", "--search", "--max-rate", "500", "--send", "a", "-i", "b", *output, *options]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "tables").exists()
 
@@ -467,7 +467,7 @@ def test_option_without_effect_on_a_search_is_an_error(tmp_path, options, messag
     ("options", "message"),
     [
         *(([*options], f"{options[0]} needs --search") for options in (
-            ("--virtual", "2"), ("--send", "a"), ("--most", "5"), ("--with-capture",), ("--frame-bytes", "60"),
+            ("--virtual", "2"), ("--send", "a"), ("--max-rate", "5"), ("--with-capture",), ("--frame-bytes", "60"),
             ("--trial-seconds", "9"), ("--settle-seconds", "2"), ("--burst-packets", "0"),
         )),
         (["--snaplen", "0"], "--snaplen needs --write"),

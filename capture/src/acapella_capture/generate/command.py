@@ -63,7 +63,8 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
                       help="send at most N packets at once if several are due (default: 32)")  # fmt: skip
     port.add_argument("--retry-ns", type=count(10**10, 0), metavar="NS",
                       help="retry for NS nanoseconds before a packet is dropped (default: 100000)")  # fmt: skip
-    port.add_argument("--priority", type=count(99), metavar="N", help="real-time priority of the polling thread")
+    port.add_argument("--priority", type=count(99), metavar="N",
+                      help="real-time priority of the polling thread (default: normal scheduling)")  # fmt: skip
     port.add_argument("--cpus", metavar="CPU", help="CPU of the polling thread (default: chosen by the program)")
     port.add_argument("--huge", action="store_true", help="use huge pages (default: normal pages)")
     return parser

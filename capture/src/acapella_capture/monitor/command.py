@@ -15,8 +15,8 @@ With --search, acapella generate sends a flow to --send, and the packets are cou
 rate without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
 26.1, 26.2 and 26.4):
 
-    acapella monitor --search --send eth0 --interface eth1 --most 1000000
-    acapella monitor --search --virtual 2 --most 200000 --with-capture
+    acapella monitor --search --send eth0 --interface eth1 --max-rate 1000000
+    acapella monitor --search --virtual 2 --max-rate 200000 --with-capture
 
 With -o, the tables monitor_* are written to DIRECTORY as Parquet and CSV. If DIRECTORY is the directory tables of a
 campaign, report.html has a section about them.
@@ -59,7 +59,7 @@ DEFAULTS = {  # of options that are None in the command line, so that one withou
     "settle_seconds": 2.0,
     "burst_packets": 10_000,
 }
-ONLY_SEARCH = ("send", "virtual", "most", "resolution", "with_capture", "frame_bytes", "trial_seconds",
+ONLY_SEARCH = ("send", "virtual", "max_rate", "resolution", "with_capture", "frame_bytes", "trial_seconds",
                "settle_seconds", "burst_packets")  # fmt: skip
 NOT_SEARCH = ("expected", "max_flows", "window", "pattern", "rule", "correct_drift", "sent", "packets", "write",
               "flows", "duration", "stop_when_idle")  # fmt: skip
@@ -135,12 +135,14 @@ def add_search_options(group: Any) -> None:
     group.add_argument("--virtual", type=count(MAX_PAIRS), metavar="N",
                        help="instead of --send and --interface: search with 1 and with N pairs of virtual Ethernet "
                        "interfaces, in a network namespace of this machine")  # fmt: skip
-    group.add_argument("--most", type=rate, metavar="N", help="highest rate to try, in packets/s")
+    group.add_argument(
+        "--max-rate", type=rate, metavar="N", help="highest rate to try, in packets/s; required with --search"
+    )
     group.add_argument("--frame-bytes", type=count(9000, 60), nargs="+", metavar="BYTES",
                        help="packet sizes without FCS (default: those of RFC 2544 for Ethernet)")  # fmt: skip
     group.add_argument("--resolution", type=rate, metavar="N",
                        help="width of the interval, in packets/s, at which a search ends (default: a hundredth of "
-                       "--most, at least 1)")  # fmt: skip
+                       "--max-rate, at least 1)")  # fmt: skip
     group.add_argument("--trial-seconds", type=seconds, metavar="S",
                        help="duration of a trial in seconds; RFC 2544: 60 "
                        f"(default: {DEFAULTS['trial_seconds']:g})")  # fmt: skip
@@ -225,8 +227,8 @@ def make_directory(path: Path) -> None:
 
 def check_search(args: argparse.Namespace) -> None:
     """Raise UserError if an option of a search is missing, or has no effect."""
-    if bool(args.virtual) == bool(args.send) or not args.most or args.files:
-        raise UserError("--search needs --most N, and either --virtual N, or --send PORT and --interface PORT")
+    if bool(args.virtual) == bool(args.send) or not args.max_rate or args.files:
+        raise UserError("--search needs --max-rate N, and either --virtual N, or --send PORT and --interface PORT")
     if len(args.send) != len(args.interface):
         raise UserError("--send and --interface are not pairs", fix="specify a receiving port for each sending port")
     if args.virtual and args.output and args.output.resolve().is_relative_to(virtual.HIDDEN):
@@ -239,8 +241,8 @@ def check_search(args: argparse.Namespace) -> None:
         raise UserError("--with-capture compares whole with truncated packets", where="--snaplen 0", fix="set a length")
     if args.frame_bytes and len(set(args.frame_bytes)) < len(args.frame_bytes):
         raise UserError("a size occurs twice", where="--frame-bytes", fix="specify each size once")
-    if args.resolution and args.resolution >= args.most:
-        raise UserError("--resolution is not less than --most")
+    if args.resolution and args.resolution >= args.max_rate:
+        raise UserError("--resolution is not less than --max-rate")
     for name in given(args, NOT_SEARCH):
         raise UserError(f"{name} has no effect with --search")
 
@@ -309,7 +311,7 @@ def run_search(args: argparse.Namespace) -> None:
     all_pairs = tuple(zip(args.send, args.interface, strict=True)) or virtual.make_pairs(args.virtual)
     if args.with_capture:
         check_disk(args, len(all_pairs))  # in the namespaces, which hide a file system that may contain TMPDIR
-    settings = (all_pairs, args.most, args.trial_seconds, args.settle_seconds)
+    settings = (all_pairs, args.max_rate, args.trial_seconds, args.settle_seconds)
     done = finished.Finished(args.output, settings)
     if args.output:
         tables.remove(args.output, "monitor_searches")
@@ -361,7 +363,7 @@ def all_searches(
 
 def lowest(args: argparse.Namespace) -> float:
     """Return the lowest rate of a search, which is also its resolution, in packets/s: that of a model is at least 1."""
-    return args.resolution or max(1.0, args.most / 100)
+    return args.resolution or max(1.0, args.max_rate / 100)
 
 
 def searches(
@@ -375,10 +377,10 @@ def searches(
         return done.run((*key, pps), lambda: search.reached(lambda: trials.run(link, size, pps, packets)))
 
     def burst(packets: int) -> search.Trial:
-        run = lambda: search.reached(lambda: trials.run(link, size, args.most, packets))  # noqa: E731
+        run = lambda: search.reached(lambda: trials.run(link, size, args.max_rate, packets))  # noqa: E731
         return done.run((*key, "burst", packets), run)
 
-    yield "throughput", search.highest(trial, lowest(args), args.most, lowest(args), near)
+    yield "throughput", search.highest(trial, lowest(args), args.max_rate, lowest(args), near)
     if args.burst_packets:
         yield "burst", search.longest_burst(burst, args.burst_packets)
 
@@ -386,14 +388,14 @@ def searches(
 def check_disk(args: argparse.Namespace, ports: int) -> None:
     """Raise UserError if the packets that a trial writes do not fit into the free space of their directory."""
     packet_bytes = max(args.frame_bytes) + RECORD_BYTES  # for searches that write whole packets
-    packets = max(math.ceil(args.most * args.trial_seconds), args.burst_packets or 0)
+    packets = max(math.ceil(args.max_rate * args.trial_seconds), args.burst_packets or 0)
     needed = packets * packet_bytes * ports
     directory = temporary_directory()
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise UserError(
             f"packets of a trial need up to {needed / GB:.1f} GB; {free / GB:.1f} GB is free in {directory}",
-            where="--with-capture", fix="set TMPDIR to a larger file system, or reduce --trial-seconds or --most",
+            where="--with-capture", fix="set TMPDIR to a larger file system, or reduce --trial-seconds or --max-rate",
             outside=True,
         )  # fmt: skip
 

@@ -56,7 +56,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--windows", metavar="N", help=f"maximum number of timeline windows (default: {WINDOWS})")
-    length.add_argument("--window", metavar="DURATION", help="window length, such as 10ms; without a unit: seconds")
+    length.add_argument(
+        "--window",
+        metavar="DURATION",
+        help="window length, such as 10ms; without a unit: seconds (default: trial divided by --windows)",
+    )
     parser.add_argument(
         "--memory",
         metavar="SIZE",
