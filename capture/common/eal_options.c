@@ -8,7 +8,7 @@ enum { VDEV = OPTION_OWN + 256, PCI, HUGE, NO_HUGE, MEMORY_MB, CPUS };
 static const struct argp_option known[] = {
     {"vdev", VDEV, "DRIVER,ARGUMENTS", 0, "Create a virtual device, as EAL's --vdev does", EAL_GROUP_PORTS},
     {"pci", PCI, "ADDRESS", 0, "Use a NIC that is bound to a DPDK driver", EAL_GROUP_PORTS},
-    {"huge", HUGE, NULL, 0, "Use hugepages (default: normal pages)", EAL_GROUP_RESOURCES},
+    {"huge", HUGE, NULL, 0, "Use huge pages (default: normal pages)", EAL_GROUP_RESOURCES},
     {"no-huge", NO_HUGE, NULL, 0, "Use normal pages (the default)", EAL_GROUP_RESOURCES},
     {"memory-mb", MEMORY_MB, "N", 0, "Set the memory of EAL, in MB (default: as needed)",
      EAL_GROUP_RESOURCES},

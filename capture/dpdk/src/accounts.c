@@ -124,7 +124,7 @@ static void print_frames(FILE *to, const struct capture *capture) {
 }
 
 static void print_files(FILE *to, const struct capture *capture) {
-    static const char *const states[] = {"open", "whole", "cut", "removed"};
+    static const char *const states[] = {"open", "whole", "truncated", "removed"};
     const char *separator = "";
     fputs(",\n\"files\": [", to);
     for (const struct file *file = capture->files.first; file; file = file->next) {
@@ -161,7 +161,7 @@ static void print_settings(FILE *to, const struct capture *capture) {
     fputs(", \"driver\": ", to);
     json_text(to, port->driver);
     fprintf(to,
-            ", \"queues\": %u, \"rss\": %s, \"depth\": %u, \"burst\": %u, \"hugepages\": %s, \"flushed\": "
+            ", \"queues\": %u, \"rss\": %s, \"depth\": %u, \"burst\": %u, \"huge_pages\": %s, \"flushed\": "
             "%" PRIu64 "}",
             port->queues, port->rss ? "true" : "false", port->depth, options->burst,
             options->eal.huge ? "true" : "false", port->flushed);

@@ -50,7 +50,7 @@ struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t 
     struct monitor_fuzz_identity found = {false, 0, 0};
     now_ns = (int64_t)((uint64_t)now_ns + (uint64_t)gap_ns);
     const struct input_packet packet = {
-        .bytes = bytes, .kept = cap_len, .wire = wire_len, .arrival_ns = now_ns};
+        .bytes = bytes, .captured_bytes = cap_len, .wire = wire_len, .arrival_ns = now_ns};
     monitor.logger[0].user = &found;
     monitor_burst(&monitor, &packet, 1);
     return found;

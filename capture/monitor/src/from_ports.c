@@ -39,14 +39,15 @@ unsigned receiver_burst(struct receiver *receiver) {
         bool unstamped = false;
         const uint32_t bytes = mbuf[i]->pkt_len;
         const uint8_t *at = rte_pktmbuf_mtod(mbuf[i], const uint8_t *);
-        uint32_t kept = mbuf[i]->data_len;
+        uint32_t captured_bytes = mbuf[i]->data_len;
         if (mbuf[i]->nb_segs > 1 && bytes <= receiver->joined_bytes - joined) {
             at = rte_pktmbuf_read(mbuf[i], 0, bytes, receiver->joined + joined);
             joined += bytes;
-            kept = bytes;
+            captured_bytes = bytes;
         }
         const int64_t now_ns = (int64_t)receive_port_stamp(&receiver->port, mbuf[i], &unstamped);
-        packet[i] = (struct input_packet){.bytes = at, .kept = kept, .wire = bytes, .arrival_ns = now_ns};
+        packet[i] = (struct input_packet){
+            .bytes = at, .captured_bytes = captured_bytes, .wire = bytes, .arrival_ns = now_ns};
     }
     monitor_burst(receiver->monitor, packet, received);
     rte_pktmbuf_free_bulk(mbuf, received);

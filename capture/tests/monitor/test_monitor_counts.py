@@ -109,7 +109,7 @@ def test_foreign_and_malformed_packets_are_counted(tmp_path):
     traffic.write(tmp_path, FLOWS[:1], Schedule(), times)
     (port,) = monitored(tmp_path)["monitor_ports"]
     reasons = {name.removeprefix("malformed_"): value for name, value in port.items() if name.startswith("malformed_")}
-    assert reasons == {"cut": 3, "version": 1, "length": 2, "checksum": 1, "nested": 1}
+    assert reasons == {"truncated": 3, "version": 1, "length": 2, "checksum": 1, "nested": 1}
     assert (port["foreign"], port["stamped"], port["lost"]) == (len(others), 60, 0)
 
 
@@ -213,7 +213,7 @@ def test_truncated_packets_are_counted_with_their_wire_length(tmp_path):
     (row,) = rows["monitor_flows"]
     assert (row["packets"], row["bytes"]) == (60, 60 * len(trace[0][1]))
     assert row["bits_checked"] == 60 * 8 * (64 - 60)
-    assert rows["monitor_ports"][0]["malformed_cut"] == 0
+    assert rows["monitor_ports"][0]["malformed_truncated"] == 0
 
 
 def test_truncated_file_is_reported(tmp_path, capsys):

@@ -128,12 +128,12 @@ def test_sink_counts_frames_and_writes_no_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
-def test_capture_runs_with_hugepages(tmp_path):
+def test_capture_runs_with_huge_pages(tmp_path):
     free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*/free_hugepages"))
-    require(free >= 64, f"{free} free hugepages here, 64 are needed: sysctl vm.nr_hugepages=64")
+    require(free >= 64, f"{free} free huge pages here, 64 are needed: sysctl vm.nr_hugepages=64")
     run = dpdk.capture_of(tmp_path, FRAMES, "--huge", "--depth", 256, "--max-frame", 2048)
     assert run.status == 0, run.stderr
-    assert run.accounts["device"]["hugepages"] and dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES
+    assert run.accounts["device"]["huge_pages"] and dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES
 
 
 @pytest.mark.parametrize(

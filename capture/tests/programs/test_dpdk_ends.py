@@ -101,7 +101,7 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
     for path, entry in zip(run.files(), entries, strict=True):
         more, rest = dpdk.read_capture(path)
         assert (len(more), rest, path.stat().st_size) == (entry["frames"], 0, entry["bytes"])
-        assert path.name.endswith(".part") == (entry["state"] == "cut")
+        assert path.name.endswith(".part") == (entry["state"] == "truncated")
         first = number[more[0].data]
         assert first >= written
         assert [frame.data for frame in more] == [frame.data for frame in FRAMES[first : first + len(more)]]

@@ -224,11 +224,11 @@ def test_equal_packets_are_reported_as_ambiguous(compared):
 def test_truncated_file_is_reported(tmp_path, capsys, clean):
     cut = write_file(tmp_path / "b.pcap", clean.read_bytes()[:-10])
     warning = only(pair(capsys, clean, cut), "cut_file")
-    assert "b.pcap (cut in the middle of a record)" in warning["text"]
+    assert "b.pcap (truncated in the middle of a record)" in warning["text"]
     assert warning["components"] == ["U", "L", "I"]
     assert main(["kappa", str(clean), str(cut)]) == 0
     message = capsys.readouterr()
-    assert message.out.splitlines()[1].endswith("b.pcap (cut in the middle of a record)")
+    assert message.out.splitlines()[1].endswith("b.pcap (truncated in the middle of a record)")
     assert message.err == ""
 
 

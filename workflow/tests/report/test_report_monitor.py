@@ -14,7 +14,7 @@ from acapella.report import monitor
 from acapella.snakefile.optional_stages import report_sections
 
 PORT = {"name": "eth1", "received": 1100, "stamped": 1050, "foreign": 50, "unique": 1000, "duplicates": 50, "lost": 7,
-        "malformed_cut": 2, "malformed_length": 3, "dropped_kernel": 4, "missed": 1,
+        "malformed_truncated": 2, "malformed_length": 3, "dropped_kernel": 4, "missed": 1,
         "clock_steps": 2, "clock_step_ns": -3_000_000_000}  # fmt: skip
 SMALL = {"flow": 0, "name": "small", "packets": 600, "unique": 600, "lost": 0, "latency_min_ns": -1500,
          "latency_mean_ns": 2000.4, "latency_p99_ns": 4096, "latency_max_ns": 5_000_000, "jitter_ns": 12.5}  # fmt: skip

@@ -218,7 +218,7 @@ static void file_finish(struct file *file) {
     if (!file->error && rename(file->part, file->path) != 0) {
         set_error(file, "rename");
     }
-    file->state = !file->error ? FILE_WHOLE : file->kept_frames > 0 ? FILE_CUT : FILE_REMOVED;
+    file->state = !file->error ? FILE_WHOLE : file->kept_frames > 0 ? FILE_TRUNCATED : FILE_REMOVED;
     if (file->state == FILE_REMOVED) {
         unlink(file->part);
     }

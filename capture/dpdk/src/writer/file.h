@@ -20,7 +20,7 @@ struct mark {
 };
 
 /* FILE_REMOVED: writing failed before the first frame. */
-enum file_state { FILE_OPEN, FILE_WHOLE, FILE_CUT, FILE_REMOVED };
+enum file_state { FILE_OPEN, FILE_WHOLE, FILE_TRUNCATED, FILE_REMOVED };
 
 struct file {
     char *path, *part;

@@ -67,13 +67,13 @@ void monitor_close(struct monitor *monitor) {
  * headers_read knows. */
 static bool find_stamp(const struct monitor *monitor, const struct input_packet *packet,
                        struct pending *pending) {
-    pending->stamp_at = pending->headers.payload_at;
-    if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
+    pending->stamp_at = pending->headers.payload_offset;
+    if (stamp_read(&pending->stamp, packet->bytes, packet->captured_bytes, pending->stamp_at)) {
         return true;
     }
-    for (uint32_t i = 0; i < monitor->offsets && monitor->offset[i] < packet->kept; ++i) {
+    for (uint32_t i = 0; i < monitor->offsets && monitor->offset[i] < packet->captured_bytes; ++i) {
         pending->stamp_at = monitor->offset[i];
-        if (stamp_read(&pending->stamp, packet->bytes, packet->kept, pending->stamp_at)) {
+        if (stamp_read(&pending->stamp, packet->bytes, packet->captured_bytes, pending->stamp_at)) {
             return true;
         }
     }
@@ -101,7 +101,8 @@ static void log_packet(const struct monitor *monitor, const struct input_packet 
                        const struct pending *pending) {
     const struct logged_packet seen = {
         packet, &pending->headers, pending->stamped ? &pending->stamp : NULL,
-        packet->identified ? packet->identity : identity_of(packet->bytes, packet->kept, &pending->headers)};
+        packet->identified ? packet->identity
+                           : identity_of(packet->bytes, packet->captured_bytes, &pending->headers)};
     for (unsigned i = 0; i < monitor->loggers; ++i) {
         monitor->logger[i].log(monitor->logger[i].user, &seen);
     }
@@ -110,7 +111,7 @@ static void log_packet(const struct monitor *monitor, const struct input_packet 
 /* Reads a packet, counts it as one of those that belong to no flow, or prefetches the counts of its flow. */
 static void classify(struct monitor *monitor, const struct input_packet *packet, struct pending *pending) {
     struct port_counts *counts = &monitor->counts;
-    headers_read(&pending->headers, packet->bytes, packet->kept, packet->wire);
+    headers_read(&pending->headers, packet->bytes, packet->captured_bytes, packet->wire);
     pending->stamped = false;
     if (pending->headers.malformed) {
         add_to(&counts->malformed[pending->headers.malformed], 1);

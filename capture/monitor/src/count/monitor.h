@@ -53,7 +53,7 @@ struct port_counts {
 
 struct input_packet {
     const uint8_t *bytes;
-    uint32_t kept, wire; /* captured bytes, and length without FCS */
+    uint32_t captured_bytes, wire; /* captured bytes, and length without FCS */
     int64_t arrival_ns;
     bool identified; /* the capture contains the identity of the whole packet */
     struct identity identity;

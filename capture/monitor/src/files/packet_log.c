@@ -24,8 +24,8 @@ static void log_packet(void *user, const struct logged_packet *seen) {
         .stamped = seen->stamp != NULL,
     };
     /* the identity consists of the bytes up to `end` */
-    log->truncated +=
-        !packet->identified && packet->kept < packet->wire && seen->headers->end >= packet->kept;
+    log->truncated += !packet->identified && packet->captured_bytes < packet->wire &&
+                      seen->headers->end >= packet->captured_bytes;
     if (fwrite(&record, sizeof record, 1, log->file) != 1) {
         note_error(log);
     }

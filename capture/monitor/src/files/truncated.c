@@ -12,7 +12,7 @@ static void write_packet(void *user, const struct logged_packet *seen) {
     struct frame frame = {
         .ts_ns = (uint64_t)packet->arrival_ns,
         .wire_bytes = packet->wire,
-        .kept_bytes = packet->kept < snaplen ? packet->kept : snaplen,
+        .kept_bytes = packet->captured_bytes < snaplen ? packet->captured_bytes : snaplen,
         .identified = true,
         .identity = {seen->identity.high, seen->identity.low},
         .segments = 1,

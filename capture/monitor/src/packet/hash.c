@@ -88,7 +88,7 @@ static struct hasher begin(uint64_t seed, uint64_t length) {
     return (struct hasher){{{keys[0] ^ seed, keys[1] ^ length}, {keys[2] ^ length, keys[3] ^ seed}}};
 }
 
-struct identity identity_of(const uint8_t *bytes, uint32_t kept, const struct headers *headers) {
+struct identity identity_of(const uint8_t *bytes, uint32_t captured_bytes, const struct headers *headers) {
     if (headers->ip_version) {
         const uint32_t at = headers->ip_at;
         const uint32_t length = headers->end > at ? headers->end - at : 0;
@@ -98,8 +98,8 @@ struct identity identity_of(const uint8_t *bytes, uint32_t kept, const struct he
         return finish(&hasher);
     }
     const uint32_t at = headers->link_at;
-    const bool typed = headers->payload_at > 0; /* otherwise not even Ethernet */
-    uint32_t length = kept - at;
+    const bool typed = headers->payload_offset > 0; /* otherwise not even Ethernet */
+    uint32_t length = captured_bytes - at;
     if (typed && headers->ethertype > 0 && headers->ethertype <= LONGEST_LENGTH &&
         headers->ethertype < length) {
         length = headers->ethertype; /* padding follows */

@@ -10,7 +10,7 @@ struct identity {
 };
 
 /* Hashes the innermost IP packet without TTL, DSCP, ECN and the checksum of an IPv4 header; without IP, the
- * innermost EtherType and what follows it. `kept` bytes are available. */
-struct identity identity_of(const uint8_t *bytes, uint32_t kept, const struct headers *headers);
+ * innermost EtherType and what follows it. The frame is truncated to `captured_bytes`. */
+struct identity identity_of(const uint8_t *bytes, uint32_t captured_bytes, const struct headers *headers);
 
 #endif

@@ -21,7 +21,7 @@ struct walk {
 /* Ends the walk. A header that the capture truncated is not malformed. */
 static enum next stop_truncated(struct walk *walk) {
     if (walk->wire_left <= walk->at.size - walk->at.at) {
-        walk->headers->malformed = MALFORMED_CUT;
+        walk->headers->malformed = MALFORMED_TRUNCATED;
     }
     return NEXT_NONE;
 }
@@ -36,7 +36,7 @@ static bool skip(struct walk *walk, uint32_t count) {
         return false;
     }
     walk->wire_left -= count < walk->wire_left ? count : walk->wire_left;
-    walk->headers->payload_at = walk->at.at;
+    walk->headers->payload_offset = walk->at.at;
     return true;
 }
 
@@ -279,10 +279,10 @@ static enum next read_next(struct walk *walk, enum next next) {
     }
 }
 
-void headers_read(struct headers *headers, const uint8_t *bytes, uint32_t kept, uint32_t wire) {
-    struct walk walk = {headers, {bytes, kept, 0}, wire};
+void headers_read(struct headers *headers, const uint8_t *bytes, uint32_t captured_bytes, uint32_t wire) {
+    struct walk walk = {headers, {bytes, captured_bytes, 0}, wire};
     enum next next = NEXT_ETHERNET;
-    *headers = (struct headers){.end = kept};
+    *headers = (struct headers){.end = captured_bytes};
     for (unsigned count = 0; next != NEXT_NONE; ++count) {
         if (count == HEADERS_MAX) {
             headers->malformed = MALFORMED_NESTED;

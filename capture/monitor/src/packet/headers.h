@@ -1,4 +1,4 @@
-/* Finds the innermost headers of a packet: it looks through VLAN tags, MPLS labels, pseudowires, VXLAN,
+/* Finds the innermost headers of a packet: it skips VLAN tags, MPLS labels, pseudowires, VXLAN,
  * IP-in-IP and IPv6 extension headers. */
 #ifndef ACAPELLA_HEADERS_H
 #define ACAPELLA_HEADERS_H
@@ -11,28 +11,28 @@
 /* Reasons for which a packet is malformed. */
 enum malformed {
     MALFORMED_NOT,
-    MALFORMED_CUT,      /* the packet ends within a header */
-    MALFORMED_VERSION,  /* the version field of an IP header differs from its type */
-    MALFORMED_LENGTH,   /* a length field is shorter than its header, or exceeds the packet */
-    MALFORMED_CHECKSUM, /* of an IPv4 header (RFC 1071) */
-    MALFORMED_NESTED,   /* more than HEADERS_MAX headers */
+    MALFORMED_TRUNCATED, /* the packet ends within a header */
+    MALFORMED_VERSION,   /* the version field of an IP header differs from its type */
+    MALFORMED_LENGTH,    /* a length field is shorter than its header, or exceeds the packet */
+    MALFORMED_CHECKSUM,  /* of an IPv4 header (RFC 1071) */
+    MALFORMED_NESTED,    /* more than HEADERS_MAX headers */
     MALFORMED_REASONS,
 };
 
 struct headers {
     enum malformed malformed;
-    uint32_t payload_at; /* first byte after the innermost header that was read */
-    uint32_t end;        /* of the innermost IP packet, or of the captured bytes; at most these */
-    uint8_t ip_version;  /* of the innermost IP header; 0 without one */
-    uint8_t protocol;    /* after it and any IPv6 extension headers */
-    bool has_ports;      /* of TCP, UDP or SCTP */
+    uint32_t payload_offset; /* first byte after the innermost header that was read */
+    uint32_t end;            /* of the innermost IP packet, or of the captured bytes; at most these */
+    uint8_t ip_version;      /* of the innermost IP header; 0 without one */
+    uint8_t protocol;        /* after it and any IPv6 extension headers */
+    bool has_ports;          /* of TCP, UDP or SCTP */
     uint16_t src_port, dst_port;
     uint32_t ip_at;     /* innermost IP header, if ip_version is not 0 */
     uint32_t link_at;   /* what follows the innermost EtherType */
     uint16_t ethertype; /* innermost */
 };
 
-/* Reads the headers of an Ethernet frame of `wire` bytes, of which `kept` are available. */
-void headers_read(struct headers *headers, const uint8_t *bytes, uint32_t kept, uint32_t wire);
+/* Reads the headers of an Ethernet frame of `wire` bytes, of which `captured_bytes` are available. */
+void headers_read(struct headers *headers, const uint8_t *bytes, uint32_t captured_bytes, uint32_t wire);
 
 #endif

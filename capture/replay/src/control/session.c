@@ -53,7 +53,7 @@ static uint64_t read_kernel_number(const char *path, const char *prefix) {
 /* Returns the available memory in normal pages, in bytes. */
 static uint64_t available_bytes(void) { return read_kernel_number("/proc/meminfo", "MemAvailable:") * 1024; }
 
-/* Returns the free memory in hugepages of both sizes, in bytes. */
+/* Returns the free memory in huge pages of both sizes, in bytes. */
 static uint64_t huge_bytes(void) {
     const char *const directory = "/sys/kernel/mm/hugepages/hugepages-";
     uint64_t bytes = 0;
@@ -99,7 +99,7 @@ int session_check_memory(struct session *session, struct fault *fault) {
     }
     if (options->eal.huge && eal_bytes > huge_bytes()) {
         return fail(fault,
-                    "%" PRIu64 " packets of %u bytes need %" PRIu64 " MB of hugepages, %" PRIu64
+                    "%" PRIu64 " packets of %u bytes need %" PRIu64 " MB of huge pages, %" PRIu64
                     " MB are free; lower --packets, or raise vm.nr_hugepages",
                     options->packets, options->max_frame, eal_bytes / MB, huge_bytes() / MB);
     }

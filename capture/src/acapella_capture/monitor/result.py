@@ -9,7 +9,7 @@ from acapella_core.errors import UserError
 
 MAGIC = b"ACMONv3\0"
 BUCKETS = 164  # buckets of histograms; an additional one counts negative values
-MALFORMED = ("cut", "version", "length", "checksum", "nested")
+MALFORMED = ("truncated", "version", "length", "checksum", "nested")
 
 PORT = np.dtype(
     [

@@ -153,7 +153,7 @@ def facts_of(accounts: dict[str, Any], chosen: DpdkDevice | None) -> dict[str, A
     return {
         "device": str(device["name"]),
         "driver": str(device["driver"]),
-        "huge_pages": bool(device["hugepages"]),
+        "huge_pages": bool(device["huge_pages"]),
         "kernel_driver": chosen and chosen.kernel_driver,
         "reason": chosen and chosen.reason,
         "dropped": {"queue_full": lost, **accounts["frames"]["dropped"]},

@@ -170,7 +170,7 @@ def test_impossible_counts_are_ignored():
 
 
 ACCOUNTS = {
-    "device": {"name": "0000:08:00.0", "driver": "mlx5_pci", "hugepages": True}, "p4": None,
+    "device": {"name": "0000:08:00.0", "driver": "mlx5_pci", "huge_pages": True}, "p4": None,
     "nic": {"imissed": 1, "rx_nombuf": 0, "ierrors": 2},
     "frames": {"written": 5, "sampled_out": 0, "dropped": {"full": 1}},
 }  # fmt: skip

@@ -42,7 +42,7 @@ static int usable_cpu(void) {
     return cpu;
 }
 
-/* Starts EAL with normal memory: no hugepages, no root. */
+/* Starts EAL with normal memory: no huge pages, no root. */
 static int start_eal(uint64_t bytes, struct fault *fault) {
     char memory[32], map[48];
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)((bytes >> 20) + 1));

@@ -84,8 +84,8 @@ def program() -> Path:
     return path
 
 
-def hugepages() -> list[str]:
-    """Return the option for hugepages if enough of them are free."""
+def huge_pages() -> list[str]:
+    """Return the option for huge pages if enough of them are free."""
     free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*-2048kB/free_hugepages"))
     return ["--huge"] if free >= 128 else []
 
@@ -102,7 +102,7 @@ def run_writer(bench: Bench, load: Load, rate: float | None, seconds: float, bui
         "--duration",
         seconds,
         "--spin",
-        *hugepages(),
+        *huge_pages(),
     ]
     words += ["--rate", f"{rate:.0f}"] if rate else []
     try:
@@ -154,7 +154,7 @@ def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
 
 def run(bench: Bench) -> list[dict]:
     """Measure both snap lengths and all sizes, into a sink and to disk, then whole frames and the speed of the disk."""
-    pages = "hugepages" if hugepages() else "no hugepages"
+    pages = "huge pages" if huge_pages() else "no huge pages"
     rows = [{"measured": "packet memory", "value": pages, "note": "sysctl vm.nr_hugepages"}]
     for writer in ("sink", "direct"):
         for snaplen in bench.scale["writer_snaplens"]:

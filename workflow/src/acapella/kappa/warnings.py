@@ -20,9 +20,9 @@ SELECTION = ("filter", "flow", "from", "to")  # parameters that may select no pa
 YEAR_NS = 365 * 86_400 * 10**9  # longer than any trial; a frame dated 1970 makes a trial seem longer
 COMPLETE = ("clean", None)  # FileEnd of a complete file
 FILE_ENDS = {  # FileEnd of the core; all others are damage
-    "cut_header": "cut in the header of a record",
-    "cut_record": "cut in the middle of a record",
-    "cut_compressed": "its compressed data is cut",
+    "cut_header": "truncated in the header of a record",
+    "cut_record": "truncated in the middle of a record",
+    "cut_compressed": "its compressed data is truncated",
     "trailing_bytes": "uncompressed bytes after the compressed data",
 }
 

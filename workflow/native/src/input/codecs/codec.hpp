@@ -79,7 +79,7 @@ class Decoder : public ByteStream {
         if (!input_.fault().kind.empty()) {
             return fail(input_.fault().kind, input_.fault().what, input_.fault().number);
         }
-        return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
+        return inside ? fail("cut_compressed", "the compressed data is truncated") : 0;
     }
 
     // Call when the library fails. `after_frame`: the failure is caused by bytes after the last frame,
