@@ -1,4 +1,4 @@
-/* acapella-monitor: counts the packets that arrive, per port and per flow of acapella-generate. */
+/* acapella-monitor: counts the packets that acapella-dpdk-generate sent, per port and per flow. */
 #include <limits.h>
 #include <rte_eal.h>
 #include <stdio.h>

@@ -75,7 +75,8 @@ static const struct argp_option known[] = {
 
 static const char usage[] = "--result FILE [-- EAL_ARGUMENT...]";
 static const char documentation[] =
-    "Count the packets that acapella-generate sent: latency, jitter, loss, reordering, duplicates and bit "
+    "Count the packets that acapella-dpdk-generate sent: latency, jitter, loss, reordering, duplicates and "
+    "bit "
     "errors."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "

@@ -40,7 +40,7 @@ def check(settings: Settings) -> None:
     if "fpga" in methods:
         check_program(settings.capture)
         check_registers(settings.capture)
-    if settings.testbed != "local":  # on other testbeds the files are on nodes that are not allocated yet
+    if settings.testbed != "local":  # the files are on nodes, except those checked above
         return
     if settings.preprocess.anonymize:
         check_readable(settings.preprocess.key_file, "preprocess.key_file")

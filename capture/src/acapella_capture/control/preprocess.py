@@ -1,8 +1,9 @@
 """Anonymizes a capture on the node that took it, before it is fetched, if the config requests it.
 
-A node of testbed fabric is allocated for this collection and has no software installed, so the program, the vendor
-lists and the key are uploaded; the key is deleted as soon as the program has ended. On other testbeds, the node has its
-own `acapella` and key. The key never appears in a command line or log. Without a key, nothing is fetched.
+On testbed fabric, the program, the vendor lists and the key are uploaded, unless `preprocess.program` is set: a node
+that is allocated for the collection has no software installed, but the user's own node may have. The key is deleted as
+soon as the program has ended. On other testbeds, the node has its own `acapella` and key. The key never appears in a
+command line or log. Without a key, nothing is fetched.
 """
 
 import contextlib

@@ -3,8 +3,8 @@
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; `config` if the config excludes the sample from all tables (--exclude); `failed`
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
-counts. By default, only samples without these restrictions count. If every sample is restricted, filtered samples
-count; trials count only if all samples are trials.
+counts. By default, only samples without these restrictions count. If none of them has frames, samples with a filter, a
+P4 program or sampling count; if none of these has frames either, trials count.
 
 CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
 (of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
