@@ -28,8 +28,8 @@ programs as (
     from manifests
 ),
 
-left_out as (
-    select * from left_out
+excluded as (
+    select * from excluded
 ),
 
 failed as (
@@ -108,7 +108,7 @@ described as (
         t.restriction_detail,
         case
             when d.sample is not null then t.excluded
-            when m.sample in (select left_out.sample from left_out) then 'config'
+            when m.sample in (select excluded.sample from excluded) then 'config'
             when m.sample in (select failed.sample from failed) then 'failed'
             else 'no acap'
         end as excluded,

@@ -222,7 +222,7 @@ def test_provenance_lists_samples_that_are_in_no_table(tmp_path):
     for hide, expected in ((False, {"config": ["b"], "no acap": ["c"]}), (True, {"config": 1, "no acap": 1})):
         process.make_tables(Campaign(directory), hide=hide)
         recorded = json.loads((directory / "provenance" / "process.json").read_text())
-        assert (recorded["left_out"], recorded["excluded"]) == (expected, {})
+        assert (recorded["omitted"], recorded["excluded"]) == (expected, {})
 
 
 def test_missing_partial_names_the_command(copied):

@@ -164,9 +164,9 @@ def build(  # noqa: PLR0913
         files = input_files(campaign, listed, {*exclude, *failed}, start_ns)
         try:
             files = copy_earlier(campaign, files, temporary)
-            inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
+            inputs = {"listed": listed, "named_trials": sorted(set(trials)), "excluded": sorted(set(exclude))}
             inputs["failed"] = sorted(set(failed))
-            with culprit_named(campaign, inputs, files, traffic=traffic):
+            with name_failing_sample(campaign, inputs, files, traffic=traffic):
                 counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
             add_views(campaign, temporary, published(campaign, tables))
             return counts_and_missing
@@ -239,7 +239,7 @@ def check_cached(file: Path, checksum: str) -> None:
 
 
 @contextlib.contextmanager
-def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: Files, *, traffic: str):
+def name_failing_sample(campaign: Campaign, samples: dict[str, list[str]], files: Files, *, traffic: str):
     """If DuckDB cannot create the tables of the catalog, raise UserError with the name of the sample that causes it.
 
     The parameters are those of `fill`.
@@ -348,7 +348,7 @@ def fill(  # noqa: PLR0913
         store(con, "samples", *queries.bound("index", "samples", {"traffic": traffic}))
         check(con)
         con.execute(f"create table acaps as {queries.text('index', 'acaps')}")
-        renew_places(con, files)
+        update_locations(con, files)
         create_stored_view(con, "flows")
         con.execute("create table indexed.version as select $version as version", {"version": version()})
         counts = {name: con.execute(f"select count(*) from {name}").fetchone()[0] for name in TABLES}
@@ -428,7 +428,7 @@ def add_rows(con, table: str, reader, query: str, bound: dict) -> None:
     con.execute(f"insert into {table} from read_rows")
 
 
-def renew_places(con, files: Files) -> None:
+def update_locations(con, files: Files) -> None:
     """Replace site, port and `excluded` in rows of flows and stacks if those of their sample have changed.
 
     They depend on the manifests and on other samples. New rows have the site and port of their manifest.

@@ -79,7 +79,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
         con = queries.open_catalog(campaign.directory, threads=threads)  # read-only: tables created below are temporary
         names = name_samples(campaign, con, hide=hide)
         written = []
-        with culprit_named(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
+        with name_failing_sample(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
             merge(campaign, con, names, hide=hide)
             parameters = parameters_of(con, top)
             for name in TABLES:
@@ -97,7 +97,7 @@ def parameters_of(con, top: int) -> dict:
 
 
 @contextlib.contextmanager
-def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int):
+def name_failing_sample(campaign: Campaign, con, names: list, *, hide: bool, top: int):
     """If the samples cannot be merged, raise UserError with the name of the sample that causes it.
 
     The original error is raised if the cause is not a sample: a missing column, or lack of memory or disk space.

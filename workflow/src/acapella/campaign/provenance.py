@@ -30,7 +30,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
         },
         "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
         "excluded": excluded(con),
-        "left_out": left_out(con, hidden=parameters["pseudonyms"]),
+        "omitted": omitted(con, hidden=parameters["pseudonyms"]),
         "outputs": checksums(campaign, outputs),
     }
     return write_content(campaign, "process", content)
@@ -89,7 +89,7 @@ def excluded(con) -> dict[str, str]:
     return dict(rows)
 
 
-def left_out(con, *, hidden: bool) -> dict:
+def omitted(con, *, hidden: bool) -> dict:
     """Return the samples that are in no table by reason: `config` (key exclude), `failed` or `no acap`.
 
     ``hidden``: return their number instead of their names.

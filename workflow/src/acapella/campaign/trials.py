@@ -75,7 +75,7 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
     shown = environment_pseudonyms(names) if hide else names
     environments = [read(campaign, *pair, pseudonym_of) for pair in zip(names, shown, strict=True)]
     written = []
-    with culprit_named(campaign, environments), contextlib.ExitStack() as complete:
+    with name_failing_environment(campaign, environments), contextlib.ExitStack() as complete:
         for table, rows in trial_tables.rows_of(environments).items():
             target = functools.partial(campaign.table, table)
             written += tables.write_rows(rows, table, target, complete)
@@ -92,7 +92,7 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
 
 
 @contextlib.contextmanager
-def culprit_named(campaign: Campaign, environments: list[Environment]):
+def name_failing_environment(campaign: Campaign, environments: list[Environment]):
     """If a result cannot be converted to rows of tables, raise UserError with its environment and samples."""
     import pyarrow as pa  # noqa: PLC0415
 

@@ -30,7 +30,7 @@ PROVENANCE = {  # parts of a provenance file with their headings, in order; othe
     "versions": "Versions of the programs",
     "parameters": "Parameters",
     "excluded": "Samples excluded from traffic statistics, and why",
-    "left_out": "Samples in no table: excluded by the config (config), failed, or not digested (no acap)",
+    "omitted": "Samples in no table: excluded by the config (config), failed, or not digested (no acap)",
     "inputs": "Inputs: SHA-256 of the files of each sample",
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
