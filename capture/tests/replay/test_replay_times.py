@@ -70,10 +70,10 @@ OFFSETS = st.tuples(st.integers(-(10**9), 10**9), st.integers(0, 10**9))
 
 @given(OFFSETS, OFFSETS)
 def test_joined_offset_includes_both(one, other):
-    joined = Offset(*one).joined(Offset(*other))
+    union = Offset(*one).union(Offset(*other))
     for offset, error in (one, other):
-        assert joined.offset_ns - joined.error_ns <= offset - error
-        assert offset + error <= joined.offset_ns + joined.error_ns
+        assert union.offset_ns - union.error_ns <= offset - error
+        assert offset + error <= union.offset_ns + union.error_ns
 
 
 def test_measured_offset_matches_an_injected_clock():

@@ -17,12 +17,12 @@ from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 
 LINES = """\
-campaign,started,site,outcome,reason,instances_wanted,instances,samples,samples_failed
+campaign,started,site,outcome,reason,instances_requested,instances,samples,samples_failed
 one,2026-09-10T12:00:00.000Z,STAR,success,,2,2,9,0
 one,2026-09-10T12:00:00.000Z,UCSD,degraded,"room for 1 of 2, no more",2,1,9,0
 one,2026-09-10T12:00:00.000Z,UTAH,failed,no NIC,2,0,0,0
 one,2026-09-10T12:00:00.000Z,TACC,failed,no NIC,2,0,0,0
-two,2026-09-11T12:00:00.000Z,STAR,incomplete,did not end,2,2,4,0
+two,2026-09-11T12:00:00.000Z,STAR,incomplete,interrupted before completion,2,2,4,0
 """
 
 
@@ -94,7 +94,7 @@ def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
     assert {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows} == {
         ("degraded", "room for N of N, no more"): ("1", 0.25),
         ("failed", "no NIC"): ("2", 0.5),
-        ("incomplete", "did not end"): ("1", 0.25),
+        ("incomplete", "interrupted before completion"): ("1", 0.25),
     }
     for row in rows:
         assert (row["unsuccessful_sites"], row["sites_of_all"], row["collections"]) == ("4", "5", "2")
@@ -133,7 +133,7 @@ def test_figure_of_reasons_prints_shares_with_counts(directory):
     assert title == "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
     assert "share of the 4 unsuccessful sites (%)" in text
     assert "no NIC: 50.0 % (2 sites)" in text
-    assert "did not end: 25.0 % (1 site)" in text
+    assert "interrupted before completion: 25.0 % (1 site)" in text
     assert "2 collections, 5 sites; a site counts once per collection" in text
 
 

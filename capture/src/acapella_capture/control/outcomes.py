@@ -35,7 +35,7 @@ class Outcome:
     site: str
     outcome: Verdict
     reason: str
-    instances_wanted: int = 0
+    instances_requested: int = 0
     instances: int = 0
     samples: int = 0
     samples_failed: int = 0
@@ -43,6 +43,7 @@ class Outcome:
 
 COLUMNS = tuple(field.name for field in fields(Outcome))
 KEY = ("campaign", "started", "site")
+EARLIER_NAMES = {"instances_wanted": "instances_requested"}  # in files of earlier versions
 
 
 def verdict(requested: int, allocated: int, succeeded: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
@@ -105,7 +106,8 @@ def read(path: Path) -> list[dict[str, str]]:
         return []
     with path.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        reader.fieldnames = [EARLIER_NAMES.get(name, name) for name in reader.fieldnames or ()]
+        if tuple(reader.fieldnames) != COLUMNS:
             raise UserError("not a table of outcomes; move it elsewhere", where=path)
         return list(reader)
 

@@ -39,8 +39,8 @@ class SiteJob:
         self._first: tuple[str, ...] | None = None  # ports of the first cycle, if announced
         self._watchdogs: dict[str, Watchdog] = {}
         self._succeeded = self._failed = 0
-        self._fault: str | None = None  # reason of the first failed sample
-        self._problems: list[str] = []  # problems that did not end the site
+        self._first_failure: str | None = None  # reason of the first failed sample
+        self._warnings: list[str] = []  # errors that did not end the site
         self._to_gather: list[ActiveSample] = []  # samples to gather at the end
         self._lease_ns = 0
 
@@ -54,7 +54,7 @@ class SiteJob:
             self.ended.set()
 
     def _run(self) -> None:
-        self._record_outcome("incomplete", "did not end")
+        self._record_outcome("incomplete", "interrupted before completion")
         reason: str | None = None
         try:
             reason = self._collect()
@@ -76,7 +76,7 @@ class SiteJob:
             return self._allocation.reason
         nodes = self._reachable(self._allocation.instances)
         if not nodes:
-            return self._problems[0]
+            return self._warnings[0]
         self._allocation = SiteAllocation(tuple(nodes), self._request.instances, self._allocation.reason)
         self.shared.signal.prepared(site, self.shared.stop)
         try:
@@ -104,14 +104,14 @@ class SiteJob:
         """Return the nodes that are prepared for their method, and on which a watchdog could be started."""
         with ThreadPoolExecutor(len(instances)) as pool:
             faults = dict(zip(instances, pool.map(self._prepare, instances), strict=True))
-        self._problems += [fault for fault in faults.values() if fault is not None]
+        self._warnings += [fault for fault in faults.values() if fault is not None]
         nodes = []
         for instance in [instance for instance, fault in faults.items() if fault is None]:
             watchdog = Watchdog(self.shared.testbed, instance, self.shared.settings.collect)
             try:
                 watchdog.start()
             except UserError as error:
-                self._problems.append(str(error))
+                self._warnings.append(str(error))
                 continue
             self._watchdogs[instance.name] = watchdog
             nodes.append(instance)
@@ -172,7 +172,7 @@ class SiteJob:
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
         """Return the chosen ports that do not lead to listening nodes; note that the others' receivers pause."""
         listener_ports = self.shared.testbed.listener_ports(self.site.name)
-        self._problems += [
+        self._warnings += [
             f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in listener_ports
         ]
         return tuple(port for port in chosen if port not in listener_ports)
@@ -190,7 +190,7 @@ class SiteJob:
         try:
             telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
         except UserError as error:  # without rates, no port counts as idle
-            self._problems.append(f"no telemetry: {error}")
+            self._warnings.append(f"no telemetry: {error}")
             return {}
         return dict(telemetry.ports) if telemetry else {}
 
@@ -203,7 +203,7 @@ class SiteJob:
             try:
                 self.shared.testbed.extend(self.site.name, until_ns)
             except UserError as error:  # the current lease may suffice; the next cycle retries
-                self._problems.append(f"lease not extended: {error}")
+                self._warnings.append(f"lease not extended: {error}")
             else:
                 self._lease_ns = until_ns
 
@@ -247,7 +247,7 @@ class SiteJob:
             event = deliver(self.shared.testbed, self.shared.settings, self.shared.campaign, sample)
             if isinstance(event, Failure):
                 self._failed += 1
-                self._fault = self._fault or event.why
+                self._first_failure = self._first_failure or event.why
             self._succeeded += not isinstance(event, Failure)
             self.shared.emit(event)
 
@@ -258,7 +258,7 @@ class SiteJob:
             try:
                 watchdog.stop(directory / f"{name}.jsonl")
             except UserError as error:
-                self._problems.append(f"log of {name}: {error}")
+                self._warnings.append(f"log of {name}: {error}")
 
     def _finish(self, reason: str | None) -> None:
         """Release the resources and record the outcome."""
@@ -274,10 +274,10 @@ class SiteJob:
         try:
             self.shared.testbed.release(self.site.name)
         except UserError as error:
-            self._problems.append(f"not released: {error}")
-        fault = self._fault and f"first failure: {self._fault}"
+            self._warnings.append(f"not released: {error}")
+        fault = self._first_failure and f"first failure: {self._first_failure}"
         self._record_outcome(
-            outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._problems]))), final=True
+            outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._warnings]))), final=True
         )
 
     def _record_outcome(self, outcome: outcomes.Verdict, reason: str, *, final: bool = False) -> None:
@@ -285,7 +285,7 @@ class SiteJob:
             self.site.name,
             outcome,
             reason,
-            instances_wanted=self._request.instances,
+            instances_requested=self._request.instances,
             instances=len(self._allocation.instances),
             samples=self._succeeded,
             samples_failed=self._failed,

@@ -13,7 +13,7 @@ from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
 
 from . import messages, skew
-from .clocks import Offset, program_error_ns
+from .clocks import Offset, max_clock_error_ns
 from .controller import Group, Remote, whole
 from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
 from .program import losses
@@ -121,7 +121,7 @@ def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = ti
         stop_all(group)
         raise
     offsets_after = group.each(lambda remote: remote.clock(now_ns))
-    clocks = [first.joined(second) for first, second in zip(offsets_before, offsets_after, strict=True)]
+    clocks = [first.union(second) for first, second in zip(offsets_before, offsets_after, strict=True)]
     outcomes, faults = collect(group, plan, clocks, statuses)
     code = report(outcomes, show)
     for fault in faults[1:]:
@@ -230,7 +230,7 @@ def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: R
 
 def program_clock(clock: Offset, done: dict[str, Any]) -> Offset:
     """Return the offset of the clock that timed a run, from the system clock's offset and the run's event `done`."""
-    return Offset(clock.offset_ns, clock.error_ns + (program_error_ns(done) or 0))
+    return Offset(clock.offset_ns, clock.error_ns + (max_clock_error_ns(done) or 0))
 
 
 def try_fetch(remote: Remote, target: Path) -> UserError | None:

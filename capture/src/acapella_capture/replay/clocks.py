@@ -2,8 +2,7 @@
 
 An agent receives a request at t2 and responds at t3 on its clock; the controller sends it at t1 and receives the
 response at t4. The offset of the agent's clock is ((t2 - t1) + (t3 - t4)) / 2. Its error is at most half of the round
-trip (t4 - t1) - (t3 - t2), whatever the delays of the two directions are (RFC 5905, section 8). The shortest of several
-round trips is used.
+trip (t4 - t1) - (t3 - t2), for any delays (RFC 5905, section 8). The shortest of several round trips is used.
 """
 
 import os
@@ -25,7 +24,7 @@ class Offset:
     offset_ns: int
     error_ns: int
 
-    def joined(self, other: "Offset") -> "Offset":
+    def union(self, other: "Offset") -> "Offset":
         """Return the offset that covers both, for a clock that was compared twice and may have drifted in between."""
         low = min(self.offset_ns - self.error_ns, other.offset_ns - other.error_ns)
         high = max(self.offset_ns + self.error_ns, other.offset_ns + other.error_ns)
@@ -45,7 +44,7 @@ def measure(request: Callable[[], tuple[int, int]], now_ns: Callable[[], int], c
     return offset_of((sent_ns, *request(), now_ns()) for sent_ns in (now_ns() for _ in range(count)))
 
 
-def program_error_ns(done: Mapping[str, Any]) -> int | None:
+def max_clock_error_ns(done: Mapping[str, Any]) -> int | None:
     """Return the largest error during a run between a program's clock and the system clock, from its event `done`.
 
     The program reads a faster clock than the system's. Programs of older versions only report the error at the end of

@@ -11,7 +11,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory, sha256_of
 
 from ..scan import scan_apart
-from .clocks import own_clock, program_error_ns
+from .clocks import own_clock, max_clock_error_ns
 from .departures import Origin, Summary, convert, leads_of
 from .program import ReplayProgram
 
@@ -94,7 +94,7 @@ def departures(
     clock = own_clock()
     origin = Origin(
         clock_offset_ns=clock["offset_ns"],
-        clock_error_ns=None if clock["error_ns"] is None else clock["error_ns"] + (program_error_ns(done) or 0),
+        clock_error_ns=None if clock["error_ns"] is None else clock["error_ns"] + (max_clock_error_ns(done) or 0),
         clock_source=clock["source"],
         node_clock=clock,
         recording_sha256=recording.sha256,

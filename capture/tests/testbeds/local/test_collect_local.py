@@ -161,4 +161,4 @@ def test_interrupted_collection_leaves_nothing(caller, open_directory):
 def test_killed_collection_leaves_nothing(caller, open_directory):
     assert ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL) == -signal.SIGKILL
     rows = read_rows(open_directory / "killed" / "outcomes.csv")
-    assert [(row["outcome"], row["reason"]) for row in rows] == [("incomplete", "did not end")]
+    assert [(row["outcome"], row["reason"]) for row in rows] == [("incomplete", "interrupted before completion")]

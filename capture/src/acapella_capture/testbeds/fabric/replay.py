@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory, sha256_of
 
 from ...replay import departures, skew
-from ...replay.clocks import Offset, program_error_ns
+from ...replay.clocks import Offset, max_clock_error_ns
 from ...replay.departures import NO_TIME, Origin
 from ...settings import FabricReplayEnvironment, FabricReplaySettings
 from ..base import Port, Replay, Site, Testbed
@@ -251,7 +251,7 @@ class Replayer:
         """
         return Origin(
             clock_offset_ns=offset_ns,
-            clock_error_ns=None if error_ns is None else error_ns + (program_error_ns(self._senders[place].done) or 0),
+            clock_error_ns=None if error_ns is None else error_ns + (max_clock_error_ns(self._senders[place].done) or 0),
             clock_source=source,
             recording_sha256=sha256_of(self._parts[place].capture),
             speed_ppm=self._speed_ppm,

@@ -39,6 +39,6 @@ def common_reference(before: Sequence[NodeClock], after: Sequence[NodeClock]) ->
         return SAME_CLOCK, [Offset(0, 0) for _ in after]
     by_chrony = [(first.by_chrony, second.by_chrony) for first, second in zip(before, after, strict=True)]
     if all(None not in pair for pair in by_chrony):
-        return CHRONY, [first.joined(second) for first, second in by_chrony]
+        return CHRONY, [first.union(second) for first, second in by_chrony]
     pairs = zip(before, after, strict=True)
-    return ROUND_TRIPS, [first.by_round_trips.joined(second.by_round_trips) for first, second in pairs]
+    return ROUND_TRIPS, [first.by_round_trips.union(second.by_round_trips) for first, second in pairs]

@@ -18,7 +18,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 from ...replay import departures, skew
-from ...replay.clocks import Offset, program_error_ns
+from ...replay.clocks import Offset, max_clock_error_ns
 from ...replay.departures import NO_TIME, Origin
 from ...replay.ports import ProgramSettings
 from ...replay.program import ReplayProgram, executable
@@ -137,7 +137,7 @@ class AcapellaSender:
         recordings, written, records, deviations = [], [], [], []
         for number, process in enumerate(self._processes, 1):
             checksum = keep_recording(process.part, raw)
-            clock_ns = program_error_ns(process.done) or 0
+            clock_ns = max_clock_error_ns(process.done) or 0
             target = departures_file(sample, raw, number, len(self._processes))
             binary = SPOOL / f"departures{number}"
             binary.unlink(missing_ok=True)
