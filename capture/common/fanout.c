@@ -13,7 +13,7 @@
 #define FLAGS_SHIFT 16
 
 int setsockopt(int fd, int level, int name, const void *value, socklen_t size) {
-    uint32_t group = 0; /* its number, and its type with flags */
+    uint32_t group = 0; /* group ID, fanout type and flags */
     if (level == SOL_PACKET && name == PACKET_FANOUT && size == sizeof group) {
         memcpy(&group, value, sizeof group);
         group &= ~((uint32_t)(PACKET_FANOUT_FLAG_DEFRAG | PACKET_FANOUT_FLAG_ROLLOVER) << FLAGS_SHIFT);

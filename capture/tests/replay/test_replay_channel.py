@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.replay import channel, messages
-from acapella_core.control_lines import Challenge, Refused, Secret
+from acapella_core.control_lines import Challenge, InvalidMessage, Secret
 
 SECRET, OTHER = Secret("ab" * 32), Secret("ac" * 32)
 AGENT, CONTROLLER = Challenge("01" * 32), Challenge("02" * 32)
@@ -38,9 +38,9 @@ def line_of(key: bytes = KEYS.from_controller, **message: object) -> bytes:
     return channel.Writer(key).line(**message)[:-1]
 
 
-def refused(line: bytes | None) -> channel.LineRefused:
+def refused(line: bytes | None) -> channel.InvalidLine:
     """Return why the reader rejects a line."""
-    with pytest.raises(channel.LineRefused) as raised:
+    with pytest.raises(channel.InvalidLine) as raised:
         reader_of().message(line)
     return raised.value
 
@@ -72,7 +72,7 @@ def test_challenge_and_proof_round_trip():
     ],
 )
 def test_invalid_challenges_are_rejected(line, why):
-    with pytest.raises(Refused, match=why):
+    with pytest.raises(InvalidMessage, match=why):
         channel.decode_challenge(line)
 
 
@@ -100,7 +100,7 @@ def test_modified_line_is_rejected_and_the_original_still_accepted(data):
     at = data.draw(st.integers(0, len(line) - 1))
     flipped = bytes([line[at] ^ data.draw(st.integers(1, 255))])
     rest = data.draw(st.sampled_from([flipped + line[at + 1 :], b"", b"0" + line[at:]]))  # flipped, cut, inserted
-    with pytest.raises(channel.LineRefused) as why:
+    with pytest.raises(channel.InvalidLine) as why:
         reader.message(line[:at] + rest)
     assert why.value.count == "forged"
     assert reader.message(line)[0] == 1
@@ -114,7 +114,7 @@ def test_lines_are_accepted_once_and_in_order_whatever_order_they_arrive_in(orde
     for number in order:
         try:
             accepted.append(reader.message(lines[number])[0])
-        except channel.LineRefused as why:
+        except channel.InvalidLine as why:
             assert why.count == ("replayed" if number < expected else "reordered")
         else:
             expected += 1
@@ -166,7 +166,7 @@ def test_oversized_lines_are_rejected(line):
     ids=json.dumps,
 )
 def test_invalid_requests_are_rejected(message):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidMessage) as refused:
         messages.decode(message)
     assert len(str(refused.value)) < 120
 
@@ -182,7 +182,7 @@ JSON = st.recursive(
 def test_any_object_is_a_valid_request_or_rejected(message):
     try:
         request = messages.decode(message)
-    except Refused:
+    except InvalidMessage:
         return
     assert messages.encode(request) == message
 
@@ -191,5 +191,5 @@ def test_any_object_is_a_valid_request_or_rejected(message):
 def test_any_response_is_a_result_or_rejected(message):
     try:
         assert isinstance(messages.done_of(message, 3), dict) and message["to"] == 3
-    except Refused as why:
+    except InvalidMessage as why:
         assert str(why).isprintable() and len(str(why)) <= messages.MAX_TEXT

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.replay import channel, frames
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 
 HEAD = frames.Frame(b"\2\0\0\0\0\7", b"\2\0\0\0\0\1", 1 << 63, frames.RESPONSE)
 
@@ -111,14 +111,14 @@ def test_frame_with_a_wrong_field_is_rejected(at, value):
     assert frames.decode(GOOD).text == b"abc" * 20
     data = bytearray(GOOD)
     data[at] = value
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidMessage):
         frames.decode(bytes(data))
 
 
 def test_truncated_and_random_frames_are_rejected():
     draw = random.Random(1)
     for size in range(len(GOOD)):
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidMessage):
             frames.decode(GOOD[:size])
-        with pytest.raises(Refused):
+        with pytest.raises(InvalidMessage):
             frames.decode(draw.randbytes(size))

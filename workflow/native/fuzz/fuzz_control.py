@@ -1,4 +1,4 @@
-"""Fuzz the readers of both control channels: every line is either a message or raises Refused.
+"""Fuzz the readers of both control channels: every line is either a message or raises InvalidMessage.
 
 Usage: fuzz_control.py CRASHES (-runs=N [-seed=N] | -max_total_time=SECONDS)
 
@@ -85,7 +85,7 @@ def check_line(line: bytes) -> None:
     """Check one line of the control channel."""
     try:
         message = channel.decode(line)
-    except channel.Refused as refusal:
+    except channel.InvalidMessage as refusal:
         # names of members, which refusals list, have at most 12 characters
         words = [word.strip(b", ").decode("utf-8", "replace") for word in line.split(b'"')]
         quoted = [word for word in words if len(word) > 12 and word in str(refusal)]
@@ -113,7 +113,7 @@ def outcome(line: bytes) -> object:
     try:
         sequence, message = reader.message(line)
         request = messages.decode(message)
-    except replay_channel.Refused as refusal:
+    except replay_channel.InvalidMessage as refusal:
         return str(refusal)
     assert sequence == 1 and messages.decode(messages.encode(request)) == request
     return request
@@ -124,7 +124,7 @@ def check_frame(data: bytes) -> None:
     for frame_bytes in (data, frames.encode(HEAD)[:14] + data):
         try:
             frame = frames.decode(frame_bytes)
-        except frames.Refused:
+        except frames.InvalidMessage:
             continue
         used = frames.HEADER.size + len(frame.text)
         assert frames.encode(frame)[:used] == frame_bytes[:used] and frame.part < frame.parts

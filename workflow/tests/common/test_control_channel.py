@@ -22,7 +22,7 @@ from acapella.common import control_channel as channel
 from acapella.common.control_channel import Ended, Hello, QueuePair, Session, decode, encode
 from acapella.p4.control_plane import ControlPlane, register_commands
 from acapella_core import control_lines
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 from acapella_core.errors import UserError
 
 HELLO = Hello("flowstats", 2, "a1")
@@ -135,7 +135,7 @@ def with_members(**parts) -> dict:
     ids=itertools.count(),
 )
 def test_invalid_messages_are_rejected(line):
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(InvalidMessage) as refused:
         decode(line)
     assert len(str(refused.value)) < 100
     assert "\n" not in str(refused.value)
@@ -181,7 +181,7 @@ def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
 def test_data_plane_beyond_the_maximum_is_rejected():
     sessions = sessions_of(Rings())
     sessions.begin(HELLO)
-    with pytest.raises(Refused, match="busy: 1 other data plane connected"):
+    with pytest.raises(InvalidMessage, match="busy: 1 other data plane connected"):
         sessions.begin(Hello("flowstats", 2, "b1"))
     assert sessions.begin(HELLO).number == 2  # it may reconnect before the end of its old connection is noticed
 
@@ -407,11 +407,11 @@ def test_secret_readable_by_others_is_rejected(tmp_path):
     assert (control_lines.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
     assert control_lines.make_secret(path) != secret, "each run has its own"
     path.chmod(0o640)
-    with pytest.raises(Refused, match=r"other users can use .*; chmod 600"):
+    with pytest.raises(InvalidMessage, match=r"other users can use .*; chmod 600"):
         control_lines.secret_of(path)
     path.chmod(0o600)
     path.write_text("none")
-    with pytest.raises(Refused, match="does not contain a secret of 64 hexadecimal digits"):
+    with pytest.raises(InvalidMessage, match="does not contain a secret of 64 hexadecimal digits"):
         control_lines.secret_of(path)
 
 

@@ -74,7 +74,7 @@ static void write_pieces(struct store *store) {
     }
 }
 
-static int buffered_room(struct store *store, size_t size) {
+static int buffered_has_space(struct store *store, size_t size) {
     (void)size;
     return store->failed ? -1 : 1;
 }
@@ -130,6 +130,6 @@ static void buffered_complete(struct store *store, struct file *file) {
 
 static void buffered_close(struct store *store) { free(store); }
 
-const struct store_kind buffered_store = {"buffered",    false,        buffered_open,  buffered_room,
+const struct store_kind buffered_store = {"buffered",    false,        buffered_open,  buffered_has_space,
                                           buffered_wait, buffered_put, buffered_burst, buffered_complete,
                                           buffered_close};

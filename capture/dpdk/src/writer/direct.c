@@ -226,7 +226,7 @@ static void progress(struct store *store, bool wait, uint64_t now_ns) {
     send_full(store, now_ns);
 }
 
-static int direct_room(struct store *store, size_t size) {
+static int direct_has_space(struct store *store, size_t size) {
     for (int again = 0; !store->failed; ++again) {
         size_t room = (store->settings.buffers - store->used) * store->settings.buffer_bytes;
         if (store->used > 0 && !buffer_at(store, store->used - 1)->full) {
@@ -338,5 +338,6 @@ static void direct_close(struct store *store) {
     free(store);
 }
 
-const struct store_kind direct_store = {"direct",   true,         direct_open,     direct_room, direct_wait,
-                                        direct_put, direct_burst, direct_complete, direct_close};
+const struct store_kind direct_store = {"direct",    true,       direct_open,  direct_has_space,
+                                        direct_wait, direct_put, direct_burst, direct_complete,
+                                        direct_close};

@@ -61,10 +61,10 @@ struct file *sink_file_open(struct files *files, unsigned queue, const struct fo
 struct file *file_open(struct files *files, const char *path, unsigned queue, unsigned number,
                        const struct format *format, bool *direct, struct fault *fault);
 
-/* Hands a file over to the main thread; may be called by any thread. */
+/* Passes a file to the main thread; may be called by any thread. */
 void file_hand_over(struct files *files, struct file *file);
 
-/* Called by the main thread: finishes files that were handed over, and allocates space for open files. */
+/* Called by the main thread: finishes files that were passed to it, and allocates space for open files. */
 void files_finish_pending(struct files *files);
 
 /* Truncates an open file to whole records. */

@@ -115,7 +115,7 @@ static bool file_is_full(const struct output *output, const struct frame *frame,
 static enum put_result make_room(struct output *output, size_t size) {
     const struct store_kind *kind = output->settings.kind;
     for (;;) {
-        const int room = kind->room(output->store, size);
+        const int room = kind->has_space(output->store, size);
         if (room > 0) {
             return PUT_DONE;
         }
@@ -150,7 +150,7 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
     }
     if (next) {
         end_file(output);
-        if (output->settings.kind->room(output->store, 1) < 0 || open_file(output, fault) != 0) {
+        if (output->settings.kind->has_space(output->store, 1) < 0 || open_file(output, fault) != 0) {
             return PUT_FAILED;
         }
     }

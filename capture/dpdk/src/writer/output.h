@@ -31,7 +31,7 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
  * monotonic. Returns -1 if writing failed. */
 int output_burst(struct output *output, uint64_t now_ns);
 
-/* Ends the last file and frees the output; every file is handed over. */
+/* Ends the last file and frees the output; every file is passed to the main thread. */
 void output_close(struct output *output);
 
 #endif

@@ -22,7 +22,7 @@ static struct store *sink_open(const struct store_settings *settings, struct fau
     return store;
 }
 
-static int sink_room(struct store *store, size_t size) {
+static int sink_has_space(struct store *store, size_t size) {
     (void)store;
     (void)size;
     return 1;
@@ -59,5 +59,5 @@ static void sink_close(struct store *store) {
     free(store);
 }
 
-const struct store_kind sink_store = {"sink",   false,      sink_open,     sink_room, sink_wait,
+const struct store_kind sink_store = {"sink",   false,      sink_open,     sink_has_space, sink_wait,
                                       sink_put, sink_burst, sink_complete, sink_close};

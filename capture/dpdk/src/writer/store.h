@@ -1,4 +1,4 @@
-/* Ways of writing records: the thread of a queue puts records, a store writes them.
+/* Ways of writing records: each queue's thread appends records, a store writes them.
  *
  *   direct    O_DIRECT and io_uring, from a ring of aligned buffers, without the page cache
  *   buffered  one writev per burst, without copying frames
@@ -26,17 +26,18 @@ struct store_kind {
     const char *name;
     bool direct; /* files are opened with O_DIRECT */
     struct store *(*open)(const struct store_settings *settings, struct fault *fault);
-    /* Returns 1 if `size` bytes can be put, 0 if not yet, -1 if writing failed and every file was handed
-     * over. */
-    int (*room)(struct store *store, size_t size);
-    /* Waits until there may be more room. */
+    /* Returns 1 if `size` bytes can be put, 0 if not yet, -1 if writing failed and every file was
+     * passed to the main thread. */
+    int (*has_space)(struct store *store, size_t size);
+    /* Waits until there may be more space. */
     void (*wait)(struct store *store);
-    /* Puts one complete record or block; room() must have returned 1. `frames`: frames in it, 0 or 1. */
+    /* Puts one complete record or block; has_space() must have returned 1. `frames`: frames in it, 0 or 1. */
     void (*put)(struct store *store, struct file *file, const struct iovec *piece, unsigned pieces,
                 unsigned frames);
-    /* Ends a burst: the caller may then free the pieces that it has put. Returns 0, or -1 like room(). */
+    /* Ends a burst: the caller may then free the pieces that it has put. Returns 0, or -1 like has_space().
+     */
     int (*burst)(struct store *store, uint64_t now_ns);
-    /* Ends a file; it is handed over when all its records are written. */
+    /* Ends a file; it is passed to the main thread when all its records are written. */
     void (*complete)(struct store *store, struct file *file);
     /* Waits for all writes and frees the store. */
     void (*close)(struct store *store);

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core import names
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
 
@@ -184,7 +184,7 @@ def wait_for_end(
 
 def duration_ns(scheduled: dict[str, Any]) -> int:
     """Return the duration of a run; 0 if unknown."""
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(InvalidMessage):
         return whole(scheduled, "period_ns") * whole(scheduled, "loops")
     return 0
 
@@ -325,7 +325,7 @@ def lead_lines(done: dict[str, Any]) -> list[str]:
 def loop_lines(done: dict[str, Any]) -> list[str]:
     """Return a line about delayed packets and the causes of delays, if the program counted them."""
     polling = done.get("polling")
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(InvalidMessage):
         late, late_ns = whole(done, "sent_late"), whole(done, "late_ns")
         if isinstance(polling, dict):
             preemptions, gap_ns = whole(polling, "preemptions"), whole(polling, "largest_gap_ns")

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core import names
-from acapella_core.control_lines import Challenge, Refused, Secret, read_line
+from acapella_core.control_lines import Challenge, InvalidMessage, Secret, read_line
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, sha256_of
 
 from . import channel, messages
-from .channel import MAX_REQUEST_BYTES, LineRefused
+from .channel import MAX_REQUEST_BYTES, InvalidLine
 from .clocks import own_clock
 from .controller import detect_lost_peer
 from .inband import InBand
@@ -182,7 +182,7 @@ class Agent:
             return None
         finally:
             self._unauthenticated.pop(task, None)
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(InvalidMessage):
             challenge_of_controller, proof = channel.decode_proof(line or b"")
             keys = channel.Keys.derive(self.secret, challenge, challenge_of_controller)
             if hmac.compare_digest(proof, keys.proof):
@@ -312,12 +312,12 @@ class Connection:
         """Handle one line: respond to a request, or reject the line."""
         try:
             sequence, message = self._reader.message(line)
-        except LineRefused as error:
+        except InvalidLine as error:
             self._refuse(error.count, None, str(error))
             return
         try:
             request = messages.decode(message)
-        except Refused as error:
+        except InvalidMessage as error:
             self._refuse("invalid", sequence, str(error))
             return
         self._agent.counts["requests"] += 1

@@ -19,7 +19,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from acapella_core.control_lines import Challenge, Refused, Secret, digits, members, parsed, whole
+from acapella_core.control_lines import Challenge, InvalidMessage, Secret, digits, members, parsed, whole
 
 VERSION = 1
 MAC_DIGITS = 64
@@ -28,7 +28,7 @@ MAX_RESPONSE_BYTES = 131_072  # of an agent's line: a part of a departures file,
 SEQUENCE_BITS = 53  # JSON integers of this size are exact in all parsers
 
 
-class LineRefused(Refused):
+class InvalidLine(InvalidMessage):
     """A line that is not accepted. ``count`` is the name of its counter."""
 
     def __init__(self, count: str, why: str):
@@ -64,13 +64,13 @@ def encode_challenge(challenge: Challenge) -> bytes:
 
 
 def decode_challenge(line: bytes) -> Challenge:
-    """Return the agent's challenge. Raises Refused, including for a different protocol version."""
+    """Return the agent's challenge. Raises InvalidMessage, including for a different protocol version."""
     message = parsed(line)
     if "error" in message:
-        raise Refused(error_text(message))
+        raise InvalidMessage(error_text(message))
     fields = members(message, "the challenge", "challenge", "version")
     if fields["version"] != VERSION:
-        raise Refused("this replayer has a different version of Acapella")
+        raise InvalidMessage("this replayer has a different version of Acapella")
     return Challenge(digits(fields["challenge"], "challenge"))
 
 
@@ -80,16 +80,16 @@ def encode_proof(challenge: Challenge, proof: str) -> bytes:
 
 
 def decode_proof(line: bytes) -> tuple[Challenge, str]:
-    """Return the controller's challenge and its proof. Raises Refused."""
+    """Return the controller's challenge and its proof. Raises InvalidMessage."""
     fields = members(parsed(line), "the proof", "challenge", "proof")
     return Challenge(digits(fields["challenge"], "challenge")), digits(fields["proof"], "proof")
 
 
 def error_text(message: dict) -> str:
-    """Return the text of a plain error, shortened and in one line, because anyone can send it. Raises Refused."""
+    """Return the text of a plain error, shortened to a line, because anyone can send it. Raises InvalidMessage."""
     text = members(message, "the message", "error")["error"]
     if not isinstance(text, str):
-        raise Refused("error is not text")
+        raise InvalidMessage("error is not text")
     return "".join(character if character.isprintable() else "?" for character in text[:200])
 
 
@@ -124,21 +124,21 @@ class Reader:
         """Return the sequence number and the other members of a line without its end; None: the line was too long to be
         read.
 
-        Raises LineRefused. A rejected line does not change the expected sequence number.
+        Raises InvalidLine. A rejected line does not change the expected sequence number.
         """
         if line is None or len(line) > self._max_bytes:
-            raise LineRefused("oversized", f"line longer than {self._max_bytes} bytes")
+            raise InvalidLine("oversized", f"line longer than {self._max_bytes} bytes")
         mac, space, text = line[:MAC_DIGITS], line[MAC_DIGITS : MAC_DIGITS + 1], line[MAC_DIGITS + 1 :]
         if space != b" " or not hmac.compare_digest(mac, mac_of(self._key, text)):
-            raise LineRefused("forged", "the HMAC of the line is wrong")
+            raise InvalidLine("forged", "the HMAC of the line is wrong")
         try:
             message = parsed(text, self._max_bytes)
             sequence = whole(message.pop("seq", None), "seq", SEQUENCE_BITS, 1)
-        except Refused as why:
-            raise LineRefused("invalid", str(why)) from None
+        except InvalidMessage as why:
+            raise InvalidLine("invalid", str(why)) from None
         if sequence != self._sequence + 1:
             count = "replayed" if sequence <= self._sequence else "reordered"
-            raise LineRefused(count, f"sequence number {sequence}, expected {self._sequence + 1}")
+            raise InvalidLine(count, f"sequence number {sequence}, expected {self._sequence + 1}")
         self._sequence = sequence
         return sequence, message
 

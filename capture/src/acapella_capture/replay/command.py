@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core import decompression, names
-from acapella_core.control_lines import Refused, Secret, address, make_secret, secret_of
+from acapella_core.control_lines import InvalidMessage, Secret, address, make_secret, secret_of
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
 
@@ -419,5 +419,5 @@ def read_secret(path: Path | None) -> Secret:
         return secret_of(path)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=f"--secret {path}") from error
-    except Refused as why:
+    except InvalidMessage as why:
         raise UserError(str(why), where="--secret") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from acapella_core.control_lines import Challenge, Refused, Secret, address
+from acapella_core.control_lines import Challenge, InvalidMessage, Secret, address
 from acapella_core.errors import UserError
 
 from . import channel, clocks, messages
@@ -106,7 +106,7 @@ class Remote:
         self._quit = isinstance(request, messages.Quit)
         with self._errors():
             if self._socket is None:
-                raise Refused("the connection is closed")
+                raise InvalidMessage("the connection is closed")
             self._socket.settimeout(FILE_RESPONSE_S if file else RESPONSE_S)
             self._socket.sendall(self._writer.line(**messages.encode(request)))
             return messages.done_of(self._message(), self._writer.sequence)
@@ -134,7 +134,7 @@ class Remote:
                 size = whole(done, "size") if size is None else size
                 part = base64.b64decode(str(done.get("part")), validate=True)
                 if not size <= MAX_DEPARTURES_BYTES or not 0 < len(part) <= size - file.tell():
-                    raise Refused("a part of the departures is missing")
+                    raise InvalidMessage("a part of the departures is missing")
                 file.write(part)
 
     def _connect(self) -> None:
@@ -151,21 +151,21 @@ class Remote:
         if "error" in message:
             messages.done_of({"to": None, **message}, 0)  # raises the agent's reason
         if not isinstance(message.get("welcome"), dict):
-            raise Refused("the replayer's first line is not a welcome")
+            raise InvalidMessage("the replayer's first line is not a welcome")
         self.welcome = message["welcome"]
 
     def _message(self) -> dict[str, Any]:
         """Return the next authentic message."""
         line = self._line()
         if line.startswith(b"{"):  # before the proof was accepted
-            raise Refused(channel.error_text(channel.parsed(line)))
+            raise InvalidMessage(channel.error_text(channel.parsed(line)))
         return self._reader.message(line)[1]
 
     def _line(self) -> bytes:
         """Return the next line without its end."""
         line = self._lines.readline(MAX_RESPONSE_BYTES + 1)
         if not line.endswith(b"\n"):
-            raise Refused("line too long" if len(line) > MAX_RESPONSE_BYTES else "the connection was closed")
+            raise InvalidMessage("line too long" if len(line) > MAX_RESPONSE_BYTES else "the connection was closed")
         return line[:-1]
 
     @contextlib.contextmanager
@@ -173,7 +173,7 @@ class Remote:
         """Raise connection errors and rejected requests as UserError with the agent's address."""
         try:
             yield
-        except Refused as error:
+        except InvalidMessage as error:
             raise UserError(str(error), where=f"replayer {self.name}") from None
         except TimeoutError:
             raise UserError("no reply", where=f"replayer {self.name}", outside=True) from None
@@ -203,10 +203,10 @@ def detect_lost_peer(connection: socket.socket) -> None:
 
 
 def whole(done: dict[str, Any], name: str) -> int:
-    """Return a number of a result. Raises Refused if it is not a non-negative integer."""
+    """Return a number of a result. Raises InvalidMessage if it is not a non-negative integer."""
     value = done.get(name)
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise Refused(f"{name} is not a whole number")
+        raise InvalidMessage(f"{name} is not a whole number")
     return value
 
 

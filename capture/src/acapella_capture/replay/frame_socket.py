@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import Self
 
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 from acapella_core.errors import UserError
 
 from . import frames
@@ -101,7 +101,7 @@ class FrameSocket:
         data, (_, _, kind, *_) = self._socket.recvfrom(1 << 16)
         if kind == OWN:
             return None
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(InvalidMessage):
             frame = frames.decode(data)
             expected = (self._head.target, self._head.session, frames.RESPONSE)
             if (frame.source, frame.session, frame.kind) == expected:

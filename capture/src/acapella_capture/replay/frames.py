@@ -15,7 +15,7 @@ lines in them are authenticated.
 import struct
 from dataclasses import dataclass, replace
 
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 
 ETHER_TYPE = 0x88B5
 MAGIC = b"ACAPctl2"  # as INBAND_MAGIC of capture/replay/src/engine/inband.h
@@ -59,15 +59,15 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame:
-    """Return a frame of the control channel. Raises Refused."""
+    """Return a frame of the control channel. Raises InvalidMessage."""
     if len(data) < HEADER.size:
-        raise Refused("frame too short")
+        raise InvalidMessage("frame too short")
     target, source, ether_type, magic, session, number, kind, part, parts, zero, length = HEADER.unpack_from(data)
     text = data[HEADER.size : HEADER.size + length]
     if (ether_type, magic, zero) != (ETHER_TYPE, MAGIC, 0) or kind not in (REQUEST, RESPONSE):
-        raise Refused("not a frame of the control channel")
+        raise InvalidMessage("not a frame of the control channel")
     if len(text) < length or length > TEXT_BYTES or not part < parts <= MAX_PARTS or b"\n" in text:
-        raise Refused("malformed frame")
+        raise InvalidMessage("malformed frame")
     return Frame(target, source, session, kind, text, part, parts, number)
 
 

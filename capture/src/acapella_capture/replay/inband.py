@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 from acapella_core.errors import UserError
 
 from . import frames
@@ -60,8 +60,8 @@ class InBand:
         try:
             frame = frames.decode(bytes.fromhex(event["frame"]))
             if frame.kind != frames.REQUEST or frame.parts != 1:
-                raise Refused("not a request")
-        except (Refused, ValueError, LookupError, TypeError):
+                raise InvalidMessage("not a request")
+        except (InvalidMessage, ValueError, LookupError, TypeError):
             self._counts["in_band_malformed"] += 1
             return
         key = (frame.source, frame.session)

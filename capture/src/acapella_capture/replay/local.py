@@ -11,7 +11,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory, sha256_of
 
 from ..scan import scan_apart
-from .clocks import own_clock, max_clock_error_ns
+from .clocks import max_clock_error_ns, own_clock
 from .departures import Origin, Summary, convert, leads_of
 from .program import ReplayProgram
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from acapella_core.control_lines import Refused, members, whole
+from acapella_core.control_lines import InvalidMessage, members, whole
 
 TIME_BITS = 62  # nanoseconds since 1970: until the year 2116
 MAX_LOOPS = 1_000_000_000
@@ -97,32 +97,32 @@ def encode(request: Request) -> dict[str, Any]:
 
 
 def decode(message: dict) -> Request:
-    """Return the request of a line, whose sequence number was removed. Raises Refused."""
+    """Return the request of a line, whose sequence number was removed. Raises InvalidMessage."""
     name = next(iter(message), None)
     if len(message) != 1 or name not in REQUESTS:
-        raise Refused("unknown request")
+        raise InvalidMessage("unknown request")
     kind = REQUESTS[name]
     values = members(message[name], name, *kind.__dataclass_fields__)
     for key, value in values.items():
         low, high = BOUNDS[key]
         if type(value) is not int or not low <= value <= high:
-            raise Refused(f"{key} is not a whole number from {low} to {high}")
+            raise InvalidMessage(f"{key} is not a whole number from {low} to {high}")
     request = kind(**values)
     if isinstance(request, Record) and request.until_ns and request.until_ns <= request.from_ns:
-        raise Refused("until_ns is not after from_ns")
+        raise InvalidMessage("until_ns is not after from_ns")
     return request
 
 
 def done_of(message: dict, sequence: int) -> dict:
     """Return the result in an agent's response to the request with a sequence number.
 
-    Raises Refused, with the agent's text if the agent rejected the request.
+    Raises InvalidMessage, with the agent's text if the agent rejected the request.
     """
     if set(message) == {"to", "error"} and isinstance(message["error"], str):
-        raise Refused(
+        raise InvalidMessage(
             "".join(character if character.isprintable() else "?" for character in message["error"][:MAX_TEXT])
         )
     fields = members(message, "the response", "to", "done")
     if whole(fields["to"], "to", 53) != sequence or not isinstance(fields["done"], dict):
-        raise Refused("the response is for a different request")
+        raise InvalidMessage("the response is for a different request")
     return fields["done"]

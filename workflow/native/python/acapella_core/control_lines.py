@@ -23,7 +23,7 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HEX_DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
 
 
-class Refused(Exception):
+class InvalidMessage(Exception):
     """Raised if a line is not a valid message. The text is the reason, and never contains the line."""
 
 
@@ -58,17 +58,17 @@ class Proof:
 
 
 def parsed(line: bytes, max_bytes: int = MAX_LINE_BYTES) -> dict:
-    """Return the JSON object of a line. Raises Refused if it is not an object, too long, or nested too deeply."""
+    """Return the JSON object of a line. Raises InvalidMessage if it is not one, too long, or nested too deeply."""
     if len(line) > max_bytes:
-        raise Refused(f"line longer than {max_bytes} bytes")
+        raise InvalidMessage(f"line longer than {max_bytes} bytes")
     try:
         message = json.loads(line.decode("utf-8"), object_pairs_hook=unique_members, parse_constant=refuse_constant)
     except RecursionError:
-        raise Refused("nested too deeply") from None
+        raise InvalidMessage("nested too deeply") from None
     except ValueError:  # invalid UTF-8 or JSON, a number with thousands of digits, or raised by the hooks
-        raise Refused("not a JSON object") from None
+        raise InvalidMessage("not a JSON object") from None
     if not isinstance(message, dict):
-        raise Refused("not a JSON object")
+        raise InvalidMessage("not a JSON object")
     return message
 
 
@@ -86,30 +86,30 @@ def refuse_constant(name: str) -> None:
 
 
 def members(message: object, what: str, *names: str) -> dict:
-    """Return an object with exactly these members. Raises Refused."""
+    """Return an object with exactly these members. Raises InvalidMessage."""
     if not isinstance(message, dict) or set(message) != set(names):
-        raise Refused(f"{what} must have exactly {', '.join(names)}")
+        raise InvalidMessage(f"{what} must have exactly {', '.join(names)}")
     return message
 
 
 def whole(value: object, what: str, bits: int, minimum: int = 0) -> int:
-    """Return an integer of up to ``bits`` bits. Raises Refused for all other values, including true and 1.0."""
+    """Return an integer of up to ``bits`` bits. Raises InvalidMessage for all other values, including true and 1.0."""
     if type(value) is not int or not minimum <= value < 1 << bits:
-        raise Refused(f"{what} is not a whole number from {minimum} to 2^{bits} - 1")
+        raise InvalidMessage(f"{what} is not a whole number from {minimum} to 2^{bits} - 1")
     return value
 
 
 def name(value: object, what: str) -> str:
-    """Return a name of 1 to 64 letters, digits, dots and dashes, which is safe in logs. Raises Refused."""
+    """Return a name of 1 to 64 letters, digits, dots and dashes, which is safe in logs. Raises InvalidMessage."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise Refused(f"{what} is not a name of 1 to 64 letters, digits, '.', '_' and '-'")
+        raise InvalidMessage(f"{what} is not a name of 1 to 64 letters, digits, '.', '_' and '-'")
     return value
 
 
 def digits(value: object, what: str) -> str:
-    """Return a text of 64 hexadecimal digits. Raises Refused."""
+    """Return a text of 64 hexadecimal digits. Raises InvalidMessage."""
     if not isinstance(value, str) or not HEX_DIGITS.fullmatch(value):
-        raise Refused(f"{what} is not 64 hexadecimal digits")
+        raise InvalidMessage(f"{what} is not 64 hexadecimal digits")
     return value
 
 
@@ -121,13 +121,13 @@ def make_secret(path: Path) -> Secret:
 
 
 def secret_of(path: Path) -> Secret:
-    """Return the secret in a file. Raises OSError, or Refused if it is not a private file with a secret."""
+    """Return the secret in a file. Raises OSError, or InvalidMessage if it is not a private file with a secret."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise Refused(f"other users can use {path}; chmod 600")
+            raise InvalidMessage(f"other users can use {path}; chmod 600")
         text = file.read(MAX_LINE_BYTES).decode("ascii", errors="replace").strip()
     if not HEX_DIGITS.fullmatch(text):
-        raise Refused(f"{path} does not contain a secret of 64 hexadecimal digits")
+        raise InvalidMessage(f"{path} does not contain a secret of 64 hexadecimal digits")
     return Secret(text)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 
 from acapella.common.control_channel import PACE, Alive, Ended, Error, Hello, Message, Pace, Written, decode, encode
 from acapella_core import names
-from acapella_core.control_lines import MAX_LINE_BYTES, Challenge, Proof, Refused, Secret, lines, read_line
+from acapella_core.control_lines import MAX_LINE_BYTES, Challenge, InvalidMessage, Proof, Secret, lines, read_line
 from acapella_core.errors import UserError
 
 from .sessions import Sessions
@@ -115,7 +115,7 @@ class Connection:
         except TimeoutError:
             self._server.counts["silent"] += 1
             return False
-        with contextlib.suppress(Refused):
+        with contextlib.suppress(InvalidMessage):
             match decode(line or b""):
                 case Proof(value=value) if hmac.compare_digest(value, self._server.secret.proof(challenge).value):
                     return True
@@ -158,7 +158,7 @@ class Connection:
         """Handle one line, and send an error if it is invalid."""
         try:
             self._handle(decode(line))
-        except Refused as why:
+        except InvalidMessage as why:
             self.refuse(str(why))
 
     def _handle(self, message: Message) -> None:
@@ -167,9 +167,9 @@ class Connection:
             case Hello() if self._session is None:
                 self._start_session(message)
             case Proof():
-                raise Refused("this connection is already authenticated")
+                raise InvalidMessage("this connection is already authenticated")
             case Hello():
-                raise Refused("this connection already has a session; a new one needs a new connection")
+                raise InvalidMessage("this connection already has a session; a new one needs a new connection")
             case Written(session=number) if number == self._session:
                 sessions.written(number)
                 self._server.counts["sessions_written"] += 1
@@ -177,13 +177,13 @@ class Connection:
                 sessions.ended(number, reports)
                 log(f"session {number} ended after {'an unknown number of' if reports is None else reports} reports")
             case Alive() if self._session is None:
-                raise Refused("hello is missing")
+                raise InvalidMessage("hello is missing")
             case Alive():
                 pass
             case Written() | Ended():
-                raise Refused("that is not this connection's session")
+                raise InvalidMessage("that is not this connection's session")
             case _:
-                raise Refused("only the collector sends this message")
+                raise InvalidMessage("only the collector sends this message")
 
     def _start_session(self, hello: Hello) -> None:
         """Assign a session to a data plane, and close an older connection of the same data plane."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 from acapella.common.control_channel import REPORT_BYTES, QueuePair
 from acapella_core import collector as core
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 from acapella_core.errors import UserError
 
 from .settings import Settings
@@ -63,9 +63,9 @@ class ReceiverThread:
             raise self.failure
 
     def allocate(self, count: int, ring_bytes: int, report_format: int) -> tuple[QueuePair, ...]:
-        """Allocate queue pairs with random numbers, keys and addresses. Raises Refused."""
+        """Allocate queue pairs with random numbers, keys and addresses. Raises InvalidMessage."""
         if report_format != self._settings.report_format:
-            raise Refused(f"this collector accepts only reports of format {self._settings.report_format}")
+            raise InvalidMessage(f"this collector accepts only reports of format {self._settings.report_format}")
         return tuple(self._add_queue_pair(index, ring_bytes) for index in range(count))
 
     def next_epoch(self) -> int:
@@ -76,12 +76,12 @@ class ReceiverThread:
     def retire(self, numbers: list[int]) -> None:
         """Reject and count reports to these queue pairs from now on."""
         for number in numbers:
-            with contextlib.suppress(Refused):  # the collector is ending
+            with contextlib.suppress(InvalidMessage):  # the collector is ending
                 self._call(lambda number=number: self.collector.remove_queue_pair(number))
 
     def flush(self) -> None:
         """Write the buffered rows of the series, so that requests can read them."""
-        with contextlib.suppress(Refused):  # at the end, all rows have been written
+        with contextlib.suppress(InvalidMessage):  # at the end, all rows have been written
             self._call(self.collector.write_series)
 
     def _add_queue_pair(self, index: int, ring_bytes: int) -> QueuePair:
@@ -113,7 +113,7 @@ class ReceiverThread:
         return QueuePair(index, number, secrets.randbits(32), base, ring_bytes, secrets.randbits(24))
 
     def _call(self, function: Callable[[], object]) -> object:
-        """Call a function in the receiver thread between two steps; return its result. Raises Refused."""
+        """Call a function in the receiver thread between two steps; return its result. Raises InvalidMessage."""
         done: concurrent.futures.Future = concurrent.futures.Future()
         self._calls.put((function, done))
         if self._over.is_set():
@@ -121,9 +121,9 @@ class ReceiverThread:
         try:
             return done.result(CALL_TIMEOUT_S)
         except UserError as error:
-            raise Refused(str(error)) from error
+            raise InvalidMessage(str(error)) from error
         except TimeoutError:
-            raise Refused("the collector is too busy") from None
+            raise InvalidMessage("the collector is too busy") from None
 
     def _run_calls(self) -> bool:
         """Run the pending calls; return whether to stop receiving."""
@@ -133,7 +133,7 @@ class ReceiverThread:
                 function, done = self._calls.get_nowait()
                 try:
                     if self._over.is_set():
-                        raise Refused("the collector is ending")
+                        raise InvalidMessage("the collector is ending")
                     done.set_result(function())
                 except Exception as error:
                     done.set_exception(error)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from acapella_core import collector as core
 from acapella_core import files
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 
 from .output_directory import SNAPSHOT
 from .request_socket import MAX_FLOWS, Handler
@@ -46,16 +46,16 @@ class RequestHandlers:
     def state(self, parameters: dict) -> dict:
         """Return counters and sessions."""
         if parameters:
-            raise Refused(f"unknown parameter: {', '.join(sorted(parameters))}")
+            raise InvalidMessage(f"unknown parameter: {', '.join(sorted(parameters))}")
         return {"state": {"reports": self._collector.counters(), "sessions": self._sessions.summary()}}
 
     def top(self, parameters: dict) -> dict:
-        """Return the largest flows: ``count`` of them, sorted by ``by``, one of SORT_COLUMNS. Raises Refused."""
+        """Return the largest flows: ``count`` of them, sorted by ``by``, one of SORT_COLUMNS. Raises InvalidMessage."""
         by, count = parameters.pop("by", "bytes"), parameters.pop("count", 20)
         if not isinstance(by, str) or by not in SORT_COLUMNS:
-            raise Refused(f"by must be one of {', '.join(SORT_COLUMNS)}")
+            raise InvalidMessage(f"by must be one of {', '.join(SORT_COLUMNS)}")
         if type(count) is not int or not 0 <= count <= MAX_FLOWS:
-            raise Refused(f"count must be a number from 0 to {MAX_FLOWS}")
+            raise InvalidMessage(f"count must be a number from 0 to {MAX_FLOWS}")
         state = self.state(parameters)
         with self._lock:
             flows = self._rates.add_rates(self._collector.snapshot(count, SORT_COLUMNS[by]))

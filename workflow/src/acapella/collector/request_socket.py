@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from acapella_core.control_lines import Refused, lines, parsed
+from acapella_core.control_lines import InvalidMessage, lines, parsed
 from acapella_core.errors import UserError
 
 from . import output_directory
@@ -30,7 +30,7 @@ Handler = Callable[[dict], dict]
 class RequestServer:
     """Responds to requests on the socket of a directory. ``handlers`` contains a function for each request name.
 
-    Handlers run in threads, so that a long request does not delay others; they raise Refused for invalid requests.
+    Handlers run in threads, so that a long request does not delay others; they raise InvalidMessage if it is invalid.
     """
 
     def __init__(self, handlers: dict[str, Handler]):
@@ -69,14 +69,14 @@ class RequestServer:
         """Return the response to one line, or an error."""
         try:
             if line is None:
-                raise Refused("the request is too long")
+                raise InvalidMessage("the request is too long")
             request = parsed(line)
             kind = request.pop("ask", None)
             if not isinstance(kind, str) or kind not in self._handlers:
-                raise Refused(f"ask must be one of {', '.join(self._handlers)}")
+                raise InvalidMessage(f"ask must be one of {', '.join(self._handlers)}")
             async with self._busy:
                 return await asyncio.to_thread(self._handlers[kind], request)
-        except (Refused, UserError) as why:
+        except (InvalidMessage, UserError) as why:
             return {"error": str(why)}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from acapella.common.control_channel import REPORT_BYTES, Hello, QueuePair, Session
-from acapella_core.control_lines import Refused
+from acapella_core.control_lines import InvalidMessage
 
 
 class QueuePairAllocator(Protocol):
@@ -51,10 +51,10 @@ class Sessions:
         self._sessions: dict[int, SessionState] = {}
 
     def begin(self, hello: Hello) -> Session:
-        """Start a session for a data plane. Raises Refused if the maximum number of others is connected."""
+        """Start a session for a data plane. Raises InvalidMessage if the maximum number of others is connected."""
         others = [entry for entry in self._active() if entry.connected and entry.hello.instance != hello.instance]
         if len(others) >= self._max_sessions:
-            raise Refused(f"busy: {len(others)} other data plane{'s' * (len(others) > 1)} connected")
+            raise InvalidMessage(f"busy: {len(others)} other data plane{'s' * (len(others) > 1)} connected")
         report_bytes = REPORT_BYTES[hello.format]
         pairs = self._allocator.allocate(self._queue_pairs, ring_size(self._ring_bytes, report_bytes), hello.format)
         # 0: simultaneous data planes number their first epoch by their start time. With epochs of 1 s, the epochs of a
@@ -120,7 +120,7 @@ class Sessions:
 
     def _entry(self, number: int) -> SessionState:
         if number not in self._sessions:
-            raise Refused("no such session")
+            raise InvalidMessage("no such session")
         return self._sessions[number]
 
     def _active(self) -> list[SessionState]:

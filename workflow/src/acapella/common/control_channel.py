@@ -22,7 +22,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from acapella_core.control_lines import Challenge, Proof, Refused, digits, members, name, parsed, whole
+from acapella_core.control_lines import Challenge, InvalidMessage, Proof, digits, members, name, parsed, whole
 
 MAX_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
 REPORT_BYTES = {1: 64, 2: 192}  # by report format (schemas/report_formats.tsv)
@@ -127,12 +127,12 @@ Message = Challenge | Proof | Hello | Session | Written | Alive | Ended | Error
 
 
 def decode(line: bytes) -> Message:
-    """Return the message of a line without its end. Raises Refused if it is too long or not a valid message."""
+    """Return the message of a line without its end. Raises InvalidMessage if it is too long or not a valid message."""
     message = parsed(line)
     for key, reader in READERS.items():
         if key in message:
             return reader(message)
-    raise Refused("unknown message")
+    raise InvalidMessage("unknown message")
 
 
 def encode(message: Message) -> bytes:
@@ -141,7 +141,7 @@ def encode(message: Message) -> bytes:
 
 
 def read_digits(message: dict, name: str) -> str:
-    """Return the 64 hexadecimal digits of a challenge or a proof. Raises Refused."""
+    """Return the 64 hexadecimal digits of a challenge or a proof. Raises InvalidMessage."""
     return digits(members(message, "the message", name)[name], name)
 
 
@@ -149,7 +149,7 @@ def read_hello(message: dict) -> Hello:
     """Return a control plane's first message after the proof."""
     hello = members(members(message, "the message", "hello")["hello"], "hello", "program", "format", "instance")
     if type(hello["format"]) is not int or hello["format"] not in REPORT_BYTES:
-        raise Refused(f"format must be one of {', '.join(map(str, REPORT_BYTES))}")
+        raise InvalidMessage(f"format must be one of {', '.join(map(str, REPORT_BYTES))}")
     return Hello(name(hello["program"], "program"), hello["format"], name(hello["instance"], "instance"))
 
 
@@ -158,11 +158,11 @@ def read_session(message: dict) -> Session:
     session = members(message, "the session", "session", "report_bytes", "epoch", "queue_pairs")
     pairs = session["queue_pairs"]
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= MAX_QUEUE_PAIRS:
-        raise Refused(f"queue_pairs must be a list of 1 to {MAX_QUEUE_PAIRS} queue pairs")
+        raise InvalidMessage(f"queue_pairs must be a list of 1 to {MAX_QUEUE_PAIRS} queue pairs")
     report_bytes = whole(session["report_bytes"], "report_bytes", 16, 1)
     queue_pairs = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
     if len({pair.number for pair in queue_pairs}) < len(queue_pairs):
-        raise Refused("two queue pairs have the same number")
+        raise InvalidMessage("two queue pairs have the same number")
     epoch = whole(session["epoch"], "epoch", 32)
     return Session(whole(session["session"], "session", 32, 1), report_bytes, epoch, queue_pairs)
 
@@ -172,11 +172,11 @@ def read_queue_pair(message: object, index: int, report_bytes: int) -> QueuePair
     pair = members(message, "a queue pair", "index", *BITS)
     values = {key: whole(pair[key], key, bits) for key, bits in BITS.items()}
     if whole(pair["index"], "index", 8) != index:
-        raise Refused("the indices of queue pairs must be 0, 1, 2, ... in this order")
+        raise InvalidMessage("the indices of queue pairs must be 0, 1, 2, ... in this order")
     if values["number"] == 0:
-        raise Refused("number 0 is reserved for queue pairs that are not set up")
+        raise InvalidMessage("number 0 is reserved for queue pairs that are not set up")
     if not values["size"] or values["size"] % report_bytes or values["base"] + values["size"] >= 1 << 64:
-        raise Refused("size is not a multiple of the report size, or the ring ends beyond 2^64")
+        raise InvalidMessage("size is not a multiple of the report size, or the ring ends beyond 2^64")
     return QueuePair(index, **values)
 
 
@@ -201,7 +201,7 @@ def read_error(message: dict) -> Error:
     """Return an error; its text is shown to users, so it is shortened to one line."""
     why = members(message, "the message", "error")["error"]
     if not isinstance(why, str):
-        raise Refused("error is not text")
+        raise InvalidMessage("error is not text")
     return Error("".join(character if character.isprintable() else "?" for character in why[:200]))
 
 

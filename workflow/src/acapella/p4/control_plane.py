@@ -29,7 +29,7 @@ from acapella.common.control_channel import (
     decode,
     encode,
 )
-from acapella_core.control_lines import MAX_LINE_BYTES, Challenge, Refused, Secret, secret_of
+from acapella_core.control_lines import MAX_LINE_BYTES, Challenge, InvalidMessage, Secret, secret_of
 
 INITIAL_BACKOFF_S = 0.1  # doubled after each failed attempt
 MAX_BACKOFF_S = 5.0
@@ -144,7 +144,7 @@ class ControlPlane:
                     self._handle(line, connection, secret)
                 close(connection, self._pace.dead_s)
             return "the collector closed the connection"
-        except (OSError, Refused) as error:
+        except (OSError, InvalidMessage) as error:
             file = f"{error.filename}: " if getattr(error, "filename", None) else ""
             return file + (getattr(error, "strerror", None) or str(error) or type(error).__name__)
         finally:
@@ -167,7 +167,7 @@ class ControlPlane:
             *lines, pending = pending.split(b"\n")
             yield from lines
             if len(pending) > MAX_LINE_BYTES:
-                raise Refused("line of the collector too long")
+                raise InvalidMessage("line of the collector too long")
             now = time.monotonic()
             if now - received_at > self._pace.dead_s:
                 raise OSError(f"no reply for {self._pace.dead_s:g} s")
@@ -184,11 +184,11 @@ class ControlPlane:
             case Session() as session:
                 self._write_session(session, connection)
             case Error(why=why):
-                raise Refused(f"error from the collector: {why}")
+                raise InvalidMessage(f"error from the collector: {why}")
             case Alive():
                 pass
             case _:
-                raise Refused("the collector sent a message of control planes")
+                raise InvalidMessage("the collector sent a message of control planes")
 
     def _write_session(self, session: Session, connection: socket.socket) -> None:
         """Write a session's queue pairs to the registers, and confirm this to the collector."""

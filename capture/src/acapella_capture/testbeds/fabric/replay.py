@@ -249,9 +249,10 @@ class Replayer:
         The error relative to the receiver is unknown: the receiver is a different machine, even if all replayers are on
         one node.
         """
+        program_ns = max_clock_error_ns(self._senders[place].done) or 0
         return Origin(
             clock_offset_ns=offset_ns,
-            clock_error_ns=None if error_ns is None else error_ns + (max_clock_error_ns(self._senders[place].done) or 0),
+            clock_error_ns=None if error_ns is None else error_ns + program_ns,
             clock_source=source,
             recording_sha256=sha256_of(self._parts[place].capture),
             speed_ppm=self._speed_ppm,

@@ -17,7 +17,7 @@ CAPTURE = "capture0"
 PARENTS = {"rx": "ffff:", "tx": "1:"}  # the ingress qdisc, the root htb
 EVERY_FRAME = "filter add dev {port} parent {parent} protocol all prio {prio} u32 match u32 0 0"
 COPY = EVERY_FRAME.replace("{prio}", "2") + f" action mirred egress mirror dev {MIRROR}"
-PASS = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
+ACCEPT_WITHOUT_COPY = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
 CLEAR = "filter del dev {port} parent {parent}"
 TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # queue of a rate-limited mirror port
 ETHERNET_BYTES = 14  # tc counts the bytes of a received frame without its Ethernet header
@@ -81,7 +81,7 @@ class BridgeSwitches(Switches):
 
 
 def limit_mirror(site: str, device: str, rate_bps: int) -> None:
-    """Limit the rate of a mirror port, above which the port loses frames."""
+    """Limit the rate of a mirror port; it drops excess frames."""
     rate = f"rate {rate_bps}bit burst {TBF_BURST_BYTES} limit {TBF_LIMIT_BYTES}"
     run_checked(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
 
@@ -93,7 +93,7 @@ def backlog(site: str, device: str) -> int:
 
 
 class BridgeMirror(LocalMirror):
-    """Copies of one port's frames to the site's mirror port."""
+    """Mirror of one port, made with tc filters."""
 
     def __init__(self, instance: Instance, receiver: str, port: str, direction: Direction):
         self.site = instance.site
@@ -108,7 +108,7 @@ class BridgeMirror(LocalMirror):
 
     def stop(self) -> None:
         """Stop copying, and wait until the mirror port's queue is empty."""
-        self._batch(PASS)
+        self._batch(ACCEPT_WITHOUT_COPY)
         wait_until(lambda: backlog(self.site, MIRROR) == 0)
 
     def remove(self) -> None:

@@ -43,11 +43,11 @@ class Lz4Decoder final : public FrameDecoder {
 
     // Ends at the end of a block or of its header, so that starts are between blocks.
     Step step(Bytes in, std::byte* into, std::size_t room) override {
-        if (trailer_ || blocks_.in_blocks()) in = in.first(std::min(in.size(), blocks_.left()));
+        if (trailer_ || blocks_.in_blocks()) in = in.first(std::min(in.size(), blocks_.bytes_left()));
         if (trailer_) {
-            trailer_ = in.size() < blocks_.left();
+            trailer_ = in.size() < blocks_.bytes_left();
             blocks_.advance(in);
-            return {in.size(), 0, trailer_ ? blocks_.left() : 0};
+            return {in.size(), 0, trailer_ ? blocks_.bytes_left() : 0};
         }
         std::size_t consumed = in.size();
         std::size_t result = LZ4F_decompress(context_, into, &room, in.data(), &consumed, nullptr);
@@ -58,7 +58,7 @@ class Lz4Decoder final : public FrameDecoder {
         if (resumed_ && result == 0) {
             resumed_ = false;
             trailer_ = blocks_.frame().content_checksum;
-            result = trailer_ ? blocks_.left() : 0;
+            result = trailer_ ? blocks_.bytes_left() : 0;
         }
         return {consumed, room, result};
     }

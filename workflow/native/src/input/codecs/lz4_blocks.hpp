@@ -29,7 +29,7 @@ struct Lz4Frame {
     }
 };
 
-// Follows the consumed bytes of a stream, without decoding them
+// Tracks block boundaries in the consumed bytes of a stream, without decoding them
 // (https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md). The library checks the bytes.
 class Lz4Blocks {
   public:
@@ -38,7 +38,7 @@ class Lz4Blocks {
     explicit Lz4Blocks(const Lz4Frame& frame) : frame_(frame) { expect(Part::block_header, 4); }
 
     // Returns the number of bytes up to the end of the current part, such as a block or its header.
-    [[nodiscard]] std::size_t left() const { return left_; }
+    [[nodiscard]] std::size_t bytes_left() const { return left_; }
     [[nodiscard]] bool at_block() const { return part_ == Part::block_header && size_ == 0; }
     [[nodiscard]] bool in_blocks() const { return part_ == Part::block_header || part_ == Part::block; }
     [[nodiscard]] const Lz4Frame& frame() const { return frame_; }
@@ -107,7 +107,7 @@ class Lz4Blocks {
         return value;
     }
 
-    static constexpr std::uint32_t kSkippable = 0x184d2a50;  // to ...5f
+    static constexpr std::uint32_t kSkippable = 0x184d2a50;  // through 0x184d2a5f
 
     Lz4Frame frame_;
     Part part_ = Part::magic;
