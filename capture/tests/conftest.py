@@ -15,7 +15,7 @@ from acapella_capture.testbeds.local import sandbox
 if "acapella_testing" not in sys.modules:
     pytest.register_assert_rewrite("acapella_testing")
 
-import acapella_testing.unhurried
+import acapella_testing.hypothesis_profile
 import acapella_testing.without_sync  # noqa: F401 (takes effect when it is imported)
 from acapella_testing import soak
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory

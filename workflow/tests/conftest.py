@@ -31,7 +31,7 @@ workflow_fabric_node_digest replay_command dpdk_ends report workflow_batches
 if "acapella_testing" not in sys.modules:
     pytest.register_assert_rewrite("acapella_testing")
 
-import acapella_testing.unhurried  # noqa: E402 (takes effect when it is imported)
+import acapella_testing.hypothesis_profile  # noqa: E402 (takes effect when it is imported)
 import acapella_testing.without_sync  # noqa: E402, F401 (takes effect when it is imported)
 from acapella_testing import soak  # noqa: E402
 

@@ -94,12 +94,12 @@ def test_last_of_equal_packets_are_lost(seed):
 
 def test_different_table_is_not_a_packet_file(tmp_path):
     pq.write_table(losses.table_of([records([1])]).drop_columns("flow"), tmp_path / "other.parquet")
-    with pytest.raises(UserError, match="is not a table of packets"):
+    with pytest.raises(UserError, match="not a table of packets"):
         losses.read(tmp_path / "other.parquet")
 
 
 def test_incomplete_log_is_an_error(tmp_path):
-    with pytest.raises(UserError, match="is not a complete log"):
+    with pytest.raises(UserError, match="not a complete log"):
         losses.read_log(write_file(tmp_path / "log", losses.MAGIC + bytes(41)))
 
 

@@ -206,5 +206,5 @@ def test_library_output_is_not_an_event():
 
 def test_incomplete_result_is_an_error(tmp_path):
     path = write_file(tmp_path / "result", result.MAGIC + (1).to_bytes(8, "little") + bytes(100))
-    with pytest.raises(Exception, match="is not a complete result"):
+    with pytest.raises(Exception, match="not a complete result"):
         result.read(path)

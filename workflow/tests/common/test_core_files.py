@@ -46,7 +46,7 @@ def test_error_keeps_the_previous_file_and_leaves_no_temporary_file(tmp_path):
 
 def test_device_or_pipe_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UserError, match="is not a regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         atomic_text(tmp_path / "pipe", "text")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 

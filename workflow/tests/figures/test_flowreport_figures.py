@@ -13,7 +13,7 @@ from acapella_testing.svg_text import check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
-from acapella.common.agreement import badness
+from acapella.common.agreement import severity
 from acapella.figures import (
     compose,
     flowreport_accuracy,
@@ -240,7 +240,7 @@ def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, phras
         rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
     assert with_spaces(flowreport_accuracy.title(rows)) == phrase
     wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
-    ranked = sorted(rows, key=lambda measure: badness(rows[measure]))
+    ranked = sorted(rows, key=lambda measure: severity(rows[measure]))
     assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
 
 

@@ -48,7 +48,7 @@ def read_log(path: Path) -> np.ndarray:
     check_memory(path.stat().st_size // RECORD.itemsize, "--sent and --packets")
     content = path.read_bytes()
     if content[: len(MAGIC)] != MAGIC or (len(content) - len(MAGIC)) % RECORD.itemsize:
-        raise UserError("is not a complete log of packets", where=path)
+        raise UserError("not a complete log of packets", where=path)
     return np.frombuffer(content, RECORD, offset=len(MAGIC))
 
 
@@ -90,7 +90,7 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
     except FileNotFoundError as error:
         raise UserError("no such file", where=path, fix="specify a capture, or a file of --packets") from error
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise UserError("is not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
+        raise UserError("not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
     if of_file != sorted(rules):
         raise UserError(
             f"its packets were selected with different rules ({' '.join(of_file) or 'none'})", where=path,

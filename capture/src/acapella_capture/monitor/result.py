@@ -79,11 +79,11 @@ def read(path: Path) -> list[PortResult]:
     """Return the ports of a result file. Raises UserError if it is not complete."""
     content = path.read_bytes()
     if content[: len(MAGIC)] != MAGIC:
-        raise UserError("is not a result of acapella-monitor of this version", where=path)
+        raise UserError("not a result of acapella-monitor of this version", where=path)
     try:
         return list(ports(content))
     except ValueError as error:
-        raise UserError("is not a complete result of acapella-monitor", where=path) from error
+        raise UserError("not a complete result of acapella-monitor", where=path) from error
 
 
 def ports(content: bytes):

@@ -289,7 +289,7 @@ def check_target(departures: Path | None) -> None:
     if not departures.parent.is_dir():
         raise UserError("no such directory", where=where, fix="create it, or choose another file name")
     if departures.exists() and not departures.is_file():
-        raise UserError("is not a regular file", where=where, fix="choose another file name")
+        raise UserError("not a regular file", where=where, fix="choose another file name")
     if not os.access(departures.parent, os.W_OK):
         raise UserError("the directory is not writable", where=where, fix="choose another file name")
 

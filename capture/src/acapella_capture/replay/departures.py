@@ -222,7 +222,7 @@ def read(binary: Path) -> np.ndarray:
     with binary.open("rb") as stream:
         magic = stream.read(len(MAGIC))
     if magic != MAGIC or (size - len(MAGIC)) % RECORD.itemsize:
-        raise UserError("is not a complete file of departures", where=binary)
+        raise UserError("not a complete file of departures", where=binary)
     count = (size - len(MAGIC)) // RECORD.itemsize
     if not count:
         return np.empty(0, RECORD)

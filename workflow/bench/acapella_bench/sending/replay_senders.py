@@ -172,7 +172,7 @@ def plain_words(veth: VethPath, capture: Capture) -> list[object]:
     return [native_program("acapella-send-gaps"), "out0", capture.path, veth.stamps]
 
 
-def our_words(bench: Bench) -> Callable[[VethPath, Capture], list[object]]:
+def acapella_arguments(bench: Bench) -> Callable[[VethPath, Capture], list[object]]:
     """Return the command line of `acapella replay` for a capture."""
 
     def words(_: VethPath, capture: Capture) -> list[object]:
@@ -249,7 +249,7 @@ def run(bench: Bench) -> list[dict]:
     with veth_pair() as inside:
         veth = VethPath(bench, inside)
         peer, peer_words = best_tcpreplay(veth, captures[1])
-        senders = {OURS: our_words(bench), peer: peer_words, PLAIN: plain_words}
+        senders = {OURS: acapella_arguments(bench), peer: peer_words, PLAIN: plain_words}
         floor = noise_floor(veth, captures[1])
         rows.append({
             "measured": "noise of receiver and veth", "value": floor.median, "unit": "ns",
@@ -352,7 +352,7 @@ def jitter_rows(bench: Bench, veth: VethPath, capture: Capture) -> list[dict]:
 
     On a simulated clock, both are equal (capture/replay/tests); the difference is due to the real clock.
     """
-    changed, words = jittered(bench.directory, capture), our_words(bench)
+    changed, words = jittered(bench.directory, capture), acapella_arguments(bench)
     (injected,) = kappa_of([capture.path, changed.path], bench.directory)
     found = []
     for _ in range(JITTER_RUNS):

@@ -36,7 +36,7 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     if target.exists() and not target.is_file():
-        raise UserError("is not a regular file", where=target, fix="choose another file name")
+        raise UserError("not a regular file", where=target, fix="choose another file name")
     with contextlib.ExitStack() as opened:
         try:
             directory = opened.enter_context(beneath.parent(target, make=True))

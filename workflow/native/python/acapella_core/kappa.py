@@ -216,7 +216,7 @@ def files_of(paths: Sequence[str], hash_files: bool) -> list[tuple[str, str]]:
     """Return paths with their sha256, or with an empty text if it is not needed. Raises UserError."""
     for path in paths:
         if not Path(path).is_file():
-            raise UserError("is not a file" if Path(path).exists() else "no such file", where=path)
+            raise UserError("not a file" if Path(path).exists() else "no such file", where=path)
     if len(paths) == 1 and not hash_files:
         return [(paths[0], "")]
     files, seen = [], {}

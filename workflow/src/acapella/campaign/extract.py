@@ -374,7 +374,7 @@ def check_capture(capture: Path) -> None:
     if not capture.exists():
         raise UserError("no such capture; it was moved or deleted since the digest", where=capture)
     if not capture.is_file():
-        raise UserError("is not a capture file", where=capture)
+        raise UserError("not a capture file", where=capture)
 
 
 def find_acap(capture: Path, acap: str | None) -> Path:
@@ -443,7 +443,7 @@ def metadata_of(acap: Path) -> dict:
         metadata = acap_files.metadata_of(acap)
         if isinstance(metadata["format"], str) and isinstance(metadata["compression"], str | None):
             return metadata
-    raise UserError("is not an acap: its metadata are damaged", where=acap, fix="digest the capture again")
+    raise UserError("not an acap: its metadata are damaged", where=acap, fix="digest the capture again")
 
 
 def columns_of(part: Part) -> list[bytes]:

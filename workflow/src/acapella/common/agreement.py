@@ -153,7 +153,7 @@ def floor_percent(share: float) -> str:
     return f"{int(share * 1e5) / 1e3:.5g}"
 
 
-def badness(row: dict) -> tuple:
+def severity(row: dict) -> tuple:
     """Return a sort key for rows of flowreport_accuracy: rows that differ, rows with too few values, rows that agree.
 
     Within each group, the worst row is first.

@@ -94,10 +94,10 @@ def open_table(path: Path, *, flows: bool = False):
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or error}", where=path) from error
     except pa.ArrowInvalid as error:
-        raise UserError("is not an acap", where=path, fix="specify a file that `acapella digest` wrote") from error
+        raise UserError("not an acap", where=path, fix="specify a file that `acapella digest` wrote") from error
     metadata = (file.metadata.metadata or {}).get(KEY.encode())
     if metadata is None:
-        raise UserError("is not an acap", where=path, fix="specify a file that `acapella digest` wrote")
+        raise UserError("not an acap", where=path, fix="specify a file that `acapella digest` wrote")
     is_acap = "frame" in file.schema_arrow.names
     if is_acap and flows:
         raise UserError("is an acap, not a flow table", where=path, fix="specify the file written by digest --flows")
@@ -108,7 +108,7 @@ def open_table(path: Path, *, flows: bool = False):
         check_format(path, json.loads(metadata))
     except (ValueError, AttributeError, RecursionError) as error:
         fix = "digest the capture again"
-        raise UserError("is not an acap: its metadata are damaged", where=path, fix=fix) from error
+        raise UserError("not an acap: its metadata are damaged", where=path, fix=fix) from error
     return file, metadata
 
 

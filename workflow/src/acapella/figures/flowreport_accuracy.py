@@ -9,11 +9,11 @@ from acapella.common.agreement import (
     KINDS,
     STATEMENT,
     TOO_FEW,
-    badness,
     differs,
     disagreement,
     faults,
     own_rows,
+    severity,
 )
 from acapella.common.wording import GAP, count, percent
 
@@ -65,7 +65,7 @@ def draw(source: Source) -> Figure:
     """Draw one scatter plot per measure with logarithmic axes; on the diagonal, measured and exact values are equal."""
     rows = {row["measure"]: row for row in own_rows(source.rows("flowreport_accuracy")) if row["sample"] == ALL}
     drawn = {measure: points(source, measure) for measure in MEASURES if measure in rows}
-    shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: badness(rows[measure]))
+    shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: severity(rows[measure]))
     if not shown:
         raise NoData("no flow has a value on both sides that is above 0")
     panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
@@ -238,7 +238,7 @@ def title(rows: dict[str, dict]) -> str:
     if with_few_values:
         parts.append(f"{count(with_few_values, 'measure')} with {TOO_FEW} to compare")
     if differing:
-        worst = min(differing, key=lambda name: badness(with_values[name]))
+        worst = min(differing, key=lambda name: severity(with_values[name]))
         heading, reason = MEASURES[worst][0], disagreement(with_values[worst]).replace("R2", "R²")
         position = "the worst that differs" if len(differing) > 1 else "the one that differs"
         parts.append(f"{position} is {heading[0].lower()}{heading[1:]} ({reason})")

@@ -113,7 +113,7 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
     if not any(row and row["n"] + row["missing"] for row in rows):
         return None, None
     with_values = [row for row in rows if row and row["n"] + row["missing"]]
-    worst = min(with_values, key=agreement.badness)
+    worst = min(with_values, key=agreement.severity)
     r2 = [worst[name] for name in ("r2", "r2_log") if worst[name] is not None]
     min_r2 = min(r2, default=worst["equal"] / worst["n"] if worst["n"] else 0.0)
     text = " and on logarithms ".join(f"{value:.9g}" for value in r2) or "R2 undefined (all exact values are equal)"

@@ -62,7 +62,7 @@ class Departures:
 def read(path: str) -> Departures:
     """Return the departures of a file. Raises UserError if it is not a file of departures."""
     if not Path(path).is_file():
-        raise UserError("is not a file" if Path(path).exists() else "no such file", where=path)
+        raise UserError("not a file" if Path(path).exists() else "no such file", where=path)
     try:
         with pq.ParquetFile(path) as file:
             metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}

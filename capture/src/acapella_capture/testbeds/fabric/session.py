@@ -86,7 +86,7 @@ def log_file() -> Path:
     directory.mkdir(mode=0o700, exist_ok=True)
     status = directory.lstat()
     if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
-        raise UserError("is not a directory of this user", where=directory)
+        raise UserError("not a directory of this user", where=directory)
     return directory / "fablib.log"
 
 

@@ -3,6 +3,6 @@
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    "without deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-settings.load_profile("unhurried")
+settings.load_profile("without deadline")
