@@ -10,7 +10,6 @@ import socket
 import time
 
 import pytest
-from acapella_testing import other_user
 from acapella_testing.capture.replay_agents import (
     OTHER_SECRET,
     PATIENT,
@@ -21,6 +20,7 @@ from acapella_testing.capture.replay_agents import (
     secret_file,
     stand_in_argv,
 )
+from acapella_testing.runs import other_user
 from acapella_testing.waiting import wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -12,8 +12,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from acapella_testing import other_user
 from acapella_testing.control_peers import PATIENT, SECRET, TIMEOUT_S, Rings, collector_at, listening
+from acapella_testing.runs import other_user
 from acapella_testing.waiting import in_background
 
 from acapella.collector.control import MAX_REJECTED_LINES, MAX_UNAUTHENTICATED, ControlServer
