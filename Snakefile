@@ -133,9 +133,9 @@ rule all:
     default_target: True
     input:
         "<campaign>/report.html",
-        acaps=results("digest", "<campaign>/acap/{sample}.parquet") if HAS_SAMPLES else [],
-        flows=results("digest", "<campaign>/flows/{sample}.parquet") if HAS_SAMPLES else [],
-        partials=results("analyze", "<campaign>/partial/{sample}") if HAS_SAMPLES else [],
+        acaps=BATCHES.results("digest", "<campaign>/acap/{sample}.parquet") if HAS_SAMPLES else [],
+        flows=BATCHES.results("digest", "<campaign>/flows/{sample}.parquet") if HAS_SAMPLES else [],
+        partials=BATCHES.results("analyze", "<campaign>/partial/{sample}") if HAS_SAMPLES else [],
         catalog="<campaign>/catalog.duckdb" if HAS_SAMPLES else [],
 
 
@@ -163,7 +163,7 @@ onstart:
     record_signals(JOB_RECORDS.record_stop)
     PROGRESS.start()
     CACHED_DIGESTS.record_verified()
-    cleanup.arrange(CAMPAIGN, BATCHES.stages if BATCHED else ())
+    cleanup.arrange(CAMPAIGN, BATCHES.stages)
     if BATCHED:
         BATCHES.start()
     else:

@@ -12,9 +12,9 @@ from acapella.flowreports.tables import TABLES as FLOW_TABLES
 
 rule flowreports:
     input:
-        capture=capture,
-        acap=results_of_sample("digest", "<campaign>/acap/{sample}.parquet"),
-        flows=results_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
+        capture=lambda wildcards: SAMPLES.capture(wildcards.sample),
+        acap=BATCHES.result_of_sample("digest", "<campaign>/acap/{sample}.parquet"),
+        flows=BATCHES.result_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
         program=ROOT / "p4/spec/flowstats.spec",
     output:
         parts=[
@@ -31,8 +31,8 @@ rule flowreports:
         runtime=240,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
-        acap=lambda wildcards: digest_of_sample("acap", wildcards.sample),
-        flows=lambda wildcards: digest_of_sample("flows", wildcards.sample),
+        acap=lambda wildcards: BATCHES.digest("acap", wildcards.sample),
+        flows=lambda wildcards: BATCHES.digest("flows", wildcards.sample),
         size=REPORTED["sketch"],
         triggers=REPORTED["triggers"],
         limits=DECOMPRESSION,

@@ -13,9 +13,9 @@ INDEXED = (
 rule index:
     input:
         sheet="<campaign>/raw/samples.tsv",
-        manifests=results("collect", "<campaign>/raw/{sample}.json"),
-        acaps=results("digest", "<campaign>/acap/{sample}.parquet"),
-        flows=results("digest", "<campaign>/flows/{sample}.parquet"),
+        manifests=BATCHES.results("collect", "<campaign>/raw/{sample}.json"),
+        acaps=BATCHES.results("digest", "<campaign>/acap/{sample}.parquet"),
+        flows=BATCHES.results("digest", "<campaign>/flows/{sample}.parquet"),
     output:
         catalog=update("<campaign>/catalog.duckdb"),
         done=touch("<campaign>/logs/index.done"),

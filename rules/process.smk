@@ -11,7 +11,7 @@ rule process:
     input:
         catalog="<campaign>/catalog.duckdb",
         indexed="<campaign>/logs/index.done",  # missing if the last index failed and left an earlier catalog
-        partials=results("analyze", "<campaign>/partial/{sample}"),
+        partials=BATCHES.results("analyze", "<campaign>/partial/{sample}"),
         schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=PUBLISHED)),

@@ -1,12 +1,12 @@
-# samples: samples, trials and optional stages of the campaign, and input functions that rules share. No rules.
+# samples: no rules, but what they share: the objects of acapella.snakefile that contain the samples, batches, trials and
+# optional stages of the campaign, and input functions that pass wildcards to these objects.
 #
 # files: the sheet is read immediately. Other testbeds: the samples are known after the checkpoint collect. A campaign
 # of transfers may have no samples (HAS_SAMPLES): rules figures and report then do not need any other stage.
-# The code is in acapella.snakefile, which does not import acapella_capture: this file passes its functions.
+# acapella.snakefile does not import acapella_capture: this file passes its functions.
 
 from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names
-from acapella_core import shards
-from acapella.snakefile.batches import Batches
+from acapella.snakefile.batches import Batches, batched_stages
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
@@ -44,6 +44,8 @@ if config["testbed"] == "files":
     if not is_without_captures(config) and (is_main_process(workflow) or not SHEET.queries()):
         SHEET.print_warnings(EXCLUDED, lambda: is_dry_run(workflow))
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, SHEET.samples, SHEET.is_readable)
+    # A sample's capture, or version of its object, and its values in the sheet: for batches and records of failures.
+    recorded_capture, recorded_values = SHEET.recorded_capture, SHEET.manifest_values
 else:
     from acapella_capture import collect, precheck, settings
     from acapella_capture.plan import dry_run
@@ -66,45 +68,24 @@ else:
         FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda: collected_captures(CAMPAIGN))
     EXCLUDED = [*config["exclude"], *FAILED]
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
+    recorded_capture, recorded_values = lambda sample: SAMPLES[sample].capture, lambda sample: []
 
 
 # With batches, outputs of the rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
-# Rules that reproduce a release need the files of each sample.
-BATCHED = config["batches"]["samples"] > 1 and not config["reproduce"]
 FILES = config["testbed"] == "files"
 BATCHES = Batches(
     workflow,
     CAMPAIGN,
     SAMPLES,
     config["batches"],
-    stages=("collect", "digest", "analyze") if FILES else ("digest", "analyze"),
+    stages=batched_stages(config),
     is_damaged=CACHED_DIGESTS.is_damaged,
-    values=SHEET.manifest_values if FILES else lambda sample: [],
+    values=recorded_values,
     stored=SHEET.stored if FILES else lambda sample: None,
 )
-
-
-if BATCHED and FILES:
+BATCHED = len(BATCHES.stages) > 0
+if "collect" in BATCHES.stages:
     SAMPLES.manifest_list = lambda sample: BATCHES.output_with("collect", sample)
-
-
-def results(stage, pattern):
-    """Return an input function: the files of all samples that a stage creates, or with batches the lists of them."""
-    if BATCHED and (stage != "collect" or FILES):
-        return lambda wildcards: BATCHES.outputs(stage)
-    return SAMPLES.files(pattern)
-
-
-def results_of_sample(stage, pattern):
-    """Return an input function: a file of a job's sample that a stage creates, or with batches the list with it."""
-    if BATCHED:
-        return lambda wildcards: BATCHES.output_with(stage, wildcards.sample)
-    return pattern
-
-
-def digest_of_sample(kind, sample):
-    """Return the path of a sample's acap or flow table."""
-    return f"{CAMPAIGN}/{shards.place(kind, sample, [kind] if BATCHED else [])}/{sample}.parquet"
 
 
 def captures_of_batch(wildcards):
@@ -114,7 +95,7 @@ def captures_of_batch(wildcards):
 
 def captures_of_campaign(wildcards):
     """Return path and size in bytes of the captures of all batches, for the memory of a job that reads all digests."""
-    return [capture for batch in BATCHES.members() for capture in BATCHES.captures(batch)]
+    return BATCHES.all_captures()
 
 
 def fetched_captures_of_batch(wildcards):
@@ -132,21 +113,6 @@ def plan_of_dry_run(wildcards):
     if is_dry_run(workflow):
         COLLECTION.print_plan_at_exit()
     return []
-
-
-def capture(wildcards):
-    """Return the capture of a job's sample."""
-    return SAMPLES.capture(wildcards.sample)
-
-
-def recorded_capture(sample):
-    """Return the path of a sample's capture, or the version of its object, for the record of a failure."""
-    return SHEET.recorded_capture(sample) if FILES else SAMPLES[sample].capture
-
-
-def recorded_values(sample):
-    """Return the values of a sample in the user's sheet, for the record of a failure."""
-    return SHEET.manifest_values(sample) if FILES else []
 
 
 def capture_of_digest(wildcards):

@@ -1,11 +1,13 @@
-"""Tests the samples that input functions use: names, captures, and the checks of configured names."""
+"""Tests the samples that input functions use: names, captures, files with and without batches, configured names."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from acapella_testing.new_files import write_file
 from snakemake.exceptions import WorkflowError
 
+from acapella.snakefile.batches import Batches, batched_stages
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.sample_names import check_names, configured_names, unknown_name
 from acapella.snakefile.samples import Sample, Samples, read_collected
@@ -49,6 +51,48 @@ def test_unreadable_capture_is_replaced_by_its_manifest():
     assert (some.capture("a"), some.readable_capture("a")) == ("a.pcap", ["a.pcap"])
     assert (some.capture("b"), some.readable_capture("b")) == ("results/x/raw/b.json", [])
     assert (some["b"].site, some["b"].port) == ("WEST", "pb")
+
+
+@pytest.mark.parametrize(
+    ("testbed", "size", "reproduce", "expected"),
+    [
+        ("files", 2, None, ("collect", "digest", "analyze")),
+        ("local", 2, None, ("digest", "analyze")),
+        ("files", 1, None, ()),
+        ("files", 2, "release", ()),
+    ],
+)
+def test_stages_in_batches_depend_on_testbed_size_and_release(testbed, size, reproduce, expected):
+    config = {"testbed": testbed, "batches": {"samples": size}, "reproduce": reproduce}
+    assert batched_stages(config) == expected
+
+
+@pytest.fixture
+def batches(tmp_path, monkeypatch):
+    """Return a function that returns batches of two samples, in the campaign `x` of the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name in "abc":
+        write_file(tmp_path / f"{name}.pcap", name * 5)
+    workflow = SimpleNamespace(is_main_process=False)
+    some = Samples("x", ["b"], lambda: KNOWN | {"d": Sample("EAST", "p1", "missing.pcap")})
+    return lambda *stages: Batches(workflow, "x", some, {"samples": 2, "megabytes": 1}, stages=stages)
+
+
+def test_without_batches_inputs_are_the_files_of_samples(batches):
+    single = batches()
+    assert single.results("digest", "acap/{sample}.parquet")(None) == [f"acap/{name}.parquet" for name in "acd"]
+    assert single.result_of_sample("digest", "acap/{sample}.parquet") == "acap/{sample}.parquet"
+    assert single.digest("flows", "a") == "x/flows/a.parquet"
+
+
+def test_with_batches_inputs_are_the_lists_of_samples(batches):
+    some = batches("digest", "analyze")
+    assert some.results("digest", "acap/{sample}.parquet")(None) == [f"x/batches/digest/b000{n}.tsv" for n in (1, 2)]
+    assert some.results("collect", "raw/{sample}.json")(None) == [f"raw/{name}.json" for name in "acd"]
+    of_sample = some.result_of_sample("digest", "acap/{sample}.parquet")
+    assert [of_sample(SimpleNamespace(sample=name))[-9:] for name in "ad"] == ["b0001.tsv", "b0002.tsv"]
+    assert re.fullmatch("x/acap/[0-9a-f]{2}/a.parquet", some.digest("acap", "a"))
+    assert some.all_captures() == [("a.pcap", 5), ("c.pcap", 5), ("missing.pcap", 0)]
 
 
 def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):

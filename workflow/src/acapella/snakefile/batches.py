@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from acapella.campaign.batches import STAGES, Member, extended, outputs_of, read_plan, state_of, write_plan
 from acapella.campaign.layout import Campaign
@@ -20,13 +21,21 @@ from .samples import Sample, Samples
 MEGABYTE = 1 << 20
 
 
+def batched_stages(config: Mapping) -> tuple[str, ...]:
+    """Return the stages that run in batches. Rules that reproduce a release need the files of each sample."""
+    if config["batches"]["samples"] <= 1 or config["reproduce"]:
+        return ()
+    return ("collect", "digest", "analyze") if config["testbed"] == "files" else ("digest", "analyze")
+
+
 class Batches:
     """The batches of a campaign.
 
     ``limits``: value of the config key `batches`; ``values``: returns the values of the user's sheet in the manifest of
     a sample; ``stored``: returns the object in storage that is the capture of a sample; ``is_damaged``: returns whether
-    the digest of a sample is a link to a damaged entry of a cache; ``stages``: stages that run in batches. The plan is
-    written to the campaign after Snakemake has started to run jobs, so that a dry run writes no file.
+    the digest of a sample is a link to a damaged entry of a cache; ``stages``: stages that run in batches, none if the
+    campaign has no batches. The plan is written to the campaign after Snakemake has started to run jobs, so that a dry
+    run writes no file.
     """
 
     def __init__(  # noqa: PLR0913
@@ -163,6 +172,26 @@ class Batches:
             for batch, members in self.members().items()
             if any(member.sample == sample for member in members)
         )
+
+    def results(self, stage: str, pattern: str) -> Callable[[object], list[str]]:
+        """Return an input function: the files of all samples that a stage creates, or with batches the lists of them.
+
+        ``pattern``: path of such a file, with {sample}.
+        """
+        return (lambda wildcards: self.outputs(stage)) if stage in self.stages else self._samples.files(pattern)
+
+    def result_of_sample(self, stage: str, pattern: str) -> Callable[[Any], str] | str:
+        """Return an input of a job of one sample: the file that a stage creates, or with batches the list with it."""
+        return (lambda wildcards: self.output_with(stage, wildcards.sample)) if stage in self.stages else pattern
+
+    def digest(self, kind: str, sample: str) -> str:
+        """Return the path of the acap or the flow table of a sample, which is in a shard with batches."""
+        in_shards = [kind] if "digest" in self.stages else []
+        return f"{self._campaign}/{shards.place(kind, sample, in_shards)}/{sample}.parquet"
+
+    def all_captures(self) -> list[tuple[str, int]]:
+        """Return path and size in bytes of the captures of all batches."""
+        return [capture for batch in self.members() for capture in self.captures(batch)]
 
     def captures(self, batch: str) -> list[tuple[str, int]]:
         """Return path and size in bytes of the captures of a batch; 0 if there is no such file."""
