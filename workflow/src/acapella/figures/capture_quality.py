@@ -30,7 +30,7 @@ AXIS_MIN, AXIS_MAX = 1e-4, 100  # %: the logarithmic axes; 0 is at their left ed
 PANELS = (
     ("loss", ("frames", "lost (%)")),
     ("stamps", ("repeated", "timestamps (%)")),
-    ("issues", ("malformed or", "cut headers (%)")),
+    ("issues", ("malformed or", "truncated (%)")),
     ("coverage", ("time", "captured (%)")),
 )
 
