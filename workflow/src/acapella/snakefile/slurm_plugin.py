@@ -1,11 +1,13 @@
 """Workarounds for faults of Snakemake's plugin for Slurm (snakemake-executor-plugin-slurm 2.8); docs/upstream.md.
 
 If Slurm's controller does not respond, the plugin loses track of all running jobs and waits for them forever, and jobs
-submitted at that time fail. It also waits forever for jobs that a restarted controller does not know. After `install`,
-the plugin waits for the controller, and a job that Slurm no longer lists fails, so that `retries` repeats it. It also
-limits the interval between queries, because the plugin notices the end of a job only at the next query.
+submitted at that time fail. It also waits forever for jobs that a restarted controller does not know, and for jobs that
+Slurm holds, because a node could not start them. After `install`, the plugin waits for the controller, and such jobs
+fail, so that `retries` repeats them. It also limits the interval between queries, because the plugin notices the end of
+a job only at the next query.
 """
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -20,6 +22,9 @@ MAX_CHECK_S = 30  # longest interval between queries; the plugin's interval grow
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
+# After a crash, a controller that has saved a job as pending starts it again. If it is still running, its node refuses.
+HELD = "A node could not start this job, and Slurm held it. "
+HELD_REASON = "launch failed requeued held"
 
 CHANGED = (  # attributes of the plugin's executor that the new methods replace, call or set
     *("check_active_jobs", "next_seconds_between_status_checks", "report_job_error", "report_job_success"),
@@ -36,8 +41,25 @@ def controller_answers() -> bool:
     return " is UP" in ended.stdout
 
 
-class Patience:
-    """The state of one executor of the plugin that its changed methods need.
+def held_jobs(name: str) -> set[str]:
+    """Return the identifiers of jobs of this name that Slurm has queued again but never starts (HELD_REASON)."""
+    command = ["squeue", "--noheader", "--states=PENDING", f"--name={name}", "--format=%i|%r"]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return set()
+    rows = (line.partition("|") for line in ended.stdout.splitlines())
+    return {identifier.strip() for identifier, _, reason in rows if reason.strip().replace("_", " ") == HELD_REASON}
+
+
+def cancel(identifier: str) -> None:
+    """Cancel a job, without an error message if that fails."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(["scancel", identifier], capture_output=True, timeout=60, check=False)
+
+
+class ControllerState:
+    """What an executor of the plugin knows about Slurm's controller.
 
     ``answers``: whether the controller answers; ``now``: time in s.
     """
@@ -78,7 +100,7 @@ def install(module=None) -> None:
     Raises UserError if this version of the plugin lacks one of the attributes that the changes need.
     """
     module = module or sys.modules.get(MODULE)
-    if module is None or hasattr(module.Executor, "patience"):
+    if module is None or hasattr(module.Executor, "controller"):
         return
     executor = [f"Executor.{name}" for name in CHANGED if not hasattr(module.Executor, name)]
     if missing := executor + ([] if hasattr(module, "query_job_status") else ["query_job_status"]):
@@ -92,38 +114,43 @@ def change_queries(module) -> None:
     """Make the plugin keep jobs while the controller does not respond, and report those that Slurm has lost."""
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
-    answer: list[set[str] | None] = [None]  # answer to the last query
+    answer: list[dict[str, str] | None] = [None]  # answer to the last query: the state of each job
 
     async def query_job_status(*arguments):
-        states, duration = await query(*arguments)
-        answer[0] = None if states is None else {*states}
-        return states, duration
+        answer[0], duration = await query(*arguments)
+        return answer[0], duration
 
     async def check_active_jobs(self, active_jobs):
-        patience = self.patience
-        if active_jobs and not patience.answers():
+        controller = self.controller
+        if active_jobs and not controller.answers():
             for job in active_jobs:
                 yield job
             return
-        patience.ended.clear()
+        controller.ended.clear()
         answer[0] = None
         kept = [job async for job in check(self, active_jobs)]
         self.next_seconds_between_status_checks = min(self.next_seconds_between_status_checks, MAX_CHECK_S)
-        patience.listed = answer[0]
+        states = answer[0]
+        controller.listed = None if states is None else {*states}
+        waits = states is not None and any(states.get(job.external_jobid) != "RUNNING" for job in kept)
+        held = held_jobs(self.run_uuid) if waits else set()
         # If the controller stops answering during the query, the plugin neither keeps nor reports any job.
-        forgotten = [job for job in active_jobs if job not in kept and id(job) not in patience.ended]
+        forgotten = [job for job in active_jobs if job not in kept and id(job) not in controller.ended]
         for job in (*kept, *forgotten):
-            if patience.is_lost(job.external_jobid):
+            if controller.is_lost(job.external_jobid):
                 self.report_job_error(job, msg=LOST)
+            elif job.external_jobid in held:
+                cancel(job.external_jobid)
+                self.report_job_error(job, msg=HELD)
             else:
                 yield job
 
     def report_job_success(self, job_info, *arguments, **options):
-        self.patience.ended.add(id(job_info))
+        self.controller.ended.add(id(job_info))
         return success(self, job_info, *arguments, **options)
 
     def report_job_error(self, job_info, *arguments, **options):
-        self.patience.ended.add(id(job_info))
+        self.controller.ended.add(id(job_info))
         return error(self, job_info, *arguments, **options)
 
     module.query_job_status = query_job_status
@@ -134,14 +161,14 @@ def change_queries(module) -> None:
 def change_submission(executor: type) -> None:
     """Make the plugin wait for the controller before it submits a job."""
     submit, submit_array = executor.run_job, executor.run_array_jobs
-    executor.patience = Patience()  # Snakemake creates one executor
+    executor.controller = ControllerState()  # Snakemake creates one executor
 
     def run_job(self, job):
-        self.patience.wait()
+        self.controller.wait()
         return submit(self, job)
 
     def run_array_jobs(self, jobs):
-        self.patience.wait()
+        self.controller.wait()
         return submit_array(self, jobs)
 
     executor.run_job, executor.run_array_jobs = run_job, run_array_jobs

@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import importlib
+import os
 from types import SimpleNamespace
 
 import pytest
+from acapella_testing.processes import executable
 
 from acapella.snakefile import slurm_plugin
-from acapella.snakefile.slurm_plugin import LOST, LOST_S, WAIT_S, Patience
+from acapella.snakefile.slurm_plugin import HELD, LOST, LOST_S, WAIT_S, ControllerState, held_jobs
 from acapella_core.errors import UserError
 
 
@@ -54,6 +56,7 @@ def plugin(monkeypatch):
         return (None, None) if module.states is None else (module.states, 0.1)
 
     module.states, module.query_job_status = {}, query_job_status
+    monkeypatch.setattr(slurm_plugin, "held_jobs", lambda name: set())
     for name, value in EXECUTOR.items():
         monkeypatch.setattr(module.Executor, name, value, raising=False)
     yield module
@@ -64,7 +67,7 @@ def executor_of(module, answers=None, clock=None):
     """Return an executor with the part of its state that queries use, corrected if ``answers`` of Slurm are given."""
     if answers is not None:
         slurm_plugin.install(module)
-        module.Executor.patience = Patience(answers, clock or Clock())
+        module.Executor.controller = ControllerState(answers, clock or Clock())
     executor = object.__new__(module.Executor)
     vars(executor).update(QUERIES, _status_query_min_seconds=None, _status_query_cycle_rows=[], reports=[])
     executor._next_seconds_between_status_checks = slurm_plugin.MAX_CHECK_S
@@ -125,6 +128,18 @@ def test_job_that_slurm_has_lost_fails_after_some_time(plugin):
     assert executor.reports == [("1", LOST)]
 
 
+def test_job_that_slurm_holds_is_canceled_and_fails(plugin, monkeypatch, tmp_path):
+    executable(tmp_path / "squeue", "#!/bin/sh\necho '1|launch failed requeued held'; echo '2|Priority'\n")
+    executable(tmp_path / "scancel", f"#!/bin/sh\necho $@ >> {tmp_path}/canceled\n")
+    monkeypatch.setattr(slurm_plugin, "held_jobs", held_jobs)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    executor = executor_of(plugin, lambda: True)
+    plugin.states = {"1": "PENDING", "2": "PENDING", "3": "RUNNING"}
+    assert kept(executor, "1", "2", "3") == ["2", "3"]
+    assert executor.reports == [("1", HELD)]
+    assert (tmp_path / "canceled").read_text() == "1\n"
+
+
 def test_submission_waits_for_a_controller_that_has_answered_before(plugin, monkeypatch):
     clock, answers = Clock(), iter([True, False, False, True])
     monkeypatch.setattr(slurm_plugin.time, "sleep", clock.sleep)
@@ -139,7 +154,7 @@ def test_submission_waits_for_a_controller_that_has_answered_before(plugin, monk
 def test_wait_for_the_controller_is_limited(before, seconds, monkeypatch):
     clock, answers = Clock(), iter([before])
     monkeypatch.setattr(slurm_plugin.time, "sleep", clock.sleep)
-    patience = Patience(lambda: next(answers, False), clock)
-    patience.answers()
-    patience.wait()
+    controller = ControllerState(lambda: next(answers, False), clock)
+    controller.answers()
+    controller.wait()
     assert clock.seconds == pytest.approx(seconds)
