@@ -62,9 +62,10 @@ def test_different_program_does_not_use_the_entries_of_this_one(tmp_path, monkey
     assert entries[0] == entries[1] != entries[2]
 
 
-def test_compiled_modules_do_not_change_the_key(copy):
+def test_compiled_modules_and_locks_of_an_editor_do_not_change_the_key(copy):
     before = key()
     write_file(copy / "digest" / "__pycache__" / "new.pyc", b"code")
+    (copy / "digest" / ".#native.py").symlink_to("user@host.1:2")
     assert key() == before
 
 

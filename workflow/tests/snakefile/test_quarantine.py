@@ -172,11 +172,21 @@ def test_sample_without_a_capture_is_retried_when_it_has_one(campaign):
 
 
 def test_sample_with_an_unreadable_capture_is_retried_when_it_is_readable(campaign, monkeypatch):
+    def no_permission(path, *arguments, **options):
+        if str(path) == "a.pcap":
+            raise PermissionError
+        return original(path, *arguments, **options)
+
+    original = os.open
     with monkeypatch.context() as patched:
-        patched.setattr(quarantine.os, "access", lambda *_: False)
+        patched.setattr(os, "open", no_permission)
         campaign(MISTAKE)
         assert omitted() == ["a"]
     assert omitted() == []
+    assert json.loads(Path("mine/quarantine/a.json").read_text())["capture"] == {
+        "path": "a.pcap",
+        "state": "unreadable",
+    }
 
 
 @pytest.mark.parametrize("name", ["repaired.pcap", "a.pcap"])

@@ -66,4 +66,5 @@ def files_in(directory: Path) -> Iterator[str]:
     """Yield the files beneath a directory in a fixed order, without Python's compiled files."""
     for parent, directories_below, found in os.walk(directory):
         directories_below[:] = sorted({*directories_below} - {"__pycache__"})
-        yield from (f"{parent}/{name}" for name in sorted(found))
+        paths = (f"{parent}/{name}" for name in sorted(found))
+        yield from filter(os.path.isfile, paths)  # an editor may lock a file by a link without a target

@@ -95,7 +95,8 @@ def capture_state(capture: str) -> dict:
     """Return path, size and modification time of a capture; its path and a state if it is missing or unreadable."""
     size, modified_ns = state_of(capture)
     if size is None:
-        return {"path": capture, "state": "unreadable" if Path(capture).exists() else "missing"}
+        exists = os.path.exists(capture)  # noqa: PTH110 - Path.exists raises PermissionError
+        return {"path": capture, "state": "unreadable" if exists else "missing"}
     return {"path": capture, "bytes": size, "modified_ns": modified_ns}
 
 
