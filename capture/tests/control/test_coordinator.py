@@ -4,6 +4,7 @@ or stay on the node.
 
 import argparse
 import contextlib
+import json
 import re
 import threading
 import time
@@ -12,6 +13,8 @@ import pytest
 from acapella_testing.capture.fake_testbed import FRAME, PCAP, FakeMirror, FakeTcpdump, FakeTestbed
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.new_files import write_file
+from acapella_testing.processes import running
+from acapella_testing.waiting import wait_until
 
 from acapella_capture import collect
 from acapella_capture.control import coordinator, outcomes
@@ -19,6 +22,7 @@ from acapella_capture.control.gather import gather
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
 from acapella_capture.control.watchdog import (
+    LOOP,
     MB,
     NodeHistory,
     NodeStatus,
@@ -223,6 +227,19 @@ def test_incomplete_files_of_a_killed_collection_are_removed(tmp_path):
     half = write_file(tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part", "")
     assert len(collected(FakeTestbed("p"), tmp_path, instances=1)) == 1
     assert not half.exists()
+
+
+def test_killed_watchdog_leaves_only_complete_lines(tmp_path):
+    log = tmp_path / "node.jsonl"
+    command = ["sh", "-c", LOOP, "watchdog", "0", tmp_path, tmp_path / "heartbeat"]
+    with log.open("ab") as output:
+        for delay_s in (0.002 * index for index in range(25)):
+            before = log.stat().st_size
+            with running(command, stdout=output) as process:
+                wait_until(lambda before=before: log.stat().st_size > before, running=process)
+                time.sleep(delay_s)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(lines) >= 25 and all("lo" in line["interfaces"] for line in lines)
 
 
 def test_watchdog_parses_the_status_and_detects_a_full_disk():

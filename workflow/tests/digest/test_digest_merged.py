@@ -15,7 +15,7 @@ from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.pcapng_files import write_stamped, write_untimed
 from acapella_testing.new_files import new_directory, write_file
-from acapella_testing.processes import children_of
+from acapella_testing.processes import has_child
 from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.waiting import wait_until
 
@@ -118,10 +118,6 @@ def test_file_listed_twice_is_rejected(digest, tmp_path, capsys):
     assert "different files" in capsys.readouterr().err
 
 
-def is_tshark(pid: int) -> bool:
-    return "tshark" in Path(f"/proc/{pid}/comm").read_text()
-
-
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     """More data than a pipe holds is still to be written, but its reader has exited."""
@@ -134,7 +130,7 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     command += ["-o", created / "a.parquet", "--flows", created / "f.parquet"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
         try:
-            wait_until(lambda: [pid for pid in children_of(running.pid) if is_tshark(pid)], running=running)
+            wait_until(lambda: has_child(running.pid, "tshark"), running=running)
             time.sleep(0.3)
             os.killpg(running.pid, signal.SIGINT)
             stderr = running.communicate(timeout=300)[1]

@@ -80,8 +80,20 @@ def with_umask(mask: int) -> Iterator[None]:
 
 def children_of(pid: int) -> list[int]:
     """Return the processes that any thread of a process has started."""
-    lists = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for path in lists for child in path.read_text().split()]
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            found += map(int, path.read_text().split())
+    return found
+
+
+def has_child(pid: int, name: str) -> bool:
+    """Return whether a process has started a program with this name that has not ended."""
+    for child in children_of(pid):
+        with contextlib.suppress(OSError):  # it has ended
+            if Path(f"/proc/{child}/comm").read_text() == f"{name}\n":
+                return True
+    return False
 
 
 def runs(*words: str) -> bool:

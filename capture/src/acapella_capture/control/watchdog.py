@@ -24,12 +24,16 @@ LOOP = r"""
 every=$1 directory=$2 beat=$3
 while :; do
   now=$(date +%s)
-  df -Pk "$directory" | awk -v now="$now" 'NR == 2 { printf "{\"time_s\": %s, \"disk_free_kib\": %s, ", now, $4 }'
-  awk '/^MemAvailable/ { printf "\"memory_available_kib\": %s, ", $2 }' /proc/meminfo
-  awk '{ printf "\"load\": %s, \"interfaces\": {", $1 }' /proc/loadavg
-  awk 'NR > 2 { sub(":", " "); printf "%s\"%s\": {\"rx_bytes\": %s, \"rx_packets\": %s, \"rx_errors\": %s, " \
-       "\"rx_dropped\": %s, \"tx_bytes\": %s, \"tx_packets\": %s}", (NR > 3 ? ", " : ""), $1, $2, $3, $4, $5, $10, $11 }
-       END { print "}}" }' /proc/net/dev
+  line=$(
+    df -Pk "$directory" | awk -v now="$now" 'NR == 2 { printf "{\"time_s\": %s, \"disk_free_kib\": %s, ", now, $4 }'
+    awk '/^MemAvailable/ { printf "\"memory_available_kib\": %s, ", $2 }' /proc/meminfo
+    awk '{ printf "\"load\": %s, \"interfaces\": {", $1 }' /proc/loadavg
+    awk 'NR > 2 { sub(":", " "); printf "%s\"%s\": {\"rx_bytes\": %s, \"rx_packets\": %s, \"rx_errors\": %s, " \
+         "\"rx_dropped\": %s, \"tx_bytes\": %s, \"tx_packets\": %s}", (NR > 3 ? ", " : ""), $1, $2, $3, $4, $5, $10,
+         $11 }
+         END { print "}}" }' /proc/net/dev
+  )
+  printf '%s\n' "$line"  # in one piece: the loop is killed at any moment
   echo "$now" > "$beat.new" && mv "$beat.new" "$beat"
   sleep "$every"
 done
