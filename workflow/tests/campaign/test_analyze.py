@@ -119,8 +119,7 @@ def repeat_frames(path, number: int) -> None:
     """Replace the frames of an acap by a number of copies of the first, in row groups; every fifth is 9 ns too late."""
     table = pq.read_table(path)
     frame, count = table.take(np.zeros(number, dtype=np.int64)), np.arange(number)
-    times = tiny.at(1) + 2 * count + np.where(count % 5 == 0, 9, 0)
-    for column, values in (("frame", count + 1), ("ts_ns", times)):
+    for column, values in (("frame", count + 1), ("ts_ns", tiny.at(1) + 2 * count + np.where(count % 5 == 0, 9, 0))):
         index = frame.schema.get_field_index(column)
         frame = frame.set_column(index, frame.schema.field(column), pa.array(values, frame.schema.field(column).type))
     pq.write_table(frame.replace_schema_metadata(table.schema.metadata), path, row_group_size=ROW_GROUP)

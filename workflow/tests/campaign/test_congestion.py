@@ -323,8 +323,7 @@ def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
     lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
     assert len(lossy) >= 10
     buffers = [simulated.manifest["congestion"].pop("buffer_bytes") for simulated in lossy]
-    judged_without = judge_all(lossy, tmp_path)
-    for simulated, buffer_bytes, found in zip(lossy, buffers, judged_without, strict=True):
+    for simulated, buffer_bytes, found in zip(lossy, buffers, judge_all(lossy, tmp_path), strict=True):
         simulated.manifest["congestion"]["buffer_bytes"] = buffer_bytes
         assert found["verdict"] != "clear"
         assert found["loss_high"] >= simulated.loss

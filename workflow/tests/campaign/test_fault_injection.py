@@ -91,8 +91,7 @@ def command(library, tmp_path_factory):
     variables = {"LD_PRELOAD": str(library), "PYTHONDONTWRITEBYTECODE": "1"}
     directory = tmp_path_factory.mktemp("warm")
     warm = WarmPython(directory, FAULTS, **variables)
-    program = [directory / "python3", "-IS", "-c", PROGRAM.format(FAULTS)]
-    yield program, warm.environment | {LIBRARY: str(library)}
+    yield [directory / "python3", "-IS", "-c", PROGRAM.format(FAULTS)], warm.environment | {LIBRARY: str(library)}
     warm.close()
 
 

@@ -151,8 +151,7 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     assert "No space left on device" in line
     before = [f"disk/{path.relative_to(tmp_path)}" for path in directory.rglob("*") if path.is_file()]
     assert sorted(files) == sorted([*before, "disk/filler"])
-    kept = tmp_path / "kept" / "made" / "tables"
-    assert {path.name: path.read_bytes() for path in kept.iterdir()} == tables
+    assert {path.name: path.read_bytes() for path in (tmp_path / "kept" / "made" / "tables").iterdir()} == tables
 
 
 STAGES = {  # arguments, results, and their number after the second run
@@ -198,8 +197,7 @@ def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
     monkeypatch.chdir(tmp_path)  # the path of the campaign is part of the keys of complete samples
     campaign = batch_campaign.write_digests(batch_campaign.write_campaign(Path("disk", "made")))
     assert batch_campaign.analyze(campaign) == 0
-    capture = campaign.parent / "s1.pcap"
-    write_pcap(capture, busy_port() * 20)
+    write_pcap(campaign.parent / "s1.pcap", busy_port() * 20)
     words = {"digest": batch_campaign.digest_arguments, "analyze": batch_campaign.analysis_arguments}
     if stage == "analyze":
         assert main(words["digest"](campaign)) == 0

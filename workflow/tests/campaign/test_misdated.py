@@ -73,8 +73,7 @@ def test_durations_of_flows_only_in_misdated_samples_are_excluded_and_counted(ma
 def test_frame_of_the_last_second_of_pcap_can_be_drawn(tmp_path):
     """The only sample lasts until 2106, so its durations are included."""
     made = tmp_path / "made"
-    last_s = (2**32 - 1) - START // SECOND
-    add_sample(made, "a", WEST, None, [flow(3, last_s)])
+    add_sample(made, "a", WEST, None, [flow(3, (2**32 - 1) - START // SECOND)])
     assert max(row["value"] for row in rows(analyze_campaign(made), "flow_times")) > 10**18
     assert cli.main(["campaign", "figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
 

@@ -31,8 +31,7 @@ def summed(tmp_path):
     """Return a function that writes the tables of a text of outcomes and returns the campaign's directory."""
 
     def directory_of(text: str, *options: str):
-        outcomes = write_file(tmp_path / "outcomes.csv", text)
-        words = [str(outcomes), "-o", str(tmp_path / "one" / "tables"), *options]
+        words = [str(write_file(tmp_path / "outcomes.csv", text)), "-o", str(tmp_path / "one" / "tables"), *options]
         assert cli.main(["campaign", "outcomes", *words]) == 0
         return tmp_path / "one"
 

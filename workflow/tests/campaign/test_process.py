@@ -297,8 +297,7 @@ def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(copied, cap
     before = checksums(copied)
     sample = sorted(path.name for path in (copied / "partial").iterdir())[7]
     damage(Campaign(copied), sample)
-    error = error_of(capsys, 2, "campaign", "process", copied, "--top", "3")
-    assert f"sample {sample} cannot be merged: " in error
+    assert f"sample {sample} cannot be merged: " in error_of(capsys, 2, "campaign", "process", copied, "--top", "3")
     assert checksums(copied) == before
 
 

@@ -403,8 +403,7 @@ def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
     parts = ("workflow/src", "capture/src", "workflow/native/python")
     sources = [path for part in parts for path in ROOT.glob(f"{part}/**/*.py")]
     assert len(sources) > 200
-    found = [path.name for path in sources for _ in opening.finditer(path.read_text(encoding="utf-8"))]
-    assert found == ["queries.py"]
+    assert [path.name for path in sources for _ in opening.finditer(path.read_text(encoding="utf-8"))] == ["queries.py"]
 
 
 def test_spill_directory_is_private_and_removed(tmp_path, monkeypatch):

@@ -139,8 +139,7 @@ def test_sample_without_manifest_is_recognized_by_its_log_and_metadata(campaign)
 )
 def test_nothing_is_removed_without_a_sample_to_remove(campaign, tmp_path, linked, sheet, lines):
     for place in linked:
-        target = (campaign.directory / place).rename(tmp_path / place.replace("/", "-"))
-        (campaign.directory / place).symlink_to(target)
+        (campaign.directory / place).symlink_to((campaign.directory / place).rename(tmp_path / place.replace("/", "-")))
     before = names(tmp_path)
     assert len(remove_stale(campaign, sheet)) == lines
     assert names(tmp_path) == before

@@ -152,8 +152,7 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
 def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):
     direct = many(writer="direct", call="io_uring")
     ((dirty, writev, uring),) = panels_of(campaign(tmp_path / "c", study(many(), direct)))
-    lines = [{value["line"] for value in values_of(panel) if "line" in value} for panel in (dirty, writev, uring)]
-    assert lines == [
+    assert [{value["line"] for value in values_of(panel) if "line" in value} for panel in (dirty, writev, uring)] == [
         {"dirty memory, writev", "dirty memory, io_uring"},
         {"writev, long calls", "writev, average case"},
         {"io_uring, all calls"},

@@ -54,8 +54,7 @@ MIXED, _ = MIXES["mixed"]
 
 def restricted(directory, kinds):
     """Return a campaign of these kinds of samples in turn, four at each site, and {sample: kind}."""
-    sites = (len(kinds) + 3) // 4
-    directory = make_campaign(directory / "made_up", sites=sites, frames=60, flows=30, samples=2)
+    directory = make_campaign(directory / "made_up", sites=(len(kinds) + 3) // 4, frames=60, flows=30, samples=2)
     kind_of = {}
     for number, path in enumerate(sorted((directory / "raw").glob("*.json"))):
         kind = kind_of[path.stem] = kinds[number % len(kinds)]

@@ -33,8 +33,7 @@ def test_times_are_null_and_frames_are_counted(untimed):
     assert [row["frames"] for row in rows(untimed.campaign, "flows_per_sample")] == 3 * [len(busy_frames())]
     for path in sorted((untimed.campaign / "tables").glob("*.parquet")):
         content = pq.read_table(path)
-        times = [name for name in content.schema.names if name.endswith("_ns") or name == "rate_bps"]
-        for name in times:
+        for name in [name for name in content.schema.names if name.endswith("_ns") or name == "rate_bps"]:
             assert content[name].null_count == content.num_rows, f"{path.stem}.{name}"
     for name in OVER_TIME:
         assert rows(untimed.campaign, name) == []

@@ -56,8 +56,7 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     """IPv6 comes after the headers that are drawn, or has a bar of less than one pixel."""
     source = source_with(tmp_path, sites=1)
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]
-    others = {f"header {n}": max(share, 0.5 - 0.01 * n) for n in range(1, rank)}
-    shares = {"TCP": 0.9, **others, "IPv6": share}
+    shares = {"TCP": 0.9, **{f"header {n}": max(share, 0.5 - 0.01 * n) for n in range(1, rank)}, "IPv6": share}
     source.required_rows = lambda _: [{**row, "header": name, "frame_share": one} for name, one in shares.items()]
     figure = compose.compose_figure("header_occurrence", source)
     assert figure.title.startswith("Of all frames: TCP in 90.0")

@@ -88,8 +88,7 @@ def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compo
             (row,) = visits(START // SECOND + second, seconds=1, rate=8 * size)
             covered = min(row["end_ns"], ends[1]) - max(row["start_ns"], ends[0])
             rates.append(row | {"covered_ns": covered, "rate_bps": 8 * SECOND * size // covered})
-    source = source_of_rows(tmp_path, capture_quality=quality, throughput=rates)
-    return compose.compose_figure("throughput", source)
+    return compose.compose_figure("throughput", source_of_rows(tmp_path, capture_quality=quality, throughput=rates))
 
 
 def bars(figure: compose.ComposedFigure) -> list[dict]:
@@ -123,8 +122,7 @@ def test_burst_in_the_first_3_ms_is_averaged_with_the_next_bin(tmp_path):
 
 def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
     figure = short_captures(tmp_path, (0, 10**6, {n: 10**6 for n in range(1000)} | {500: 50 * 10**6}))
-    drawn = max(bar["rate"] for bar in bars(figure))
-    assert drawn < 200 * 10**6, "a drawn bin is longer than a bin of the table"
+    assert max(bar["rate"] for bar in bars(figure)) < 200 * 10**6, "a drawn bin is longer than a bin of the table"
     assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in with_spaces(figure.title)
     notes = with_spaces(figure.description)
     assert "in bins of at most 5 s" in notes
@@ -141,8 +139,7 @@ def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
     spans = ((2, 3), (10, 12), (11, 16))  # in quarters of a second
     samples = [{**place, "actual_start_ns": a * quarter, "actual_end_ns": b * quarter} for a, b in spans]
     covered = [{"start_ns": n * SECOND, "covered_ns": part * quarter} for n, part in enumerate((1, 0, 2, 4))]
-    rows = [{**place, "bin_ns": SECOND, **row} for row in covered]
-    found = throughput.observed_ports(rows, samples)["S0", "p0"]
+    found = throughput.observed_ports([{**place, "bin_ns": SECOND, **row} for row in covered], samples)["S0", "p0"]
     assert [(row["start_ns"] // quarter, row["end_ns"] // quarter) for row in found] == [(2, 3), (10, 12), (12, 16)]
 
 

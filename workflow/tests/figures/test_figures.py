@@ -371,8 +371,7 @@ def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns, drawn):
     [([1] * 11, [0, 1, 2]), ([3, 5], [0, 1, 2, 3, 4, 5, 6]), ([90, 100], [0, 20, 40, 60, 80, 100])],
 )
 def test_axis_of_flows_has_whole_numbers_once(flows, ticks):
-    axis = flows_per_sample.axis(flows_per_sample.bin_edges(flows), labels=True)
-    assert axis.to_dict()["values"] == ticks
+    assert flows_per_sample.axis(flows_per_sample.bin_edges(flows), labels=True).to_dict()["values"] == ticks
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])

@@ -295,8 +295,7 @@ def test_values_compared_at_reports_are_weighted_by_their_number(tmp_path):
 def paper_numbers(campaign, *arguments):
     """Run `p4 published`; return its rows by place and quantity."""
     assert cli.main(["p4", "published", str(campaign), "--flowreports", *arguments]) == 0
-    rows = read_rows(campaign / "tables" / "flowreport_published.csv")
-    return {(row["where"], row["what"]): row for row in rows}
+    return {(row["where"], row["what"]): row for row in read_rows(campaign / "tables" / "flowreport_published.csv")}
 
 
 def test_numbers_of_the_paper_are_shown_next_to_measured_ones(campaign, capsys):

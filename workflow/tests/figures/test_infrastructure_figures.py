@@ -83,8 +83,7 @@ def test_axes_of_a_study_of_two_days_have_each_label_once(text):
 
 
 def test_utilization_names_the_threshold_of_the_line_rate(notes):
-    expected = "a sample of at least infrastructure.line_rate_share"
-    assert expected in notes("infrastructure_utilization", "few")
+    assert "a sample of at least infrastructure.line_rate_share" in notes("infrastructure_utilization", "few")
 
 
 def test_title_states_that_downlinks_are_not_known():

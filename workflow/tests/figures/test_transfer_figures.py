@@ -171,8 +171,7 @@ def test_title_states_the_results(name, campaign, title, drawn):
 
 def test_shallow_buffers_have_their_own_median(notes):
     # 100 KiB of 40 Mbit/s x 241 ms = 1.2 MB: the only setting below 0.1 BDP.
-    expected = "median gain with buffers below 0.1 BDP: +55.0 % (1 setting)"
-    assert expected in notes("transfer_gain", "small")
+    assert "median gain with buffers below 0.1 BDP: +55.0 % (1 setting)" in notes("transfer_gain", "small")
 
 
 @pytest.mark.parametrize(
@@ -222,8 +221,7 @@ def test_range_of_gain_is_shown_if_a_run_was_repeated(runs, low, text):
 def test_cell_of_repeated_runs_contains_the_range_of_the_gain(text, notes):
     # 100 KiB without delay: BBR 38 to 40 Mbit/s, Cubic 0.45 of that, 17.1 to 18: 1 - 18/38, 1 - 17.1/40
     assert "+53\N{HORIZONTAL ELLIPSIS}+57" in text("transfer_gain", "small")
-    second = "second line: gain of the slowest BBR run over the fastest Cubic run"
-    assert second in notes("transfer_gain", "small")
+    assert "second line: gain of the slowest BBR run over the fastest Cubic run" in notes("transfer_gain", "small")
     assert "second line" not in notes("transfer_gain", "captured"), "no repeated run"
 
 

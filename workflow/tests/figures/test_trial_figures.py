@@ -183,8 +183,7 @@ def test_titles_state_that_the_sender_lost_the_cpu_and_that_errors_are_missing(d
 def test_difference_of_environments_is_not_attributed_to_the_path_alone(tmp_path, lost, expected):
     """Counts trials of the reference and of the environment that differs, 2 and 3 of which have a known sender."""
     samples = ("quiet-1", "quiet-2", "loaded-1", "loaded-2", "loaded-3")
-    gaps = {name: {"largest_gap_ns": 10**9 if n in lost else 1} for n, name in enumerate(samples, 1)}
-    write_replays(tmp_path, gaps)
+    write_replays(tmp_path, {name: {"largest_gap_ns": 10**9 if n in lost else 1} for n, name in enumerate(samples, 1)})
     source = source_of(tmp_path, {"quiet": [{"I": 0.01 + n / 1000} for n in range(5)], "loaded": [{"I": 0.3}] * 5})
     title = with_spaces(compose.compose_figure("kappa_environments", source).title)
     assert title.startswith("loaded is ") and title.endswith(f"){expected}"), title
@@ -291,8 +290,7 @@ def timeline_title(runs: dict[str, list[float]]) -> str:
         for place, kappas in enumerate(runs.values())
         for n, kappa in enumerate(kappas)
     ]
-    names = {("e", place): name for place, name in enumerate(runs)}
-    return with_spaces(kappa_timeline.title(rows, names, 10**6, "ms"))
+    return with_spaces(kappa_timeline.title(rows, {("e", place): name for place, name in enumerate(runs)}, 10**6, "ms"))
 
 
 @pytest.mark.soak
@@ -302,8 +300,7 @@ def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
     assert "the 40 runs with the lowest kappa in a window, of 49" in with_spaces(figure.description)
     rows = sorted(source.rows("consistency_timeline"), key=lambda row: row["kappa"])
     lowest = [*dict.fromkeys(f"{row['environment']}-{row['b']}" for row in rows)]  # trials' names in write_campaign
-    shown = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
-    assert shown == set(lowest[:40])
+    assert {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]} == set(lowest[:40])
 
 
 def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, drawn):

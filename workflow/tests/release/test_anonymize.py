@@ -98,14 +98,12 @@ def test_core_without_aes_is_reported_before_anything_is_written(tmp_path, monke
 def test_ipv4_pseudonyms_match_the_published_ones(address, expected, tmp_path):
     (frame,) = released(tmp_path, [bytes(Ether(**ETHER) / IP(src=address, dst=address))], SAMPLE_KEY)
     assert (Ether(frame)[IP].src, Ether(frame)[IP].dst) == (expected, expected)
-    plain = CryptoPan(SAMPLE_KEY).address(ipaddress.ip_address(address).packed)
-    assert plain == ipaddress.ip_address(expected).packed
+    assert CryptoPan(SAMPLE_KEY).address(ipaddress.ip_address(address).packed) == ipaddress.ip_address(expected).packed
 
 
 def test_ipv6_pseudonyms_match_other_programs(tmp_path):
     # The key above, 128 bits. Source: the tests of github.com/Yawning/cryptopan.
-    frame = bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))
-    (left,) = released(tmp_path, [frame], SAMPLE_KEY)
+    (left,) = released(tmp_path, [bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))], SAMPLE_KEY)
     assert Ether(left)[IPv6].src == "4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e"
     assert Ether(left)[IPv6].dst == "78ff:f001:9fc0:20df:8380:b1f1:704:f838"
 

@@ -206,8 +206,7 @@ def longest_text(text: bytes, left: bytes) -> int:
 
 def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
     """Return frames of a construct with the text started at different positions."""
-    texts = [Text(code, start) for start in range(0, len(SENTENCE), 5)]
-    return [(text, CONSTRUCTS[name](text)) for text in texts]
+    return [(text, CONSTRUCTS[name](text)) for text in [Text(code, start) for start in range(0, len(SENTENCE), 5)]]
 
 
 # Limit on unchanged bytes that may be letters: text in valid header fields, and matches in pseudonyms.

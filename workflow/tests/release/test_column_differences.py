@@ -56,8 +56,7 @@ def test_null_keys_and_equal_keys_are_matched(tmp_path):
 def test_columns_of_one_version_and_types_are_reported(tmp_path):
     key = {"site": "a", "rank": 1}
     changes = found(tmp_path, [key | {"old": 1, "frames": 1}], [key | {"new": 1, "frames": "1"}])
-    columns = [(column, count) for column, count, _ in changes]
-    assert columns == [("old", 1), ("new", 1), ("frames", 1)]
+    assert [(column, count) for column, count, _ in changes] == [("old", 1), ("new", 1), ("frames", 1)]
 
 
 def test_tables_without_a_schema_are_matched_by_row_number(tmp_path):

@@ -117,8 +117,7 @@ def test_sheet_states_filter_and_sampling_of_a_capture(copied, tmp_path):
     run("campaign", "process", copied)
     run("release", copied, "-o", public)
     sheet, quality = (read_rows(public / name) for name in ("samples.tsv", "tables/capture_quality.csv"))
-    stated = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in sheet}
-    assert stated == {("true", "4", "9"), ("", "", "")}
+    assert {(row["filtered"], row["one_in"], row["sampled_out"]) for row in sheet} == {("true", "4", "9"), ("", "", "")}
     assert {row["excluded"] for row in sheet} == {row["excluded"] for row in quality} == {"filter, sampling", ""}
     assert b"10.0.0.1" in (copied / "tables" / "restrictions.csv").read_bytes()
     assert not any(b"10.0.0.1" in path.read_bytes() for path in files(public))
@@ -275,8 +274,7 @@ def test_release_depends_on_the_key_alone_and_its_map_of_names_is_private(finish
 def check_true_names(finished: Path, row: dict, known: dict) -> None:
     """Check the row of a sample in the map of names by its row in the sheet of a release."""
     assert (row["site"], row["port"]) == (known["site"], known["port"])
-    true = finished / "acap" / f"{known['true_sample']}.parquet"
-    assert pq.read_metadata(true).num_rows == int(row["frames"])
+    assert pq.read_metadata(finished / "acap" / f"{known['true_sample']}.parquet").num_rows == int(row["frames"])
     assert known["true_sample"].startswith(known["true_site"])
     assert known["true_site"] in SITES
     assert known["true_sample"].endswith(known["true_port"])
@@ -386,8 +384,7 @@ def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, clie
         assert [[*row[:3], str(row[3])] for row in found] == expected
     flows, sheet, counts = others
     assert flows == [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
-    listed = read_rows(moved / "samples.tsv")
-    assert sheet == sorted([row["sample"], row["site"], int(row["frames"])] for row in listed)
+    assert sheet == sorted([row["sample"], row["site"], int(row["frames"])] for row in read_rows(moved / "samples.tsv"))
     assert dict(counts) == tables
     assert len(tables) > 5
 

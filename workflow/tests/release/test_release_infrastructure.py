@@ -46,15 +46,13 @@ def campaign(tmp_path_factory) -> Path:
     for name, half in (("slices-a.csv.gz", lines_of_slices[:30]), ("slices-b.csv.gz", lines_of_slices[30:])):
         lines = "\n".join([header, *(f"slice-{row}" for row in half)]) + "\n"
         (place / name).write_bytes(gzip.compress(lines.encode()))
-    types = dict.fromkeys(("in_bytes", "out_bytes", "rate_bps"), "int64")
-    options = pyarrow.csv.ConvertOptions(column_types=types)
+    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(("in_bytes", "out_bytes", "rate_bps"), "int64"))
     table = pyarrow.csv.read_csv(place / "telemetry.csv", convert_options=options)
     pq.write_table(table.append_column("host", [["secret"] * len(table)]), place / "telemetry.parquet")
     files = {"advertisements": "*.graphml", "slices": "slices-*", "telemetry": "telemetry.parquet"}
     study = {name: [f"{place}/{pattern}"] for name, pattern in files.items()}
     study |= {"bin_s": SHAPE.step_s, "line_rate_share": 0.9}
-    config = {"figures": {"formats": ["svg"]}, "infrastructure": study}
-    write_file(place / "mine" / "config.json", json.dumps(config))
+    write_file(place / "mine" / "config.json", json.dumps({"figures": {"formats": ["svg"]}, "infrastructure": study}))
     create_tables(place / "mine", study)
     return place / "mine"
 

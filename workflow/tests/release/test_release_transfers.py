@@ -101,8 +101,7 @@ def test_tables_of_generated_traffic_equal_those_of_the_campaign_without_address
         addresses = {"src": None, "dst": None} if name == "monitor_flows" else {}
         assert rows(tmp_path, name) == [row | addresses for row in rows(campaign, name)], name
         assert len(rows(tmp_path, name)) == 2, name
-    ports = rows(tmp_path, "monitor_ports")
-    assert [row["name"] for row in ports] == [*TRIALS], "in the order of ports"
+    assert [row["name"] for row in rows(tmp_path, "monitor_ports")] == [*TRIALS], "in the order of ports"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"samples": 5}', '{"samples": ["../x"]}'])
@@ -123,8 +122,7 @@ def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
     changes = {"damaged": {}, "without-flows": {"flows": [1]}, "elsewhere": {"wire": "/home/operator/wire.parquet"}}
     for name, change in changes.items():
         copy = shutil.copytree(campaign / "transfers" / "bbr-20-102400", tmp_path / "mine" / "transfers" / name)
-        content = json.loads((copy / "cell.json").read_text())
-        (copy / "cell.json").write_text(json.dumps(content | change))
+        (copy / "cell.json").write_text(json.dumps(json.loads((copy / "cell.json").read_text()) | change))
     for name in ("wire.parquet", "wire.flows.parquet"):
         os.truncate(tmp_path / "mine" / "transfers" / "damaged" / name, 100)
     notes = transfers.write(tmp_path / "public", tmp_path / "mine", hidden=False)

@@ -311,8 +311,7 @@ def test_no_truncation_of_a_frame_reveals_an_identifier(build, tmp_path):
     """A frame may be truncated anywhere. The rest of an identifier is a part of its pseudonym, or missing."""
     packet, naive = tf.frame(build(identifiers()[build][0], tf.syn())), TunnelMap(KEY, TYPES)
     cuts = [(len(packet.raw), packet.raw[:length]) for length in range(14, len(packet.raw) + 1)]
-    source = write_file(tmp_path / "in.pcap", pcap(cuts))
-    anonymize(str(source), tmp_path / "out.pcap", KEY)
+    anonymize(str(write_file(tmp_path / "in.pcap", pcap(cuts))), tmp_path / "out.pcap", KEY)
     kept = [frame for *_, frame in records((tmp_path / "out.pcap").read_bytes())]
     assert len(kept) == len(cuts)
     for frame, place in itertools.product(kept, packet.places):

@@ -209,8 +209,7 @@ def test_flow_reports_are_reproduced(tmp_path, hidden):
     tables = {path.stem for path in (release / "results" / "tables").iterdir()}
     assert {"flowreport_accuracy", "flowreport_flows"} <= tables
     assert "flowreport_tools" not in tables
-    accuracy = rows(release / "results", "flowreport_accuracy")
-    assert len({row["sample"] for row in accuracy}) == 3, "two samples, and all"
+    assert len({row["sample"] for row in rows(release / "results", "flowreport_accuracy")}) == 3, "two samples, and all"
 
 
 def test_config_of_a_release_names_its_samples_with_flow_reports(tmp_path):

@@ -28,8 +28,7 @@ LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
 def hostile(tmp_path_factory):
     """Return a report about sites with hostile names, and a hostile provenance."""
     directory = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
-    versions = {HOSTILE[0]: [HOSTILE[2]]}
-    write_file(directory / "provenance" / "process.json", json.dumps({"versions": versions}))
+    write_file(directory / "provenance" / "process.json", json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}))
     for sample in [row["sample"] for row in Source(Campaign(directory)).quality if "/" not in row["sample"]][:3]:
         note(directory, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
     assert cli.main(["campaign", "report", str(directory)]) == 0
@@ -52,8 +51,7 @@ def opened(hostile, browser):
 def test_charts_are_drawn_without_messages_or_requests(opened):
     page, messages = opened
     for name in TRAFFIC_FIGURES:
-        marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
-        assert marks.count() > 3, name
+        assert page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect").count() > 3, name
     assert messages == []
 
 

@@ -72,8 +72,7 @@ def test_rates_without_loss_are_shown_by_packet_size(monitored):
     first, second = monitor.searches(source)["rows"]
     assert first[:7] == ["1", "60", "no", "throughput", "2,000,000", "0.960", "loss"]
     assert (with_spaces(first[7]), first[-1]) == ("900 ns", "2")
-    title = with_spaces(monitor_rates.draw(source).title)
-    assert title == "Highest rate without loss: 0.96 Gbit/s with 1 port"
+    assert with_spaces(monitor_rates.draw(source).title) == "Highest rate without loss: 0.96 Gbit/s with 1 port"
     assert second[2:7] == ["truncated, with hashes", "throughput", "none without loss", "", ""]
     unreached = trial | {"ports": 2, "reached": False}
     source = write(monitored, "monitor_searches", found | {"limit": "generator"}, unreached)
@@ -126,8 +125,7 @@ def test_figures_show_each_trial(tmp_path):
         drawn = monitor_flows.draw(write(directory, "monitor_flows", *rows))
         assert with_spaces(drawn.title).startswith(title)
     drawn = monitor_flows.draw(write(directory, "monitor_flows", *({**none_lost, "flow": flow} for flow in range(2))))
-    labels = [row["label"] for row in drawn.chart.to_dict()["hconcat"][0]["data"]["values"]]
-    assert labels == ["web 0", "web 1"]
+    assert [row["label"] for row in drawn.chart.to_dict()["hconcat"][0]["data"]["values"]] == ["web 0", "web 1"]
 
 
 @pytest.mark.parametrize(

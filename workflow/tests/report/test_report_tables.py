@@ -42,8 +42,7 @@ def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
 
 
 def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
-    directory = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
-    source = Source(Campaign(directory))
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))))
     titles = {name: table["title"] for name, table in shown(source).items()}
     for name in ("top_flows", "applications", "ip_versions", "tcp_control", "capture_quality"):
         assert titles[name].endswith(" (samples: filter tcp port 443)"), titles[name]

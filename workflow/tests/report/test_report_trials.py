@@ -105,8 +105,7 @@ def test_missing_file_of_trials_error_names_the_stage_to_run(compared, tmp_path,
     directory = shutil.copytree(compared, tmp_path / "copy")
     for name, fix in MISSING.items():
         (directory / name).rename(tmp_path / "moved")
-        error = failed(capsys, "campaign", "report", directory, "--trials", "--papers")
-        assert f"{name}: no such file; {fix}" in error
+        assert f"{name}: no such file; {fix}" in failed(capsys, "campaign", "report", directory, "--trials", "--papers")
         (tmp_path / "moved").rename(directory / name)
 
 

@@ -80,8 +80,7 @@ def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
     ],
 )
 def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found):
-    text = warnings.overlapping(created(**spans)) or ""
-    named = text.partition("of their port: ")[2].partition(".")[0]
+    named = (warnings.overlapping(created(**spans)) or "").partition("of their port: ")[2].partition(".")[0]
     assert set(filter(None, named.split(", "))) == found
 
 

@@ -392,8 +392,7 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
     if path.suffix == ".pcapng":
         head, make = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, len(fcs))), partial(packet_block, 0)
     frames = [frame + fcs for frame in busy_frames()]
-    parts = [make(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
-    return write_file(path, head + b"".join(parts))
+    return write_file(path, head + b"".join([make(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]))
 
 
 @pytest.mark.soak

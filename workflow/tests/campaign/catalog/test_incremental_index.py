@@ -102,8 +102,7 @@ def rewritten(directory: Path, name: str, choice: random.Random) -> None:
     """Change a byte of a manifest; its size and modification time remain the same."""
     file = directory / "raw" / f"{name}.json"
     times = file.stat().st_atime_ns, file.stat().st_mtime_ns
-    content = json.loads(file.read_text())
-    file.write_text(json.dumps(content | {"bytes": choice.randrange(10)}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"bytes": choice.randrange(10)}))
     os.utime(file, ns=times)
 
 

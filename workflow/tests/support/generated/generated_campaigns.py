@@ -82,8 +82,7 @@ def write_campaigns(results: Path, number: int, *, sites: Sequence[str] = SITES,
         name = f"week-{week + 1:03d}"
         present = [site for k, site in enumerate(sites) if (week + k) % 7]
         kappa = (0.6 + 0.3 * (week % 40) / 40, 0.95) if week % 10 == 0 else ()
-        start = FIRST_NS + week * WEEK_NS
-        write_campaign(results / name, start, sites=present, ports=ports, seed=week, kappa=kappa)
+        write_campaign(results / name, FIRST_NS + week * WEEK_NS, sites=present, ports=ports, seed=week, kappa=kappa)
         lines += [f"{name},{week:06d},{site},{'success' if site in present else 'failed'},,{ports}" for site in sites]
     write_file(results / "outcomes.csv", "\n".join(lines) + "\n")
     return results

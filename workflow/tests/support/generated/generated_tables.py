@@ -162,8 +162,7 @@ def flows_row(one: Sample) -> dict:
 
 def rate_rows(one: Sample, draw):
     """Yield a row per second. Frames and bytes add up to those of the sample."""
-    seconds = SAMPLE_NS // 10**9
-    weights = [draw.lognormvariate(0, 0.4) for _ in range(seconds)]
+    weights = [draw.lognormvariate(0, 0.4) for _ in range(SAMPLE_NS // 10**9)]
     counts = (allocated(number, weights) for number in (one.frames, one.wire_bytes))
     for second, (frames, size) in enumerate(zip(*counts, strict=True)):
         yield {

@@ -194,16 +194,13 @@ def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
     flows = []
     for (app, tcp), (frames, size) in sums.items():
         number = max(1, int(frames * 10 ** draw.uniform(-2.5, -1)))
-        weights = [1 / (place + 1) ** 1.1 for place in range(number)]
-        parts = [1 + part for part in allocated(frames - number, weights)]
-        sizes = allocated(size, [float(part) for part in parts])
-        for place, (part, own) in enumerate(zip(parts, sizes, strict=True)):
+        parts = [1 + part for part in allocated(frames - number, [1 / (place + 1) ** 1.1 for place in range(number)])]
+        for place, (part, own) in enumerate(zip(parts, allocated(size, [float(part) for part in parts]), strict=True)):
             key = (one.site, one.port, app, tcp, place)
             if place % PERSISTENT:
                 key = (*key, one.name)
             first, last = times_of(one, part, own, draw)
-            flow = Flow(key, one.site, one.port, app or None, tcp, part, own, first, last, last - first, 1)
-            flows.append(flow)
+            flows.append(Flow(key, one.site, one.port, app or None, tcp, part, own, first, last, last - first, 1))
     return flows
 
 

@@ -213,8 +213,7 @@ def lost_by_window(lost: int, draw) -> list[int]:
     factors = [factor(place, draw) for place in range(WINDOWS)]
     found = [min(PER_WINDOW, int(lost * own / sum(factors))) for own in factors]
     while (rest := lost - sum(found)) > 0:
-        with_room = [place for place in range(WINDOWS) if found[place] < PER_WINDOW]
-        for place in with_room[:rest]:
+        for place in [place for place in range(WINDOWS) if found[place] < PER_WINDOW][:rest]:
             found[place] += 1
     return found
 

@@ -57,8 +57,7 @@ class Capture:
     def write(self, tmp_path, *others: "Capture", cut: bool = False):
         """Write acap and flows; return their paths. Other streams follow this one and have different ports."""
         acap, flows = tmp_path / "wire.parquet", tmp_path / "wire.flows.parquet"
-        streams = (self, *others)
-        rows = [row | {"flow": row["flow"] + 3 * n} for n, stream in enumerate(streams) for row in stream.rows]
+        rows = [row | {"flow": row["flow"] + 3 * n} for n, stream in enumerate((self, *others)) for row in stream.rows]
         rows = [row | {"frame": n} for n, row in enumerate(rows, 1)]
         pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES), acap)
         ends = [(0, 1, 6, CLIENT, SERVER, 1, cut), (1, 0, 6, SERVER, CLIENT, 0, cut)]

@@ -115,8 +115,7 @@ def write_site_model(path: Path, name: str, *, downlinks: int, uplinks: int) -> 
         if place < downlinks:
             nic = graph.add(Class="Component", Type="SmartNIC", Model="ConnectX-6", Capacities={"unit": 1})
             graph.connect(server, nic, "has")
-            own = graph.add(Class="ConnectionPoint", Type="DedicatedPort", Name=f"p{place}")
-            graph.link(own, trunk)
+            graph.link(graph.add(Class="ConnectionPoint", Type="DedicatedPort", Name=f"p{place}"), trunk)
     graph.write(path)
 
 

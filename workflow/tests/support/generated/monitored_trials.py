@@ -27,5 +27,4 @@ def monitored(directory: Path, sample: str, number: int) -> None:
         shutil.move(own / "tables" / f"{name}.parquet", own / f"{name}.parquet")
     shutil.rmtree(own / "tables")
     files = [{"file": f"{name}.parquet", "sha256": sha256_of(own / f"{name}.parquet")} for name in rows]
-    manifest = new_directory(directory / "raw") / f"{sample}.json"
-    manifest.write_text(json.dumps({"generated": {"files": files}}))
+    (new_directory(directory / "raw") / f"{sample}.json").write_text(json.dumps({"generated": {"files": files}}))

@@ -199,5 +199,4 @@ def write(directory: Path, flows: Sequence[Flow], schedule: Schedule, others: Tr
     path = through(schedule, trace)
     write_pcap(directory / "sent.pcap", trace)
     (directory / "sent.generated.json").write_text(json.dumps(expected(flows)))
-    arrived = sorted([*path.arrived, *others], key=lambda each: each[0])
-    return write_pcap(directory / "arrived.pcap", arrived), path
+    return write_pcap(directory / "arrived.pcap", sorted([*path.arrived, *others], key=lambda each: each[0])), path

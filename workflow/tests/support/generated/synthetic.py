@@ -128,8 +128,7 @@ def make_sample(pool, sample, count, rng):
     weight = np.where(seen, pool.weight, 0)
     choice = rng.choice(len(weight), count, p=weight / weight.sum())
     no_ip = rng.random(count) < 0.01
-    app = pool.app[choice]
-    tcp = np.array([a[2] == 6 for a in APPS])[app] & ~no_ip
+    tcp = np.array([a[2] == 6 for a in APPS])[pool.app[choice]] & ~no_ip
     data = (rng.random(count) < np.where(choice % 2, 0.25, 0.85)) & ~no_ip
     head = np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]]
     network = np.where(pool.version[choice] == 4, 20, 40)

@@ -31,8 +31,7 @@ def flow(first_s: float, last_s: float, **parts) -> dict:
         **dict.fromkeys(TCP_COUNTS, 0),
         **parts,
     }
-    key = json.dumps([row[name] for name in KEY])
-    return {"flow_id": hashlib.sha256(key.encode()).hexdigest()[:32], **row}
+    return {"flow_id": hashlib.sha256(json.dumps([row[name] for name in KEY]).encode()).hexdigest()[:32], **row}
 
 
 def add_sample(
