@@ -2,12 +2,12 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.footer_reads import footer_reads, log_reads
 from acapella_testing.generated import tiny
 
 from acapella.campaign import analyze
@@ -61,23 +61,16 @@ def test_evidence_is_computed_only_for_samples_with_a_known_capacity(made, tmp_p
 
 def test_each_connection_reads_a_footer_once(made, tmp_path, monkeypatch):
     """DuckDB logs its reads. The evidence of mirrored samples has a separate connection."""
-    connect, connections, read = queries.connect, [], Counter()
+    connect, connections = queries.connect, []
 
     def logged(*arguments, **options):
-        connections.append(connect(*arguments, **options))
-        connections[-1].execute("call enable_logging('FileSystem')")
+        connections.append(log_reads(connect(*arguments, **options)))
         return connections[-1]
 
     monkeypatch.setattr(queries, "connect", logged)
     monkeypatch.setattr(analyze, "SMALL_BYTES", 0)  # digests are views
     partials(made, [*FLOWS], tmp_path / "out")
-    for connection in connections:
-        for (message,) in connection.execute("select message from duckdb_logs where type = 'FileSystem'").fetchall():
-            event = json.loads(message)
-            path = Path(event["path"])
-            if event["op"] == "READ" and path.suffix == ".parquet" and path.is_file():
-                end = int(event["pos"]) + int(event["bytes"])
-                read[path.stem, path.parent.name] += end == path.stat().st_size
+    read = sum(map(footer_reads, connections), Counter())
     assert len(connections) == 2
     assert read == {(name, kind): 1 + (name == "c") for name in FLOWS for kind in ("acap", "flows")}
 

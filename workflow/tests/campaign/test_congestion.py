@@ -84,7 +84,7 @@ def judged(classes):
 
 def covers(simulated, found) -> bool:
     """Return True if the interval contains the true loss."""
-    return found["loss_low"] <= simulated.loss + 1e-12 and simulated.loss <= found["loss_high"] + 1e-12
+    return found["loss_low"] - 1e-12 <= simulated.loss <= found["loss_high"] + 1e-12
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +122,10 @@ def test_runs_are_compared_with_one_stretch_each():
     assert found.aggregate("count(*), count(*) filter (fills)").fetchall() == [(number, number // 2)]
 
 
-def test_no_mirror_with_loss_above_1_percent_is_clear(classes, all_samples):
-    for name, part in classes.items():
-        assert [s.loss for s, found in part if found["verdict"] == "clear" and s.loss > 0.01] == [], name
-    assert sum(s.loss > 0.01 for s, _ in all_samples) >= LOSSY
+def test_no_mirror_with_loss_above_1_percent_is_clear(classes):
+    lossy = [(name, s.loss, v["verdict"]) for name, part in classes.items() for s, v in part if s.loss > 0.01]
+    assert [sample for sample in lossy if sample[-1] == "clear"] == []
+    assert len(lossy) >= LOSSY
 
 
 def test_verdicts_and_intervals_agree(all_samples):
@@ -137,8 +137,8 @@ def test_verdicts_and_intervals_agree(all_samples):
 
 def quiet_verdicts(samples, shapes=mirror_simulation.SHAPES):
     """Return verdicts on loss-free samples below half the capacity, without identifications lost before the port."""
-    quiet = [(s, v) for s, v in samples if s.loss == 0 and s.load < 0.5 and not missing_identifications(s)]
-    return [v["verdict"] for s, v in quiet if s.shape in shapes]
+    quiet = [(s, v) for s, v in samples if s.loss == 0 and s.load < 0.5 and s.shape in shapes]
+    return [v["verdict"] for s, v in quiet if not missing_identifications(s)]
 
 
 def missing_identifications(simulated) -> bool:
@@ -189,8 +189,8 @@ def test_intervals_cover_the_true_loss_and_are_narrow(classes, all_samples):
 
 
 def test_receiver_drops_and_unknown_drops_are_never_clear(classes):
-    for name in ("receiver drops 20 %", "receiver drops 40 %", "drops not counted"):
-        assert {found["verdict"] for _, found in classes[name]} <= {"at risk", "congested"}
+    names = ("receiver drops 20 %", "receiver drops 40 %", "drops not counted")
+    assert {found["verdict"] for name in names for _, found in classes[name]} <= {"at risk", "congested"}
 
 
 def test_uncounted_drops_are_not_attributed_to_the_mirror(classes):
@@ -300,8 +300,7 @@ def test_mirror_that_starts_late_and_ends_early_is_not_congested(judged, tmp_pat
         manifest = {**simulated.manifest, "actual": times, "frames_captured": len(kept)}
         shortened.append(replace(simulated, manifest=manifest, frames=kept))
     assert len(shortened) >= 5
-    for simulated, found in zip(shortened, judge_all(shortened, tmp_path), strict=True):
-        assert found["verdict"] != "congested", (simulated.shape, simulated.load, found)
+    assert "congested" not in [found["verdict"] for found in judge_all(shortened, tmp_path)]
 
 
 def test_sample_without_a_reading_after_its_end_is_at_risk(judged, tmp_path):
@@ -317,14 +316,18 @@ def every_s(simulated) -> float:
     return (second - first) / 10**9
 
 
+def without_queue(simulated) -> dict:
+    """Return the key congestion of a manifest without the size of the queue."""
+    return {key: value for key, value in simulated.manifest["congestion"].items() if key != "buffer_bytes"}
+
+
 @pytest.mark.soak
 def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
     """On FABRIC the queue size is unknown and the counters are read every 30 s."""
     lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
     assert len(lossy) >= 10
-    buffers = [simulated.manifest["congestion"].pop("buffer_bytes") for simulated in lossy]
-    for simulated, buffer_bytes, found in zip(lossy, buffers, judge_all(lossy, tmp_path), strict=True):
-        simulated.manifest["congestion"]["buffer_bytes"] = buffer_bytes
+    unknown = [replace(s, manifest=s.manifest | {"congestion": without_queue(s)}) for s in lossy]
+    for simulated, found in zip(lossy, judge_all(unknown, tmp_path), strict=True):
         assert found["verdict"] != "clear"
         assert found["loss_high"] >= simulated.loss
 
@@ -396,8 +399,8 @@ def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path):
         for every_ms, copied in ((25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30))
         for ids in (True, False)
     }
-    for name, found in judged_losses(samples, tmp_path).items():
-        assert found["verdict"] != "clear", name
+    clear = [name for name, found in judged_losses(samples, tmp_path).items() if found["verdict"] == "clear"]
+    assert clear == []
 
 
 BURSTS = (((4, 17, 0.05), 30, "tx"), ((3, 24, 0.05), 30, "both"), ((2, 36, 0.05), 30, "tx"), ((3, 26, 0.5), 1, "both"))
@@ -422,10 +425,9 @@ def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):
     times = [frame["at"] for frame in offered]
     starts = times[:1] + [later for before, later in itertools.pairwise(times) if later - before > 10**7]
     one_line = [frame | {"at": starts[n // 68] + n % 68 * 1514 * 8} for n, frame in enumerate(offered)]  # of 1 Gbit/s
-    for direction, verdict in (("rx", "clear"), ("tx", "at risk")):
-        simulated = mirror_simulation.coinciding(one_line, 30, direction)
-        assert simulated.loss == 0
-        assert judge(simulated, tmp_path)["verdict"] == verdict
+    received, sent = (mirror_simulation.coinciding(one_line, 30, direction) for direction in ("rx", "tx"))
+    assert (received.loss, sent.loss) == (0, 0)
+    assert [found["verdict"] for found in judge_all([received, sent], tmp_path)] == ["clear", "at risk"]
 
 
 @pytest.mark.parametrize("counters_s", [1, 30])

@@ -5,6 +5,7 @@ import random
 import struct
 import subprocess
 import sys
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -122,8 +123,7 @@ def overwrite(path, place: int, count: int) -> None:
 def test_frames_equal_those_of_editcap(tmp_path, name):
     capture = digested(tmp_path, name, CAPTURES[name]())
     assert extract(capture, tmp_path / "out.pcapng", "--frames", SELECTED) == 0
-    expected = editcap(capture, tmp_path / "expected.pcapng", *SELECTED.split(","))
-    assert fields(tmp_path / "out.pcapng") == fields(expected)
+    assert fields(tmp_path / "out.pcapng") == fields(editcap(capture, tmp_path / "e.pcapng", *SELECTED.split(",")))
 
 
 def test_simple_packet_blocks_remain_without_a_time(tmp_path):
@@ -133,15 +133,15 @@ def test_simple_packet_blocks_remain_without_a_time(tmp_path):
     assert extract(capture, tmp_path / "out.pcapng", "--frames", ",".join(selected)) == 0
     found = packets(tmp_path / "out.pcapng")
     assert [number for number, packet in enumerate(found) if packet.time_s is None] == [0, 4, 9, 10]
-    expected = packets(editcap(capture, tmp_path / "e.pcapng", *selected))
-    assert [packet._replace(time_s=packet.time_s or 0) for packet in found] == expected
+    timed = [packet._replace(time_s=packet.time_s or 0) for packet in found]
+    assert timed == packets(editcap(capture, tmp_path / "e.pcapng", *selected))
 
 
 def test_every_section_is_copied_once(tmp_path):
     capture = digested(tmp_path, "sections.pcapng", CAPTURES["sections.pcapng"]())
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "1398-1403,1700-1702,1999-2600") == 0
-    kinds = [kind for _, kind, _ in blocks((tmp_path / "out.pcapng").read_bytes())]
-    assert (kinds.count(0x0A0D0D0A), kinds.count(1), kinds.count(6)) == (3, 6, 6 + 3 + 602)
+    kinds = Counter(kind for _, kind, _ in blocks((tmp_path / "out.pcapng").read_bytes()))
+    assert (kinds[0x0A0D0D0A], kinds[1], kinds[6]) == (3, 6, 6 + 3 + 602)
 
 
 COMPRESS = {
@@ -170,13 +170,12 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
     flows = pq.read_table(tmp_path / "t.acap.flows.parquet").to_pylist()
     (flow_id,) = [row["flow_id"] for row in flows if row["src_port"] == 1003]
     assert extract(capture, tmp_path / "out.pcapng", "--flow", flow_id) == 0
-    expected = editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7)))
-    assert fields(tmp_path / "out.pcapng") == fields(expected)
+    expected = fields(editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7))))
+    assert fields(tmp_path / "out.pcapng") == expected
     before = (tmp_path / "out.pcapng").read_bytes()
     assert extract(capture, tmp_path / "out.pcapng", "--flow", "0" * 32) == 2
-    error = capsys.readouterr().err
+    (error,) = capsys.readouterr().err.splitlines()
     assert f"{capture}: --flow {'0' * 32}: no such flow; " in error
-    assert error.count("\n") == 1
     assert (tmp_path / "out.pcapng").read_bytes() == before
 
 

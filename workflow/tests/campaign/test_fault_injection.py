@@ -235,7 +235,8 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
         if ended.returncode == 0:  # a call that may fail, such as removing a file that is no longer needed
             assert found == new, what
         else:
-            assert ended.returncode > 0 and "Traceback" not in ended.stderr, what
+            assert ended.returncode > 0, what
+            assert "Traceback" not in ended.stderr, what
             assert len([line for line in ended.stderr.splitlines() if "error: " in line]) == 1, what
             assert name in WITH_DUCKDB or "(SIG" not in ended.stderr, what
         shutil.rmtree(directory)
@@ -271,31 +272,31 @@ def test_read_error_within_a_capture_is_not_damage_of_the_capture(words, before,
     assert sorted(path.name for path in tmp_path.iterdir()) == there
 
 
-# Commands that write packets or data derived from packets, and the call at which they are killed.
-ANONYMIZE = ("anonymize", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key")
-KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
-    "anonymize": ("rename", Stage(ANONYMIZE, "alpha-p2.pcap")),
-    "make key": ("sync", Stage(("anonymize", "--new-key", "other-key"), "other-key")),
-    "verify": ("write", Stage(("verify", "alpha-p2.pcap.gz"), "acapella-scratch")),
-    "flowreports": ("write", Stage(("p4", "reports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch")),
-}
-
-
 def incomplete(directory: Path, temporary: Path) -> list[str]:
     """Return the names of the incomplete files and directories that a command left."""
     return [path.name for path in directory.rglob("*.part*")] + [path.name for path in temporary.iterdir()]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", KILLED)
-def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, run, tmp_path):
-    kind, stage = KILLED[name]
-    skip_if(name == "flowreports" and program.why_unavailable())
-    directory = shutil.copytree(before.get(name, before["digest"]), tmp_path / "killed")
+@pytest.mark.parametrize(
+    ("words", "armed_by", "kind"),  # commands that write packets or data derived from packets; when they are killed
+    [
+        *((*stage, "rename") for stage in STAGES.values()),
+        (("anonymize", "alpha-p2.pcap.gz", "-o", "out.pcap", "--key-file", "key"), "alpha-p2.pcap", "rename"),
+        (("anonymize", "--new-key", "other-key"), "other-key", "sync"),
+        (("verify", "alpha-p2.pcap.gz"), "acapella-scratch", "write"),
+        (("p4", "reports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch", "write"),
+    ],
+    ids=[*STAGES, "anonymize", "make key", "verify", "flowreports"],
+)
+def test_next_run_removes_incomplete_files_of_a_killed_command(words, armed_by, kind, before, run, tmp_path):  # noqa: PLR0913, PLR0917
+    skip_if(words[:2] == ("p4", "reports") and program.why_unavailable())
+    stages = [name for name, stage in STAGES.items() if stage.words == words] or ["digest"]
+    directory = shutil.copytree(before[stages[0]], tmp_path / "killed")
     temporary = new_directory(tmp_path / "tmp")
-    ended = run(directory, *stage, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(temporary))
+    ended = run(directory, words, armed_by, f"{kind}:1", ACAPELLA_FAIL_BY="kill", TMPDIR=str(temporary))
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert incomplete(directory, temporary)
-    again = run(directory, stage.words, TMPDIR=str(temporary))
+    again = run(directory, words, TMPDIR=str(temporary))
     assert again.returncode == 0, again.stderr
     assert incomplete(directory, temporary) == []

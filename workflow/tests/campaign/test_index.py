@@ -14,16 +14,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing import processes
+from acapella_testing.footer_reads import footer_reads, log_reads
 from acapella_testing.frames.trial_captures import arp
 from acapella_testing.frames.trial_frames import ethernet, ipv4, ipv6, udp
+from acapella_testing.generated.files_campaign import failed, run
 from acapella_testing.generated.tiny import add_sample, flow
-from acapella_testing.new_files import new_directory
-from acapella_testing.processes import run, with_umask
+from acapella_testing.new_files import change_json, new_directory, write_file
+from acapella_testing.processes import with_umask
 from acapella_testing.runs.stages import add_capture, analyze_campaign
 
 from acapella.campaign import index, process
 from acapella.campaign.layout import Campaign
-from acapella.cli import main as cli
 from acapella.common import queries
 from acapella.kappa import conformance
 from acapella_core import files, schemas
@@ -46,11 +48,9 @@ def directory(tmp_path):
     return made_in(tmp_path / "made")
 
 
-@pytest.fixture(scope="module")
-def indexed(tmp_path_factory):
-    """Return a campaign of three samples with its catalog. Tests must not modify it."""
-    directory = made_in(tmp_path_factory.mktemp("indexed") / "made")
-    add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
+@pytest.fixture
+def indexed(directory):
+    """Return the campaign with its catalog."""
     index.build(Campaign(directory))
     return directory
 
@@ -64,7 +64,7 @@ def query(directory, text):
 def client(directory, code, environment=None) -> str:
     """Run Python code in a different directory, with a campaign's catalog open as ``con``; return its output."""
     opening = f"import duckdb; con = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True)\n"
-    done = run(sys.executable, "-c", opening + code, cwd="/", env=environment, timeout=300)
+    done = processes.run(sys.executable, "-c", opening + code, cwd="/", env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -83,10 +83,9 @@ def test_any_client_opens_the_views_from_any_directory(tmp_path, directory):
     assert "Ethernet/IPv4/TCP" in content(moved)
 
 
-def test_duckdb_1_0_0_opens_the_catalog(directory, old_client):
+def test_duckdb_1_0_0_opens_the_catalog(indexed, old_client):
     """This includes lists that are empty in a whole row group, as here. DuckDB 1.0.0 cannot read them from a table."""
-    index.build(Campaign(directory))
-    assert content(directory, old_client) == content(directory)
+    assert content(indexed, old_client) == content(indexed)
 
 
 def test_index_writes_nothing_to_the_directory_of_tables(directory):
@@ -160,8 +159,8 @@ def digested(tmp_path_factory):
         patch.setattr("acapella.digest.native.BATCH_ROWS", ROWS)
         for name, (frames, *makers) in samples.items():
             add_capture(root / "made", name, trace(frames, *makers), place=WEST, snaplen=150)
-    both = [str(root / "made" / "raw" / f"{name}.pcap") for name in ("tcp", "udp")]
-    assert cli.main(["digest", *both, "-o", str(root / "merged.parquet"), "--engine", "native"]) == 0
+    both = [root / "made" / "raw" / f"{name}.pcap" for name in ("tcp", "udp")]
+    run("digest", *both, "-o", root / "merged.parquet", "--engine", "native")
     return analyze_campaign(root / "made")
 
 
@@ -195,8 +194,8 @@ def test_duckdb_1_0_0_reads_every_column_of_digested_samples(digested, old_clien
     assert new.pop("version") == duckdb.__version__
     assert old == new
     for path in files[:5]:
-        for name in pq.read_schema(path).names:
-            assert old[f"{path}: {name}"][0] == pq.read_metadata(path).num_rows
+        numbers = {old[f"{path}: {name}"][0] for name in pq.read_schema(path).names}
+        assert numbers == {pq.read_metadata(path).num_rows}
     assert old["frames: ip_id"][0] == ROWS + 1650
 
 
@@ -213,40 +212,37 @@ def counts_of(directory, tables, environment=None):
     return json.loads(client(directory, f"import json; print(json.dumps({counts}))", environment))
 
 
-def test_views_of_a_third_party_are_recreated(directory):
-    index.build(Campaign(directory))
-    before = query(directory, "select * from flows order by all")
-    with duckdb.connect(str(directory / "catalog.duckdb")) as con:
+def test_views_of_a_third_party_are_recreated(indexed):
+    before = query(indexed, "select * from flows order by all")
+    with duckdb.connect(str(indexed / "catalog.duckdb")) as con:
         con.execute("drop view flows; create view flows as select 'theirs' as src from stored.flows")
         con.execute("create view stored.more as select 'theirs' as src")
-    assert cli.main(["campaign", "index", str(directory), "--views"]) == 0
-    assert query(directory, "select * from flows order by all") == before != []
-    assert query(directory, "select count(*) from duckdb_views() where sql like '%theirs%'") == [(0,)]
+    run("campaign", "index", indexed, "--views")
+    assert query(indexed, "select * from flows order by all") == before != []
+    assert query(indexed, "select count(*) from duckdb_views() where sql like '%theirs%'") == [(0,)]
 
 
-def test_views_of_tables_created_later_open_anywhere_with_duckdb_1_0_0(directory, tmp_path, old_client, capsys):
+def test_views_of_tables_created_later_open_anywhere_with_duckdb_1_0_0(indexed, tmp_path, old_client, capsys):
     """Also after the directory was moved. `acapella sql` needs no extra step."""
-    index.build(Campaign(directory))
-    before = (directory / "catalog.duckdb").stat().st_mtime_ns
-    conformance.run(argparse.Namespace(output=str(directory / "tables"), **PRINTED))
-    rows = pq.read_metadata(directory / "tables" / "kappa_published.parquet").num_rows
-    assert cli.main(["campaign", "index", str(directory), "--views"]) == 0
-    assert (directory / "catalog.duckdb").stat().st_mtime_ns == before
+    before = (indexed / "catalog.duckdb").stat().st_mtime_ns
+    conformance.run(argparse.Namespace(output=str(indexed / "tables"), **PRINTED))
+    rows = pq.read_metadata(indexed / "tables" / "kappa_published.parquet").num_rows
+    run("campaign", "index", indexed, "--views")
+    assert (indexed / "catalog.duckdb").stat().st_mtime_ns == before
     counts = {"kappa_published": rows, "samples": 2, "frames": 4}
-    assert counts_of(directory, [*counts], old_client) == counts
-    moved = directory.rename(tmp_path / "it's [moved] to *")
+    assert counts_of(indexed, [*counts], old_client) == counts
+    moved = indexed.rename(tmp_path / "it's [moved] to *")
     capsys.readouterr()
-    assert cli.main(["sql", str(moved), "select count(*) as n from kappa_published"]) == 0
+    run("sql", moved, "select count(*) as n from kappa_published")
     assert capsys.readouterr().out == f"n\n{rows}\n"
-    assert cli.main(["campaign", "index", str(moved), "--views"]) == 0
+    run("campaign", "index", moved, "--views")
     assert counts_of(moved, ["kappa_published", "frames"], old_client) == {"kappa_published": rows, "frames": 4}
     assert sorted(path.name for path in moved.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw", "tables"]
 
 
-def test_content_depends_on_the_inputs_alone(directory, tmp_path):
-    index.build(Campaign(directory))
-    first = content(directory)
-    moved = directory.rename(tmp_path / "moved")
+def test_content_depends_on_the_inputs_alone(indexed, tmp_path):
+    first = content(indexed)
+    moved = indexed.rename(tmp_path / "moved")
     index.build(Campaign(moved), threads=2)
     assert content(moved) == first
 
@@ -262,11 +258,9 @@ def test_content_depends_on_the_inputs_alone(directory, tmp_path):
     ],
 )
 def test_names_in_the_collected_sheet_are_validated(directory, row, capsys):
-    sheet = directory / "raw" / "samples.tsv"
-    sheet.write_text(f"sample\tsite\tport\tfile\n{row}\n")
+    sheet = write_file(directory / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{row}\n")
     files = sorted(directory.rglob("*"))
-    assert cli.main(["campaign", "index", str(directory)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    line = failed(capsys, "campaign", "index", directory)
     assert f"{sheet} line " in line
     assert line.isprintable()
     assert sorted(directory.rglob("*")) == files
@@ -283,16 +277,16 @@ def test_files_are_private_while_they_are_written(directory, monkeypatch):
 
     monkeypatch.setattr(files, "finish", look)
     with with_umask(0o022):
-        assert cli.main(["campaign", "index", str(directory)]) == 0
-    assert any(name.startswith(".catalog.duckdb.") for name in seen) and set(seen.values()) == {0o600}, seen
+        run("campaign", "index", directory)
+    assert any(name.startswith(".catalog.duckdb.") for name in seen), seen
+    assert set(seen.values()) == {0o600}, seen
 
 
-def test_second_run_replaces_the_whole_catalog(directory):
-    index.build(Campaign(directory))
-    add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
-    counts, _ = index.build(Campaign(directory))
+def test_second_run_replaces_the_whole_catalog(indexed):
+    add_sample(indexed, "c", WEST, (40, 60), [flow(41, 42)])
+    counts, _ = index.build(Campaign(indexed))
     assert counts["samples"] == 3
-    assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+    assert sorted(path.name for path in indexed.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 
 
 def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
@@ -305,38 +299,32 @@ def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
 
 
 def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp_path):
-    directory = tmp_path / "made"
     flows = [
         flow(1, 5, syn=2, peer_flow=1, handshake_rtt_ns=77),
         flow(2, 6, src="10.0.0.2", dst="10.0.0.1", src_port=2000, dst_port=1000, syn=1, peer_flow=0),
         flow(3, 3, src_port=5, peer_flow=1),  # its peer flow has a different peer
     ]
-    add_sample(directory, "a", WEST, (0, 20), flows)
-    index.build(Campaign(directory))
+    add_sample(tmp_path, "a", WEST, flows=flows)
+    index.build(Campaign(tmp_path))
     columns = "src, fwd_flow, rev_flow, syn, handshake_rtt_ns, duration_ns"
-    assert query(directory, f"select {columns} from connections") == [("10.0.0.1", 0, 1, 3, 77, 5 * 10**9)]
+    assert query(tmp_path, f"select {columns} from connections") == [("10.0.0.1", 0, 1, 3, 77, 5 * 10**9)]
 
 
 def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsys):
     (directory / "acap" / "b.parquet").unlink()
     (directory / "flows" / "b.parquet").unlink()
-    assert cli.main(["campaign", "index", str(directory)]) == 0
+    run("campaign", "index", directory)
     assert "1 sample in no table, because excluded or without acap: b" in capsys.readouterr().out
 
 
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
-    assert cli.main(["campaign", "index", str(directory), "--exclude", "a"]) == 0
+    run("campaign", "index", directory, "--exclude", "a")
     assert "1 sample in no table, because excluded or without acap: a" in capsys.readouterr().out
     found = query(directory, "select sample, acap is null, excluded from samples order by 1")
     assert found == [("a", True, "config"), ("b", False, None), ("c", False, None)]
-    for table in ("flows", "stacks", "acaps"):
-        assert query(directory, f"select count(*) from {table} where sample = 'a'") == [(0,)]
-
-
-def rewrite(path, changed):
-    """Change keys of a manifest."""
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changed), encoding="utf-8")
+    tables = ("flows", "stacks", "acaps")
+    assert [query(directory, f"select count(*) from {table} where sample = 'a'") for table in tables] == [[(0,)]] * 3
 
 
 @pytest.mark.parametrize(
@@ -353,7 +341,7 @@ def rewrite(path, changed):
     ],
 )
 def test_contradictions_are_one_line_and_leave_no_catalog(directory, changed, mistake):
-    rewrite(directory / "raw" / "a.json", changed)
+    change_json(directory / "raw" / "a.json", **changed)
     with pytest.raises(UserError, match=mistake) as error:
         index.build(Campaign(directory))
     assert "\n" not in str(error.value)
@@ -399,19 +387,18 @@ def strip(file):
         ("raw/b.json", lambda file: file.write_text("{")),
         ("raw/b.json", lambda file: file.write_text("[]")),
         ("raw/b.json", lambda file: file.write_bytes(b"\xff\xfe\x00")),
-        ("raw/b.json", lambda file: rewrite(file, {"bytes": 2**70})),
+        ("raw/b.json", lambda file: change_json(file, bytes=2**70)),
     ],
 )
-def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(indexed, tmp_path, name, change):
-    directory = shutil.copytree(indexed, tmp_path / "made")
-    before = (directory / "catalog.duckdb").read_bytes()
-    change(directory / name)
+def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(indexed, name, change):
+    before = (indexed / "catalog.duckdb").read_bytes()
+    change(indexed / name)
     with pytest.raises(UserError, match=r"sample b\b") as error:
-        index.build(Campaign(directory))
+        index.build(Campaign(indexed))
     assert "\n" not in str(error.value)
     assert "sample a" not in str(error.value)
-    assert (directory / "catalog.duckdb").read_bytes() == before
-    assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
+    assert (indexed / "catalog.duckdb").read_bytes() == before
+    assert sorted(path.name for path in indexed.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 
 
 def test_missing_acaps_error_names_the_command_to_run(tmp_path):
@@ -426,9 +413,9 @@ PROGRAMS += [(None, None, True)]  # whether it had a control file, the frames th
 def test_sample_is_filtered_if_its_program_was_set_or_withheld_frames(tmp_path):
     for name, (control, not_sent, _) in zip("abcde", PROGRAMS, strict=True):
         program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
-        add_sample(tmp_path / "made", name, testbed="local", method="fpga", p4=program)
-    index.build(Campaign(tmp_path / "made"))
-    found = query(tmp_path / "made", "select filtered from samples order by sample")
+        add_sample(tmp_path, name, testbed="local", method="fpga", p4=program)
+    index.build(Campaign(tmp_path))
+    found = query(tmp_path, "select filtered from samples order by sample")
     assert found == [(filtered,) for *_, filtered in PROGRAMS]
 
 
@@ -457,23 +444,18 @@ def test_each_footer_is_read_once(directory, monkeypatch):
         """A connection that counts the reads of the ends of Parquet files when it is closed."""
 
         def __init__(self, connection):
-            self._connection = connection
-            connection.execute("call enable_logging('FileSystem')")
+            self._connection = log_reads(connection)
 
         def __getattr__(self, name):
             return getattr(self._connection, name)
 
         def close(self):
-            logged = self._connection.execute("select message from duckdb_logs where type = 'FileSystem'").fetchall()
-            for event in (json.loads(message) for (message,) in logged):
-                path = Path(directory, event["path"])
-                if event["op"] == "READ" and path.suffix == ".parquet" and path.is_file():
-                    read[path.name, path.parent.name] += int(event["pos"]) + int(event["bytes"]) == path.stat().st_size
+            read.update(footer_reads(self._connection, directory))
             self._connection.close()
 
     monkeypatch.setattr(queries, "connect", lambda *given, **options: Logged(connect(*given, **options)))
     monkeypatch.setattr(index, "FILES_AT_ONCE", 2)
     monkeypatch.setattr(pq, "read_metadata", lambda *_: pytest.fail("a footer is read once more"))
     index.build(Campaign(directory))
-    read["a.parquet", "acap"] -= 1  # the definition of view frames reads the columns of one acap
-    assert read == {(f"{name}.parquet", kind): 1 for name in "abc" for kind in ("acap", "flows")}
+    read["a", "acap"] -= 1  # the definition of view frames reads the columns of one acap
+    assert read == {(name, kind): 1 for name in "abc" for kind in ("acap", "flows")}

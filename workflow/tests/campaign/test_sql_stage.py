@@ -10,12 +10,13 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import run
 from acapella_testing.source_tree import ROOT
 
@@ -82,15 +83,10 @@ def test_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
     ],
 )
 def test_only_queries_of_frames_list_the_acaps(campaign, run_sql, monkeypatch, query, expected):
-    patterns, original = [], views.create_views
-
-    def create_views(*given, **options):
-        patterns.append(options["acaps"])
-        return original(*given, **options)
-
-    monkeypatch.setattr(views, "create_views", create_views)
+    created = Mock(wraps=views.create_views)
+    monkeypatch.setattr(views, "create_views", created)
     assert run_sql(campaign, query)[0] == 0
-    assert (patterns == [""]) == expected
+    assert ([call.kwargs["acaps"] for call in created.call_args_list] == [""]) == expected
 
 
 def test_unknown_column_error_suggests_similar_columns_in_one_line(campaign, run_sql):
@@ -127,8 +123,7 @@ def test_campaign_is_the_current_directory_or_the_only_one_in_results(campaign, 
     query = ("select count(*) as samples from samples", "--format", "csv")
     monkeypatch.chdir(campaign)
     assert run_sql(*query)[:2] == (0, "samples\n24\n")
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "one").symlink_to(campaign)
+    (new_directory(tmp_path / "results") / "one").symlink_to(campaign)
     monkeypatch.chdir(tmp_path)
     assert run_sql(*query)[:2] == (0, "samples\n24\n")
     (tmp_path / "results" / "two").symlink_to(campaign)
@@ -302,7 +297,6 @@ def test_query_cannot_read_files_outside_the_campaign_or_change_settings(campaig
 @pytest.mark.skipif(not _native.confinement_support()["landlock_abi"], reason="the kernel has no Landlock")
 def test_query_can_write_only_temporary_files(campaign, tmp_path):
     """This holds even if DuckDB is asked to write: this test disables the check of the statement."""
-    (tmp_path / "scratch").mkdir()
     code = f"""
 import sys
 from acapella.campaign import sql
@@ -311,7 +305,7 @@ sql.reading_statement = lambda con, query: query
 sys.argv = ["acapella", "sql", {str(campaign)!r}, "copy flows to 'stolen.csv'"]
 sys.exit(cli.main())
 """
-    ended = run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path / "scratch")})
+    ended = run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)})
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "Permission denied" in ended.stderr
     assert not (campaign / "stolen.csv").exists()

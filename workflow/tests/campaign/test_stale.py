@@ -1,13 +1,12 @@
 """Tests the cleanup after samples were removed from the sheet: files that are removed, moved, or kept."""
 
-import json
 import re
 import shutil
 
 import duckdb
 import pytest
 from acapella_testing.generated.tiny import add_sample
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.new_files import change_json, new_directory, write_file
 from acapella_testing.processes import with_umask
 from acapella_testing.runs.workflow_run import ROOT, workplace
 
@@ -15,21 +14,22 @@ from acapella.campaign.layout import Campaign, provenance_names
 from acapella.campaign.stale import Stage, remove_stages, remove_stale
 from acapella.cli import main as cli
 
+REMOVED = "acapella: removed {} files and directories of samples that are not in the sheet;"
+
 
 @pytest.fixture
 def campaign(tmp_path):
     """Return a campaign of samples a, b and c with testbed captures in raw/. The sheet lists all three."""
-    directory = tmp_path / "made"
     for name in "abc":
-        add_sample(directory, name)
-        write(directory, **{f"raw/{name}.pcap": name, f"partial/{name}/quality.parquet": ""})
-    return Campaign(directory)
+        add_sample(tmp_path / "made", name)
+        write(tmp_path / "made", **{f"raw/{name}.pcap": name, f"partial/{name}/quality.parquet": ""})
+    return Campaign(tmp_path / "made")
 
 
-def write(directory, content="", **files):
+def write(directory, **files):
     """Write files, given as path and text, with their directories."""
     for name, text in files.items():
-        write_file(directory / name, text or content)
+        write_file(directory / name, text)
 
 
 def names(directory):
@@ -41,12 +41,11 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     before = names(campaign.directory)
     first, *listed = remove_stale(campaign, ["a", "b"])
     after = names(campaign.directory)
-    removed = {"acap/c.parquet", "flows/c.parquet", "partial/c/quality.parquet", "raw/c.pcap", "raw/c.json"}
-    assert before - after == removed
+    digest = {"acap/c.parquet", "flows/c.parquet", "partial/c/quality.parquet"}
+    assert before - after == digest | {"raw/c.pcap", "raw/c.json"}
     assert after - before == {"logs/stale.log", "stale/raw/c.pcap", "stale/raw/c.json"}
     assert (campaign.directory / "stale/raw/c.pcap").read_bytes() == b"c"
-    removal = "acapella: removed 5 files and directories of samples that are not in the sheet; 2 of them moved"
-    assert first.startswith(removal)
+    assert first.startswith(f"{REMOVED.format(5)} 2 of them moved")
     assert [line.strip() for line in listed] == (campaign.directory / "logs/stale.log").read_text().splitlines()
     assert len(listed) == 5
     assert remove_stale(campaign, ["a", "b"]) == []
@@ -54,7 +53,7 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
 
 def test_records_of_failed_samples_are_removed_with_them(campaign):
     records = [f"quarantine/{name}.{suffix}" for name in "bd" for suffix in ("json", "log")]
-    write(campaign.directory, "{}", **dict.fromkeys(records, ""))
+    write(campaign.directory, **dict.fromkeys(records, "{}"))
     remove_stale(campaign, ["a", "b", "c"])
     assert names(campaign.directory / "quarantine") == {"b.json", "b.log"}
 
@@ -70,7 +69,7 @@ def test_departures_of_a_trial_are_moved_with_its_capture(campaign):
 def test_control_characters_in_the_name_of_a_capture_are_escaped(campaign):
     raw = campaign.directory / "raw"
     (raw / "c.pcap").rename(raw / "c\x1b[2J\n.pcap")
-    (raw / "c.json").write_text(json.dumps({"acapella_manifest": 1, "sample": "c", "file": "c\x1b[2J\n.pcap"}))
+    change_json(raw / "c.json", file="c\x1b[2J\n.pcap")
     lines = remove_stale(campaign, ["a", "b"])
     assert any(r"raw/c\x1b[2J\n.pcap -> " in line for line in lines)
     assert all(line.isprintable() for line in lines)
@@ -107,8 +106,10 @@ def test_files_without_a_sample_are_kept_and_listed(campaign, tmp_path):
     (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
     unknown = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
-    start = "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
-    assert line.startswith(start) and line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
+    assert line.startswith(
+        "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
+    )
+    assert line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
     assert (directory / "acap" / "mine.parquet").is_symlink()
     assert (directory / "partial" / "notes" / "todo.txt").exists()
     assert (directory / "acap" / "backup.parquet").read_bytes() == (directory / "acap" / "a.parquet").read_bytes()
@@ -153,10 +154,9 @@ def test_moved_captures_are_private(campaign):
 
 def test_files_that_are_not_samples_and_listed_captures_are_kept(campaign, tmp_path):
     raw = campaign.directory / "raw"
-    write(campaign.directory, **{"raw/notes.json": "{}", "raw/notes.txt": "mine", "acap/notes.txt": "mine"})
-    manifest = json.loads((raw / "c.json").read_text())
-    (raw / "b.json").write_text(json.dumps(manifest | {"sample": "b", "file": "../../precious.pcap"}))
-    (tmp_path / "precious.pcap").write_text("mine")
+    mine = {"raw/notes.txt": "mine", "acap/notes.txt": "mine", "../precious.pcap": "mine"}
+    write(campaign.directory, **{"raw/notes.json": "{}"}, **mine)
+    change_json(raw / "b.json", file="../../precious.pcap")
     remove_stale(campaign, ["a"], captures=[raw / "c.pcap"])
     assert {"notes.json", "notes.txt", "c.pcap", "a.pcap", "a.json", "b.json"} <= names(raw)
     assert (campaign.directory / "acap" / "notes.txt").exists()
@@ -164,12 +164,12 @@ def test_files_that_are_not_samples_and_listed_captures_are_kept(campaign, tmp_p
 
 
 def test_earlier_captures_of_the_same_name_are_kept(campaign):
-    for content in (b"first", b"second"):
-        (campaign.directory / "raw" / "c.pcap").write_bytes(content)
+    for content in ("first", "second"):
+        write(campaign.directory, **{"raw/c.pcap": content})
         add_sample(campaign.directory, "c")
         remove_stale(campaign, ["a", "b"])
     kept = campaign.directory / "stale" / "raw"
-    assert [(kept / name).read_bytes() for name in ("c.pcap", "c.pcap.1")] == [b"first", b"second"]
+    assert [(kept / name).read_text() for name in ("c.pcap", "c.pcap.1")] == ["first", "second"]
 
 
 def test_without_a_sheet_nothing_is_removed(campaign):
@@ -222,16 +222,14 @@ def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_u
     place.succeed("--dry-run", "--until", "digest")
     assert (place.campaign / "acap" / "beta-p1.parquet").exists()
     printed = place.run("--keep-going", "--until", "collect", "digest").stdout
-    removal = "acapella: removed 4 files and directories of samples that are not in the sheet; list: "
-    assert [line for line in printed.splitlines() if line.startswith(removal)]
+    assert [line for line in printed.splitlines() if line.startswith(f"{REMOVED.format(4)} list: ")]
     assert not [name for name in names(place.campaign) if name.startswith(("acap", "flows", "raw")) and "beta" in name]
     assert (tmp_path / "captures" / "beta-p1.pcap.gz").is_file()
-    con = duckdb.connect()
-    assert con.sql(COUNT.format(directory=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
-    expected = [("alpha-p1", "alpha", "p1", 82), ("alpha-p2", "alpha", "p2", 78)]
-    assert sorted(con.sql(SITES_QUERY.replace("results/demo", str(place.campaign))).fetchall()) == expected
+    assert duckdb.sql(COUNT.format(directory=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
+    found = duckdb.sql(SITES_QUERY.replace("results/demo", str(place.campaign))).fetchall()
+    assert sorted(found) == [("alpha-p1", "alpha", "p1", 82), ("alpha-p2", "alpha", "p2", 78)]
     assert (place.campaign / "catalog.duckdb").stat().st_mtime_ns == made_ns
     catalog = duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True)
     for table in ("samples", "acaps", "flows", "stacks", "frames", "connections"):
-        found = catalog.execute(f"select distinct sample from {table} order by sample").fetchall()
-        assert found == [("alpha-p1",), ("alpha-p2",)], table
+        found = {sample for (sample,) in catalog.execute(f"select sample from {table}").fetchall()}
+        assert found == {"alpha-p1", "alpha-p2"}, table

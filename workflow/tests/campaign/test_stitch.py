@@ -28,70 +28,60 @@ UNTIMED = {"first_ns": None, "last_ns": None}
 
 
 # Samples at WEST, and columns of their stitched flow.
-CASES = [
-    pytest.param(
+CASES = {
+    "flow of one sample is as the sample shows it": (
         [(WEST1, (0, 20), [flow(3, 5, wire_bytes=1000)])],
         {"samples": 1, "ports": 1, "gaps": 0, "gap_ns": 0, "rate_bps": 4000}
         | {"first_ns": START + 3 * SECOND, "duration_ns": 2 * SECOND},
-        id="flow of one sample is as the sample shows it",
     ),
-    pytest.param(
+    "times between samples are gaps even if a sample did not see the flow": (
         [(WEST1, (0, 20), [flow(10, 19)]), (WEST1, (300, 320), []), (WEST1, (600, 620), [flow(601, 611)])],
-        {"samples": 2, "gaps": 2, "gap_ns": 560 * SECOND, "duration_ns": 601 * SECOND}
-        | {"rate_bps": round(2000 * 8 / (601 - 560))},
-        id="times between samples are gaps even if a sample did not see the flow",
+        {"samples": 2, "gaps": 2, "gap_ns": 560 * SECOND, "duration_ns": 601 * SECOND, "rate_bps": round(16_000 / 41)},
     ),
-    pytest.param(
+    "gaps before and after the flow are not its own": (
         [(WEST1, (0, 20), []), (WEST1, (300, 320), [flow(301, 311)]), (WEST1, (600, 620), [])],
         {"gaps": 0, "gap_ns": 0},
-        id="gaps before and after the flow are not its own",
     ),
-    *(
-        pytest.param(
+    **{
+        f"samples that {how} leave no gap": (
             [(WEST1, (0, 20), [flow(1, 2)]), (WEST1, second, [flow(second[0] + 1, second[0] + 2)])],
             {"gaps": 0, "gap_ns": 0},
-            id=f"samples that {how} leave no gap",
         )
         for how, second in (("touch", (20, 40)), ("overlap", (10, 30)), ("contain each other", (5, 12)))
-    ),
-    pytest.param(
+    },
+    "frames give the times if no manifest does": (
         [(WEST1, None, [flow(0, 20)]), (WEST1, None, [flow(50, 60)])],
         {"gaps": 1, "gap_ns": 30 * SECOND},
-        id="frames give the times if no manifest does",
     ),
-    pytest.param(
+    "flow with a sample without times has its frames and no rate": (
         [(WEST1, None, [flow(0, 20)]), (WEST1, None, [flow(0, 0, **UNTIMED)]), (WEST1, None, [flow(50, 60)])],
         {"samples": 3, "frames": 6, "duration_ns": 60 * SECOND, "gaps": 1, "gap_ns": 30 * SECOND, "rate_bps": None},
-        id="flow with a sample without times has its frames and no rate",
     ),
-    pytest.param(
+    "samples of another port do not fill a gap": (
         [(WEST1, (0, 20), [flow(1, 2)]), (WEST2, (20, 40), []), (WEST1, (40, 60), [flow(41, 42)])],
         {"gaps": 1, "gap_ns": 20 * SECOND},
-        id="samples of another port do not fill a gap",
     ),
-    pytest.param(
+    "size at a site is that of the largest port": (
         [(WEST1, (0, 20), [flow(1, 2, wire_bytes=1000)]), (WEST2, (0, 20), [flow(1, 2, wire_bytes=1500)])],
         {"largest_port": "p2", "ports": 2, "wire_bytes": 1500},
-        id="size at a site is that of the largest port",
     ),
-    pytest.param(
+    "flow has the label of most frames, marked if one was carried over": (
         [
             (WEST1, (0, 20), [flow(1, 2, app="tls", app_by="tshark", frames=9)]),
             (WEST1, (20, 40), [flow(21, 22, app="data", app_by="tshark", frames=5)]),
             (WEST1, (40, 60), [flow(41, 42, app="tls", app_by="flow", frames=1)]),
         ],
         {"app": "tls", "app_by": "flow"},
-        id="flow has the label of most frames, marked if one was carried over",
     ),
-]
+}
 
 
 @pytest.fixture(scope="module")
 def stitched_flows(tmp_path_factory) -> dict[str, dict]:
     """Return the stitched flow of each site in a campaign with a site for each of CASES."""
     directory = tmp_path_factory.mktemp("cases") / "made"
-    for number, case in enumerate(CASES):
-        for letter, ((site, port), *sample) in zip("abc", case.values[0], strict=False):
+    for number, (samples, _) in enumerate(CASES.values()):
+        for letter, ((site, port), *sample) in zip("abc", samples, strict=False):
             add_sample(directory, f"{number}-{letter}", (f"{site}{number}", port), *sample)
     found = rows(analyze_campaign(directory), "stitched_flows")
     assert len(found) == len(CASES)
@@ -99,7 +89,7 @@ def stitched_flows(tmp_path_factory) -> dict[str, dict]:
 
 
 @pytest.mark.parametrize(
-    ("site", "expected"), [pytest.param(f"WEST{n}", case.values[1], id=case.id) for n, case in enumerate(CASES)]
+    ("site", "expected"), [(f"WEST{n}", columns) for n, (_, columns) in enumerate(CASES.values())], ids=[*CASES]
 )
 def test_stitched_flow_of_several_samples(stitched_flows, site, expected):
     assert {name: stitched_flows[site][name] for name in expected} == expected
@@ -112,8 +102,8 @@ def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitc
     both, one = sorted(table("stitched_flows"), key=lambda r: -r["samples"])
     assert (both["samples"], both["frames"], both["wire_bytes"]) == (2, 4, 2000)
     assert (one["samples"], one["frames"], one["wire_bytes"]) == (1, 2, 1000)
-    for row in (both, one):
-        assert not {row[key] for key in ("first_ns", "last_ns", "duration_ns", "rate_bps", "gaps", "gap_ns")} - {None}
+    times = ("first_ns", "last_ns", "duration_ns", "rate_bps", "gaps", "gap_ns")
+    assert {row[key] for row in (both, one) for key in times} == {None}
     top = [row for row in table("top_flows") if row["site"] == "all"]
     assert [(row["rank"], row["wire_bytes"], row["duration_ns"]) for row in top] == [(1, 2000, None), (2, 1000, None)]
     sizes = [row for row in table("flow_sizes") if (row["scope"], row["measure"]) == ("campaign", "wire")]
@@ -202,9 +192,11 @@ def test_flows_of_two_sites_are_one_unless_their_networks_differ(largest_flows, 
 
 @pytest.mark.soak
 def test_equal_addresses_in_two_tunnels_differ_in_column_tunnels(stitched):
-    outer = {"type": "gre_key", "id": 9, "position": 3}
-    networks = [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
-    tenants = [[], *networks, [outer, *networks[0]]]
+    outer, *inner = (
+        {"type": kind, "id": number, "position": position}
+        for kind, number, position in (("gre_key", 9, 3), ("vxlan_vni", 5, 4), ("vxlan_vni", 6, 4))
+    )
+    tenants = [[], inner[:1], inner[1:], [outer, inner[0]]]
     flows = [flow(1, 2, tunnels=tunnels, wire_bytes=900 - n) for n, tunnels in enumerate(tenants)]
     table = stitched((WEST1, (0, 20), flows))
     expected = ["", "vxlan_vni*5*4", "vxlan_vni*6*4", "gre_key*9*3/vxlan_vni*5*4"]

@@ -3,18 +3,20 @@
 import json
 import re
 import statistics
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_trials import shapes, write_replays, write_results
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import write_file, write_json
 
 from acapella.campaign import trial_tables
 from acapella.campaign.trial_tables import TABLES, bins
 from acapella.cli import main as cli
 
 ENVIRONMENTS = [*shapes(1)]
+HEADER = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"  # of the mapping of pseudonyms
 
 
 @pytest.fixture
@@ -31,15 +33,15 @@ def make(directory, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dic
 
 def test_environments_are_means_over_the_runs_against_the_first_trial(results):
     rows = make(results)
+    noisy = rows["consistency_environments"][1]
     places = [(row["place"], row["environment"]) for row in rows["consistency_environments"]]
     assert places == [*enumerate(ENVIRONMENTS, 1)]
-    noisy = rows["consistency_environments"][1]
     pairs = [row for row in rows["consistency"] if row["environment"] == "noisy"]
     runs = [row for row in pairs if row["a"] == 1]
     assert [row["b"] for row in runs] == [2, 3, 4, 5]
     assert (noisy["trials"], noisy["samples"], noisy["runs"], noisy["undefined_runs"]) == (5, 5, 4, 0)
-    for name in trial_tables.MEANS:
-        assert noisy[name] == pytest.approx(statistics.fmean(row[name] for row in runs)), name
+    means = {name: statistics.fmean(row[name] for row in runs) for name in trial_tables.MEANS}
+    assert {name: noisy[name] for name in means} == pytest.approx(means)
     assert (noisy["kappa_min"], noisy["kappa_max"]) == (runs[3]["kappa"], runs[0]["kappa"])
     others = [row["kappa"] for row in pairs if row["a"] > 1]
     assert len(others) == 6
@@ -52,8 +54,8 @@ def test_pairs_of_trials_have_rows_in_the_tables(results):
     rows = make(results)
     pairs = {pair_of(row) for row in rows["consistency"]}
     assert len(pairs) == 3 * 10
-    for name in ("consistency_within", "consistency_moves", "consistency_timeline", "consistency_deltas"):
-        assert {pair_of(row) for row in rows[name]} == pairs, name
+    tables = ("consistency_within", "consistency_moves", "consistency_timeline", "consistency_deltas")
+    assert [name for name in tables if {pair_of(row) for row in rows[name]} != pairs] == []
     assert {row["environment"] for row in rows["consistency_warnings"]} == {"noisy"}
 
 
@@ -77,8 +79,7 @@ def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
     counts = {"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": [1, 2, 3, 4, 7, 10]}
     made = sorted(bins(counts), key=lambda b: b["bin"])
     assert [one["bin"] for one in made] == [*range(-6, 7)]
-    for one, following in pairwise(made):
-        assert one["hi_ns"] + 1 == following["lo_ns"]
+    assert [one["hi_ns"] + 1 for one in made[:-1]] == [following["lo_ns"] for following in made[1:]]
     assert (made[0]["lo_ns"], made[0]["hi_ns"], made[-1]["lo_ns"], made[-1]["hi_ns"]) == (None, -10, 10, None)
     assert [one["packets"] for one in made] == [0] * 6 + [9] + [1] * 6
 
@@ -109,17 +110,21 @@ LOST, KEPT = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap 
 @pytest.mark.soak
 def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     silent = {"largest_gap_ns": None, "median_gap_ns": None}
-    changes = {"quiet-1": KEPT, "quiet-2": LOST, "quiet-3": silent, "quiet-4": LOST}  # quiet-5 was not replayed
-    write_replays(results, changes)
+    # quiet-5 was not replayed
+    write_replays(results, {"quiet-1": KEPT, "quiet-2": LOST, "quiet-3": silent, "quiet-4": LOST})
     rows = make(results)
     replays = rows["consistency_replays"]
     assert [(row["trial"], row["cpu_lost"]) for row in replays] == [(1, False), (2, True), (3, None), (4, True)]
     assert {row["environment"] for row in replays} == {"quiet"}
     assert replays[1]["path"] == "shared"
     assert replays[1]["rate_bps"] == 50_000_000
-    known = {1: False, 2: True, 3: None, 4: True, 5: None}
-    for row in [row for row in rows["consistency"] if row["environment"] == "quiet"]:
-        assert (row["cpu_lost_a"], row["cpu_lost_b"]) == (known[row["a"]], known[row["b"]])
+    known = {
+        (row[end], row[f"cpu_lost_{end}"])
+        for row in rows["consistency"]
+        if row["environment"] == "quiet"
+        for end in "ab"
+    }
+    assert known == {(1, False), (2, True), (3, None), (4, True), (5, None)}
     assert [row["cpu_lost_trials"] for row in rows["consistency_environments"]] == [2, None, None]
 
 
@@ -135,8 +140,9 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
 
 def test_each_trial_has_its_order_of_replayers(results):
     write_replays(results, {f"quiet-{n}": {"replayers": 2} for n in (1, 2, 3)})
-    order = {n: {"pairs": 100, "reversed": 10 + n, "unexplained": n, "sent_in_order": 5 + n} for n in (1, 2)}
-    orders = {f"quiet-{n}": each for n, each in order.items()}
+    orders = {
+        f"quiet-{n}": {"pairs": 100, "reversed": 10 + n, "unexplained": n, "sent_in_order": 5 + n} for n in (1, 2)
+    }
 
     def add(found: dict) -> None:
         for pair in found["pairs"]:
@@ -157,16 +163,14 @@ def test_arrival_error_is_taken_from_the_comparison(tmp_path):
 
 def error_of(capsys, directory, *options, environments=ENVIRONMENTS) -> str:
     """Run the stage, which must fail; return its error message, which is one line."""
-    assert cli.main(["campaign", "trials", str(directory), *options, "--environments", *environments]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
+    return failed(capsys, "campaign", "trials", directory, *options, "--environments", *environments)
 
 
-def change_result(directory, environment, change) -> str:
-    """Rewrite a result of acapella kappa after calling ``change`` with its content; return the new text."""
+def change_result(directory, environment, change) -> None:
+    """Rewrite a result of acapella kappa after calling ``change`` with its content."""
     content = recorded_result(directory, environment)
     change(content)
-    return write_file(directory / "kappa" / f"{environment}.json", json.dumps(content)).read_text(encoding="utf-8")
+    write_json(directory / "kappa" / f"{environment}.json", content)
 
 
 def published_result(directory, name) -> dict:
@@ -195,8 +199,7 @@ def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):
     assert text == ("trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006.")
     assert {row["environment"] for row in rows["consistency"]} == {"E0", "E1", "E2"}
     assert [path.stem for path in sorted((results / "consistency").iterdir())] == ["E0", "E1", "E2"]
-    for path in published(results):
-        assert not re.search(r"noisy-2|\bquiet\b|\bnoisy\b(?!-10)", path.read_text(encoding="utf-8")), path
+    assert re.findall(r"noisy-2|\bquiet\b|\bnoisy\b(?!-10)", published(results)) == []
 
 
 @pytest.mark.soak
@@ -220,22 +223,22 @@ def test_pseudonyms_hide_filters_and_flows_which_may_contain_addresses(results, 
     assert (noisy["parameters"]["flow"] == "(a flow)") == hide
     text = rows["consistency_warnings"][0]["text"]
     assert text == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
-    for path in published(results):
-        assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
+    assert ("203.0.113" in published(results)) == (not hide)
     assert quiet["parameters"].get("filter") is None
 
 
-def published(directory) -> list:
-    """Return the text files that the stage writes."""
+def published(directory) -> str:
+    """Return the content of the text files that the stage writes."""
     patterns = ("tables/*.csv", "consistency/*.json", "provenance/consistency.json")
-    return [path for pattern in patterns for path in directory.glob(pattern)]
+    return "\n".join(path.read_text(encoding="utf-8") for pattern in patterns for path in directory.glob(pattern))
 
 
 @pytest.mark.soak
 def test_published_result_differs_from_that_of_the_command_only_in_pseudonyms(results):
     make(results)
-    for environment in ENVIRONMENTS:
-        assert published_result(results, environment) == recorded_result(results, environment)
+    assert [published_result(results, name) for name in ENVIRONMENTS] == [
+        recorded_result(results, name) for name in ENVIRONMENTS
+    ]
     with_pseudonyms(results)
     make(results, "--pseudonyms")
     hidden, recorded = published_result(results, "E1"), recorded_result(results, "noisy")
@@ -250,18 +253,14 @@ def with_pseudonyms(directory) -> None:
     """Write the mapping of pseudonyms that acapella campaign process creates."""
     names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
     lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
-    header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
-    (directory / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
+    (directory / "pseudonyms.tsv").write_text(HEADER + lines, encoding="utf-8")
 
 
 def add_warning(directory, environment, text):
     """Set the text of the first warning of each pair of an environment."""
-
-    def set_text(result):
-        for pair in result["pairs"]:
-            pair["warnings"][0]["text"] = text
-
-    change_result(directory, environment, set_text)
+    change_result(
+        directory, environment, lambda found: [pair["warnings"][0].update(text=text) for pair in found["pairs"]]
+    )
 
 
 def test_same_results_give_the_same_bytes(tmp_path):
@@ -287,7 +286,7 @@ def test_missing_or_invalid_result_is_reported_in_one_line(content, printed, tmp
 
 
 def test_sample_without_pseudonym_is_reported_in_one_line(results, capsys):
-    (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
+    (results / "pseudonyms.tsv").write_text(HEADER, encoding="utf-8")
     assert "sample 'quiet-1' has no pseudonym" in error_of(capsys, results, "--pseudonyms")
 
 

@@ -300,7 +300,8 @@ def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
     (row,) = large["transfer_cells"]["rows"]
     assert (row[1:], "mode published" in row[0]) == (["BBR", "0", "failed", "no route"], True)
     note = large["transfer_cells"]["note"]
-    assert note.startswith(f"1 of {8 * 8 * 2 + 4 + 2} runs failed") and "snakemake --forcerun transfer" in note
+    assert note.startswith(f"1 of {8 * 8 * 2 + 4 + 2} runs failed")
+    assert "snakemake --forcerun transfer" in note
 
 
 def test_figures_state_the_failed_runs_of_their_settings(tmp_path):

@@ -186,7 +186,8 @@ def test_difference_of_environments_is_not_attributed_to_the_path_alone(tmp_path
     write_replays(tmp_path, {name: {"largest_gap_ns": 10**9 if n in lost else 1} for n, name in enumerate(samples, 1)})
     source = source_of(tmp_path, {"quiet": [{"I": 0.01 + n / 1000} for n in range(5)], "loaded": [{"I": 0.3}] * 5})
     title = with_spaces(compose.compose_figure("kappa_environments", source).title)
-    assert title.startswith("loaded is ") and title.endswith(f"){expected}"), title
+    assert title.startswith("loaded is "), title
+    assert title.endswith(f"){expected}"), title
 
 
 def test_note_states_that_path_intervals_lack_the_error_of_the_receiver(text):
@@ -411,7 +412,8 @@ def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
     source = Source(Campaign(directory))
     texts = {name: words(svg_of(compose.compose_figure(name, source))) for name in TRIAL_FIGURES}
     for name, text in texts.items():
-        assert " (A)" not in text and "run B" not in text, name
+        assert " (A)" not in text, name
+        assert "run B" not in text, name
     texts["kappa_environments"] = json.dumps(compose.compose_figure("kappa_environments", source).spec)
     for name, text in texts.items():
         assert all(run in text for run in ("tuesday", "wednesday", "friday")), name

@@ -30,4 +30,5 @@ def test_script_cached_by_a_different_process_equals_the_bundle():
 def test_unwritable_directory_is_unchanged(file, monkeypatch):
     monkeypatch.setattr(vega, "cache_file", lambda: file / "missing" / "script")
     vega.fill_cache()
-    assert vega.cached_script() is None and not file.exists()
+    assert vega.cached_script() is None
+    assert not file.exists()

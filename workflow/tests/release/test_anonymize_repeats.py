@@ -105,8 +105,8 @@ def tags(ethertype: bytes, text: Text, count: int) -> bytes:
 
 def tags_in_llc(text: Text) -> bytes:
     """Return a frame with VLAN tags between SNAP headers."""
-    snap = b"\xaa\xaa\3\0\0\0\x81\0"
-    body = snap + text.take(2) + b"\x08\0"
+    snap, body = b"\xaa\xaa\3\0\0\0\x81\0", b"\x08\0"
+    body = snap + text.take(2) + body
     for _ in range(11):
         body = snap + text.take(2) + len(body).to_bytes(2) + body
     return ethernet(len(body), body)
@@ -213,9 +213,9 @@ def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
 LETTERS = 32
 
 
-def letters(frame: bytes, left: bytes, begin: int) -> int:
-    """Return the number of unchanged bytes from ``begin`` on that may be letters."""
-    return sum(a == b and 0x20 <= a < 0x7F for a, b in zip(frame[begin:], left[begin:], strict=False))
+def letters(frame: bytes, left: bytes) -> int:
+    """Return the number of unchanged bytes in and after the repeated header that may be letters."""
+    return sum(a == b and 0x20 <= a < 0x7F for a, b in [*zip(frame, left, strict=False)][begins(frame) :])
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -223,10 +223,9 @@ def letters(frame: bytes, left: bytes, begin: int) -> int:
 def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
     created = frames_of(name, code)
     for (text, frame), left in zip(created, released(tmp_path, [frame for _, frame in created]), strict=True):
-        begin = begins(frame)
-        assert len(left) >= begin, "the headers before it are kept"
-        assert longest_text(text.content, left[begin:]) < RUN, left[begin:].hex()
-        assert letters(frame, left, begin) <= LETTERS
+        assert len(left) >= begins(frame), "the headers before it are kept"
+        assert longest_text(text.content, left[begins(frame) :]) < RUN, left.hex()
+        assert letters(frame, left) <= LETTERS
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -252,9 +251,8 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     left = [frame for *_, frame in records(capture.read_bytes())]
     assert len(left) == len(frames)
     for (text, _), (_, frame), kept in zip(each, frames, left, strict=True):
-        begin = begins(frame)
-        assert longest_text(text.content, kept[begin:]) < RUN
-        assert letters(frame, kept, begin) <= LETTERS
+        assert longest_text(text.content, kept[begins(frame) :]) < RUN
+        assert letters(frame, kept) <= LETTERS
 
 
 ALL_EXTENSIONS = b"\x3c\0\5\2\0\0\1\0\x2b\0\4\1\7\1\1\0\x2c\0\3" + bytes(5) + b"\x33\0\0\1\0\0\0\7"

@@ -9,10 +9,10 @@ from acapella_testing.leak_search import find_leak, restore_original
 from acapella_testing.release_records import released
 
 
-def test_payload_that_remains_in_place_is_found(tmp_path):
+@pytest.mark.parametrize(("end", "expected"), [(57, None), (58, (1, 42, "a run of payload"))])
+def test_payload_that_remains_in_place_is_found(end, expected, tmp_path):
     frame = frames(random.Random(5))[0]
-    for end, expected in ((57, None), (58, (1, 42, "a run of payload"))):
-        assert find_leak(tmp_path, [frame], lambda n, original, kept, end=end: kept + original[42:end]) == expected
+    assert find_leak(tmp_path, [frame], lambda n, original, kept: kept + original[42:end]) == expected
 
 
 @pytest.mark.parametrize("name", MALFORMED)

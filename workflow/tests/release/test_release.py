@@ -1,9 +1,9 @@
 """Tests a campaign's release: its content, what it excludes, and the consistency of its files."""
 
 import contextlib
+import filecmp
 import functools
 import gzip
-import hashlib
 import io
 import ipaddress
 import json
@@ -20,7 +20,7 @@ from acapella_testing import processes
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated.files_campaign import failed, processed, run
 from acapella_testing.generated.generated_flowreports import write_tables
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.new_files import change_json, new_directory, write_file, write_json
 from acapella_testing.oracles.naive_anonymize import CryptoPan
 from acapella_testing.release_records import checksums_of, write_key
 from acapella_testing.requirements import skip_if
@@ -34,11 +34,13 @@ from acapella.release import columns as release_columns
 from acapella.release import command as release
 from acapella.release import flows as release_flows
 from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
 
 KEY_BEGIN = 3  # value of the first byte of a key
 FLOW_KEY = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
 ENDS = ("src", "dst")
 SITES = ("University-of-Nowhere", "beta-secret")
+CHANGED = (*release_flows.TABLES, "capture_quality")  # tables with other values than in the campaign
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +114,7 @@ def test_release_has_captures_acaps_flows_tables_and_a_description(public):
 def test_sheet_states_filter_and_sampling_of_a_capture(copied, tmp_path):
     public, manifest = tmp_path / "public", next((copied / "raw").glob("*alpha-p1.json"))
     taken = {"testbed": "local", "filter": "host 10.0.0.1", "one_in": 4, "one_in_by": "hash", "sampled_out": 9}
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | taken))
+    change_json(manifest, **taken)
     run("campaign", "index", copied)
     run("campaign", "process", copied)
     run("release", copied, "-o", public)
@@ -124,25 +126,25 @@ def test_sheet_states_filter_and_sampling_of_a_capture(copied, tmp_path):
 
 
 def test_checksums_cover_all_files(public):
-    made = {path.relative_to(public).as_posix(): hashlib.sha256(path.read_bytes()) for path in files(public)}
+    made = {path.relative_to(public).as_posix(): sha256_of(path) for path in files(public)}
     listed = checksums_of(public)
     assert listed.keys() == made.keys() - {"SHA256SUMS"}
-    assert all(made[name].hexdigest() == digest for name, digest in listed.items())
+    assert listed.items() <= made.items()
 
 
 def test_key_is_private_and_not_released(finished, public):
     key_file = finished / "release.key"
-    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
     parts = [key_file.read_bytes()[at : at + 8] for at in range(0, 32, 8)]
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
     for path in files(public):
         assert not [part for part in parts if part in path.read_bytes()], path
         assert not [part for part in parts if part.hex().encode() in path.read_bytes()], path
 
 
 def test_names_are_pseudonyms_and_paths_are_absent(finished, public):
+    words = [word.encode() for word in (*SITES, "alpha-p1", str(finished.parent))]
     for path in files(public):
-        content = path.read_bytes() + path.name.encode()
-        assert not [word for word in (*SITES, "alpha-p1", str(finished.parent)) if word.encode() in content], path
+        assert not [word for word in words if word in path.read_bytes() + path.name.encode()], path
     for path in (public / "acap").iterdir():
         metadata = metadata_of(path)
         assert re.fullmatch(r"S[01]", metadata["site"])
@@ -155,10 +157,9 @@ def test_original_addresses_are_absent(public):
         for _, frame in dpkt.pcap.Reader(io.BytesIO(gzip.decompress(capture.read_bytes()))):
             layer = dpkt.ethernet.Ethernet(frame).data
             addresses |= {frame[0:6], frame[6:12], *((layer.src, layer.dst) if hasattr(layer, "src") else ())}
-    addresses -= {b"\xff" * 6}
-    assert len(addresses) > 8
     captured = b"".join(path.read_bytes() for path in (public / "captures").iterdir())
-    assert not [address.hex() for address in addresses if address in captured]
+    assert len(addresses - {b"\xff" * 6}) > 8
+    assert not [address.hex() for address in addresses - {b"\xff" * 6} if address in captured]
 
 
 def test_flows_match_the_anonymized_captures(finished, public, tmp_path):
@@ -184,17 +185,16 @@ def test_kept_parts_of_frames_have_the_same_times_lengths_and_stacks(finished, p
         for acaps in (finished / "acap", public / "acap")
     )
     assert [row[:2] for row in before] == [row[:2] for row in after]
-    for (*_, whole), (*_, kept) in zip(before, after, strict=True):
-        assert whole.split("/")[: kept.count("/") + 1] == kept.split("/")
+    stacks = [(whole.split("/"), kept.split("/")) for (*_, whole), (*_, kept) in zip(before, after, strict=True)]
+    assert [pair for pair in stacks if pair[0][: len(pair[1])] != pair[1]] == []
 
 
 def test_tables_without_addresses_are_released(finished, public):
     names = names_in(public / "tables")
     assert {"frame_sizes", "header_occurrence", "header_stack_sizes", "capture_quality"} <= names
     assert not names & {"top_flows", "stitched_flows"}
-    for path in (public / "tables").iterdir():
-        if path.stem not in (*release_flows.TABLES, "capture_quality"):
-            assert path.read_bytes() == (finished / "tables" / path.name).read_bytes()
+    same = [path.name for path in (public / "tables").iterdir() if path.stem not in CHANGED]
+    assert filecmp.cmpfiles(finished / "tables", public / "tables", same, shallow=False) == (same, [], [])
     true, shown = (rows(each, "capture_quality") for each in (finished, public))
     assert all(row.pop("sha256") for row in true)
     assert true == shown
@@ -209,8 +209,7 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
     assert len({row["src"] for row in flows}) > 1
     assert {row[end] for row in flows for end in ENDS} <= ends_of(public / "flows")
     texts = "\n".join(path.read_text() for path in (public / "tables").glob("*.csv"))
-    plain = ends_of(finished / "flows")
-    assert not [end for end in plain if re.search(rf"(?<![\w.:]){re.escape(end)}(?![\w.:])", texts)]
+    assert not ends_of(finished / "flows") & set(re.findall(r"[\w.:]+", texts))
     assert flows == in_order_of_key(flows)
     assert [row["flow"] for row in flows] == list(range(len(flows)))
     named = [with_pseudonyms(CryptoPan(key.read_bytes()), row) for row in true]
@@ -258,26 +257,19 @@ def test_release_depends_on_the_key_alone_and_its_map_of_names_is_private(finish
     run("anonymize", "--new-key", tmp_path / "key")
     options = ["--macs", "blank", "--pseudonyms", names]  # a later release replaces the map
     run("release", finished, "-o", changed, "--key-file", tmp_path / "key", *options)
-    captures = [sorted((directory / "captures").iterdir()) for directory in (public, changed)]
-    for one, other in zip(*captures, strict=True):
+    for one, other in zip(*(sorted((each / "captures").iterdir()) for each in (public, changed)), strict=True):
         assert one.stat().st_size == other.stat().st_size
         assert one.read_bytes() != other.read_bytes()
     assert stat.S_IMODE(names.stat().st_mode) == 0o600
-    known = {row["sample"]: row for row in read_rows(names)}
-    released = read_rows(changed / "samples.tsv")
-    assert {row["sample"] for row in released} == set(known)
-    assert len(known) == 3
-    for row in released:
-        check_true_names(finished, row, known[row["sample"]])
-
-
-def check_true_names(finished: Path, row: dict, known: dict) -> None:
-    """Check the row of a sample in the map of names by its row in the sheet of a release."""
-    assert (row["site"], row["port"]) == (known["site"], known["port"])
-    assert pq.read_metadata(finished / "acap" / f"{known['true_sample']}.parquet").num_rows == int(row["frames"])
-    assert known["true_sample"].startswith(known["true_site"])
-    assert known["true_site"] in SITES
-    assert known["true_sample"].endswith(known["true_port"])
+    names_of, released = ({row["sample"]: row for row in read_rows(p)} for p in (names, changed / "samples.tsv"))
+    assert released.keys() == names_of.keys()
+    assert len(names_of) == 3
+    for known, row in ((names_of[sample], released[sample]) for sample in names_of):
+        assert (row["site"], row["port"]) == (known["site"], known["port"])
+        assert pq.read_metadata(finished / "acap" / f"{known['true_sample']}.parquet").num_rows == int(row["frames"])
+        assert known["true_sample"].startswith(known["true_site"])
+        assert known["true_site"] in SITES
+        assert known["true_sample"].endswith(known["true_port"])
 
 
 @pytest.mark.parametrize(
@@ -323,7 +315,7 @@ def test_tables_with_true_names_are_omitted_with_the_reason(copied, public, tmp_
     hidden, provenance = tmp_path / "hidden", {"outputs": {"tables/consistency.parquet": "0" * 64}, "parameters": {}}
     (copied / "provenance" / "process.json").rename(copied / "provenance.json")
     write_file(copied / "tables" / "consistency.parquet", SITES[0])
-    write_file(copied / "provenance" / "consistency.json", json.dumps(provenance))
+    write_json(copied / "provenance" / "consistency.json", provenance)
     run("release", copied, "--pseudonyms", "-o", hidden)
     assert names_in(hidden / "tables") == names_in(public / "tables")
     assert not [path for path in files(hidden) if SITES[0].encode() in path.read_bytes()]
@@ -380,8 +372,7 @@ def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, clie
     ask = functools.partial(queried, moved / "catalog.duckdb", environment=client)
     (here,) = ask(FRAMES, cwd=moved)
     *others, _, frames = ask(*stored, f"set file_search_path = '{moved}'", FRAMES, cwd=tmp_path)
-    for found in (here, frames):
-        assert [[*row[:3], str(row[3])] for row in found] == expected
+    assert [[[*row[:3], str(row[3])] for row in found] for found in (here, frames)] == [expected, expected]
     flows, sheet, counts = others
     assert flows == [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
     assert sheet == sorted([row["sample"], row["site"], int(row["frames"])] for row in read_rows(moved / "samples.tsv"))

@@ -12,7 +12,7 @@ import yaml
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated import infrastructure_inputs as inputs
 from acapella_testing.generated.files_campaign import failed, run
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.new_files import change_json, new_directory, write_file, write_json
 from acapella_testing.release_records import changed_columns, published, reported_columns
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace
@@ -42,19 +42,18 @@ def campaign(tmp_path_factory) -> Path:
     for path in place.glob("*.graphml"):
         text = path.read_text().replace("</graph>", node)
         path.write_text(text.replace("link</data>", "secret</data>").replace("zuri-w1", "star-w1"))
-    header, *lines_of_slices = (place / "slices.csv").read_text().splitlines()
-    for name, half in (("slices-a.csv.gz", lines_of_slices[:30]), ("slices-b.csv.gz", lines_of_slices[30:])):
+    header, *slices = (place / "slices.csv").read_text().splitlines()
+    for letter, half in (("a", slices[:30]), ("b", slices[30:])):
         lines = "\n".join([header, *(f"slice-{row}" for row in half)]) + "\n"
-        (place / name).write_bytes(gzip.compress(lines.encode()))
+        (place / f"slices-{letter}.csv.gz").write_bytes(gzip.compress(lines.encode()))
     options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(("in_bytes", "out_bytes", "rate_bps"), "int64"))
     table = pyarrow.csv.read_csv(place / "telemetry.csv", convert_options=options)
     pq.write_table(table.append_column("host", [["secret"] * len(table)]), place / "telemetry.parquet")
     files = {"advertisements": "*.graphml", "slices": "slices-*", "telemetry": "telemetry.parquet"}
     study = {name: [f"{place}/{pattern}"] for name, pattern in files.items()}
     study |= {"bin_s": SHAPE.step_s, "line_rate_share": 0.9}
-    write_file(place / "mine" / "config.json", json.dumps({"figures": {"formats": ["svg"]}, "infrastructure": study}))
-    create_tables(place / "mine", study)
-    return place / "mine"
+    write_json(place / "mine" / "config.json", {"figures": {"formats": ["svg"]}, "infrastructure": study})
+    return create_tables(place / "mine", study)
 
 
 def create_tables(directory: Path, study: dict) -> Path:
@@ -78,17 +77,29 @@ def release(campaign) -> Path:
     return published(campaign)
 
 
+@pytest.fixture
+def mine(campaign, tmp_path) -> Path:
+    """Return a copy of the campaign, for tests that modify it."""
+    return shutil.copytree(campaign, tmp_path / "mine")
+
+
+@pytest.fixture
+def public(release, tmp_path) -> Path:
+    """Return a copy of the release, for tests that modify it."""
+    return shutil.copytree(release, tmp_path / "public")
+
+
 def test_tables_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
     create_tables_from_release(tmp_path, release)
-    for name in TABLES:
-        assert rows(tmp_path, name) == rows(campaign, name) != [], name
+    assert {name: rows(tmp_path, name) for name in TABLES} == {name: rows(campaign, name) for name in TABLES}
+    assert all(rows(campaign, name) for name in TABLES)
 
 
 def test_release_contains_no_names_of_slices_and_hosts(release):
     files = {path.name: path for path in (release / "infrastructure").iterdir()}
     assert files.keys() == {*("model-0001.graphml", "model-0002.graphml", "slice_records.csv", "port_counters.parquet")}
-    for path in (path for path in release.rglob("*") if path.is_file()):
-        assert not [word for word in PRIVATE if word.encode() in path.read_bytes()], path
+    content = b"".join(path.read_bytes() for path in release.rglob("*") if path.is_file())
+    assert [word for word in PRIVATE if word.encode() in content] == []
     slices = [row["slice"] for row in read_rows(files["slice_records.csv"])]
     assert slices == [str(n) for n in range(1, SHAPE.slices + 1)]
     columns = pq.read_schema(files["port_counters.parquet"]).names
@@ -113,8 +124,7 @@ def test_released_model_of_a_real_advertisement_gives_the_same_tables(corpus, tm
         ("model-0001.graphml", (b"TrunkPort", b"TrunkPorT"), {"infrastructure_ports"}),
     ],
 )
-def test_comparison_lists_exactly_the_columns_affected_by_a_changed_byte(release, tmp_path, file, change, affected):
-    public = shutil.copytree(release, tmp_path / "public")
+def test_comparison_lists_exactly_the_columns_affected_by_a_changed_byte(public, tmp_path, file, change, affected):
     first = create_tables_from_release(tmp_path / "first", public)
     run("campaign", "compare", first, public, "--record")
     path = public / "infrastructure" / file
@@ -129,23 +139,23 @@ def test_comparison_lists_exactly_the_columns_affected_by_a_changed_byte(release
     assert affected <= {Path(file).stem for file, _ in reported_columns(again)} < {*TABLES}
 
 
-def test_changed_and_missing_inputs_are_one_line_errors(campaign, release, tmp_path, capsys):
-    mine = shutil.copytree(campaign, tmp_path / "mine")
-    config = json.loads((mine / "config.json").read_text())
-    changed = write_file(tmp_path / "slices-a.csv.gz", gzip.compress(b"slice,start,end,sites\n"))
-    words = ["release", mine, "-o", tmp_path / "public", "--key-file", release.parent / "key"]
-    for pattern, message in (
-        (str(changed), "changed since the tables were created: slices-a.csv.gz"),
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("slices-a.csv.gz", "changed since the tables were created: slices-a.csv.gz"),
         ("nosuch*", "no such file"),
-    ):
-        config["infrastructure"]["slices"] = [pattern]
-        write_file(mine / "config.json", json.dumps(config))
-        assert message in failed(capsys, *words)
-        assert not (tmp_path / "public").exists()
+    ],
+)
+def test_changed_and_missing_inputs_are_one_line_errors(mine, release, tmp_path, capsys, pattern, message):  # noqa: PLR0913, PLR0917
+    study = json.loads((mine / "config.json").read_text())["infrastructure"]
+    write_file(tmp_path / "slices-a.csv.gz", gzip.compress(b"slice,start,end,sites\n"))
+    change_json(mine / "config.json", infrastructure=study | {"slices": [f"{tmp_path}/{pattern}"]})
+    words = ["release", mine, "-o", tmp_path / "public", "--key-file", release.parent / "key"]
+    assert message in failed(capsys, *words)
+    assert not (tmp_path / "public").exists()
 
 
-def test_unknown_inputs_and_pseudonyms_are_noted(campaign, tmp_path):
-    mine = shutil.copytree(campaign, tmp_path / "mine")
+def test_unknown_inputs_and_pseudonyms_are_noted(mine, tmp_path):
     assert infrastructure.write(tmp_path, Campaign(mine), hidden=True) == [infrastructure.HIDDEN]
     (mine / "config.json").unlink()
     assert infrastructure.write(tmp_path, Campaign(mine), hidden=False) == [infrastructure.UNKNOWN]
@@ -154,8 +164,7 @@ def test_unknown_inputs_and_pseudonyms_are_noted(campaign, tmp_path):
 
 @pytest.mark.timeout(1200)
 @takes_minutes
-def test_workflow_reproduces_tables_and_figures_from_a_release(release, tmp_path):
-    public = shutil.copytree(release, tmp_path / "public")
+def test_workflow_reproduces_tables_and_figures_from_a_release(public, tmp_path):
     place, other = (Workplace(new_directory(tmp_path / name)) for name in ("place", "other"))
     place.succeed("--cores", "2", "record", "--config", f"reproduce={public}")
     sums = checksums.read(public)

@@ -15,7 +15,7 @@ import requests
 from acapella_testing.generated import generated_transfers
 from acapella_testing.generated.files_campaign import run
 from acapella_testing.generated.monitored_trials import monitored
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.new_files import new_directory, write_file, write_json
 from acapella_testing.release_records import checksums_of, published
 from acapella_testing.runs.workflow_run import ROOT
 from requests.adapters import BaseAdapter
@@ -90,7 +90,7 @@ def studies_release(tmp_path_factory) -> Path:
     slices = write_file(place / "slices.csv", "slice,start,end,sites\nx,2024-01-01T00:00:00Z,2024-01-02T00:00:00Z,A\n")
     run("campaign", "infrastructure", mine, f"--slices={slices}")
     study = {"advertisements": [], "slices": [str(slices)], "telemetry": []}
-    write_file(mine / "config.json", json.dumps({"infrastructure": study}))
+    write_json(mine / "config.json", {"infrastructure": study})
     public = published(mine)
     run("campaign", "transfers", made, "--runs", public)
     run("campaign", "monitored", made, "--release", public)

@@ -4,17 +4,18 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import duckdb
 import pytest
+from acapella_testing import processes
+from acapella_testing.generated.files_campaign import run
 from acapella_testing.generated.tiny import add_sample, flow
+from acapella_testing.new_files import change_json, new_directory
 
 from acapella.campaign import index, reused
 from acapella.campaign.layout import Campaign
-from acapella.cli import main as cli
 from acapella_core import shards
 
 PLACES = [("WEST", "p1"), ("WEST", "p2"), ("EAST", "p1")]
@@ -55,6 +56,14 @@ def rows(directory: Path) -> dict[str, list]:
         return {name: sorted(map(repr, con.execute(f"from {name}").fetchall())) for name in TABLES}
 
 
+@pytest.fixture
+def indexed(directory):
+    """Return the campaign with its catalog."""
+    tick(directory)
+    index.build(Campaign(directory))
+    return directory
+
+
 def rows_of_new_catalog(directory: Path, **options) -> dict[str, list]:
     """Return the rows of a catalog that is created from all files. The existing catalog is kept."""
     earlier = (directory / "catalog.duckdb").rename(directory / "earlier")
@@ -86,7 +95,8 @@ def test_only_new_and_changed_files_are_read(directory, hashed, monkeypatch):
     )
     tick(directory)
     index.build(Campaign(directory))
-    assert read == [*"abcd"] and len(hashed) == 12
+    assert read == [*"abcd"]
+    assert len(hashed) == 12
     tick(directory)
     hashed.clear(), read.clear()
     os.utime(directory / "raw" / "b.json")
@@ -102,7 +112,7 @@ def rewritten(directory: Path, name: str, choice: random.Random) -> None:
     """Change a byte of a manifest; its size and modification time remain the same."""
     file = directory / "raw" / f"{name}.json"
     times = file.stat().st_atime_ns, file.stat().st_mtime_ns
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"bytes": choice.randrange(10)}))
+    change_json(file, bytes=choice.randrange(10))
     os.utime(file, ns=times)
 
 
@@ -113,8 +123,7 @@ def renamed(directory: Path, name: str, choice: random.Random) -> None:
     for kind in ("acap", "flows"):
         (directory / kind / "other.parquet").rename(directory / kind / f"{name}.parquet")
     (directory / "raw" / "other.json").unlink()
-    manifest = directory / "raw" / f"{name}.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"site": site, "port": port}))
+    change_json(directory / "raw" / f"{name}.json", site=site, port=port)
 
 
 def removed(directory: Path, name: str, _choice: random.Random) -> None:
@@ -145,16 +154,15 @@ EDITS = {
 @pytest.mark.parametrize("seed", range(2))
 def test_index_after_random_edits_equals_one_of_all_files(directory, seed):
     """Trials and filtered samples are excluded as long as others exist, so an edit may change rows of other samples."""
-    choice = random.Random(seed)
+    choice, kept = random.Random(seed), 0
     index.build(Campaign(directory))
-    kept = 0
     for _ in range(3):
         for _ in range(choice.randrange(1, 4)):
             names = sorted(path.stem for path in (directory / "acap").iterdir())
             edits = [edit for edit in EDITS if len(names) > 2 or edit not in ("remove", "no digest")]
             EDITS[choice.choice(edits)](directory, choice.choice(names), choice)
-        options = {"exclude": [name for name in names if choice.random() < 0.1][:1]}
-        options["traffic"] = choice.choice(index.TRAFFIC)
+        exclude = [name for name in names if choice.random() < 0.1][:1]
+        options = {"exclude": exclude, "traffic": choice.choice(index.TRAFFIC)}
         tick(directory)
         earlier = reused.read_earlier(Campaign(directory))
         index.build(Campaign(directory), **options)
@@ -165,19 +173,14 @@ def test_index_after_random_edits_equals_one_of_all_files(directory, seed):
 
 
 @pytest.mark.soak
-def test_shards_are_indexed_again(directory):
+def test_shards_are_indexed_again(indexed):
     """The paths of the files change, but not the files."""
-    tick(directory)
-    index.build(Campaign(directory))
     for stage in ("collect", "digest"):
-        shards.marker(directory, stage).mkdir(parents=True)
-    for kind in ("acap", "flows", "raw"):
-        for path in [*(directory / kind).iterdir()]:
-            shard = directory / kind / shards.shard_of(path.stem)
-            shard.mkdir(exist_ok=True)
-            path.rename(shard / path.name)
-    index.build(Campaign.at(directory))
-    assert rows(directory) == rows_of_new_catalog(directory)
+        shards.marker(indexed, stage).mkdir(parents=True)
+    for path in [path for kind in ("acap", "flows", "raw") for path in (indexed / kind).iterdir()]:
+        path.rename(new_directory(path.parent / shards.shard_of(path.stem)) / path.name)
+    index.build(Campaign.at(indexed))
+    assert rows(indexed) == rows_of_new_catalog(indexed)
 
 
 def test_file_that_changes_right_after_an_index_is_read_again(directory, monkeypatch):
@@ -215,23 +218,19 @@ def damage(catalog: Path) -> None:
 @pytest.mark.parametrize(
     "change", [damage, lambda catalog: os.truncate(catalog, 5000), lambda catalog: catalog.write_bytes(b"?")]
 )
-def test_damaged_catalog_is_reported_and_replaced(directory, change, capsys):
-    tick(directory)
-    index.build(Campaign(directory))
-    expected = rows(directory)
-    change(directory / "catalog.duckdb")
-    assert cli.main(["campaign", "index", str(directory)]) == 0
+def test_damaged_catalog_is_reported_and_replaced(indexed, change, capsys):
+    expected = rows(indexed)
+    change(indexed / "catalog.duckdb")
+    run("campaign", "index", indexed)
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"acapella: {directory}/catalog.duckdb cannot be read; all samples are indexed again: ")
-    assert rows(directory) == expected
+    assert line.startswith(f"acapella: {indexed}/catalog.duckdb cannot be read; all samples are indexed again: ")
+    assert rows(indexed) == expected
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("change", ["version", "copy", "few"])
-def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, change, hashed, monkeypatch):
-    tick(directory)
-    index.build(Campaign(directory))
-    hashed.clear()
+def test_catalog_of_another_version_or_of_other_files_is_not_used(indexed, change, hashed, monkeypatch):
+    directory, copied = indexed, []
     if change == "version":
         monkeypatch.setattr(reused, "version", lambda: "other")
         monkeypatch.setattr(index, "version", lambda: "other")
@@ -240,7 +239,6 @@ def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, cha
     else:
         for name in "abc":
             add(directory, name, random.Random(name + "2"))
-    copied = []
     monkeypatch.setattr(reused.shutil, "copyfile", lambda *paths: copied.append(paths))
     index.build(Campaign(directory))
     assert copied == []
@@ -249,16 +247,10 @@ def test_catalog_of_another_version_or_of_other_files_is_not_used(directory, cha
 
 
 @pytest.mark.soak
-def test_duckdb_1_0_0_reads_a_catalog_with_replaced_rows(directory, old_client):
-    tick(directory)
-    index.build(Campaign(directory))
-    add(directory, "a", random.Random("changed"))
-    index.build(Campaign(directory))
-    code = f"import duckdb; con = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True); "
-    code += f"print([sorted(map(repr, con.execute(f'from {{t}}').fetchall())) for t in {TABLES}])"
-    command = [sys.executable, "-c", code]
-    old, new = (
-        subprocess.run(command, cwd="/", capture_output=True, text=True, env=environment, check=True).stdout
-        for environment in (old_client, None)
-    )
-    assert old == new != ""
+def test_duckdb_1_0_0_reads_a_catalog_with_replaced_rows(indexed, old_client):
+    add(indexed, "a", random.Random("changed"))
+    index.build(Campaign(indexed))
+    code = f"import duckdb, json; con = duckdb.connect({str(indexed / 'catalog.duckdb')!r}, read_only=True); "
+    code += f"print(json.dumps({{t: sorted(map(repr, con.execute(f'from {{t}}').fetchall())) for t in {TABLES}}}))"
+    read = processes.run(sys.executable, "-c", code, cwd="/", env=old_client, check=True)
+    assert json.loads(read.stdout) == rows(indexed)

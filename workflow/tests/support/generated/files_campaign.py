@@ -14,10 +14,10 @@ def run(*words) -> None:
     assert main([str(word) for word in words]) == 0, words
 
 
-def failed(capsys, *words) -> str:
-    """Run one command, which must fail with exit code 2; return its error message, which must be one line."""
+def failed(capsys, *words, code: int = 2) -> str:
+    """Run one command, which must fail with an exit code; return its error message, which must be one line."""
     capsys.readouterr()
-    assert main([str(word) for word in words]) == 2, words
+    assert main([str(word) for word in words]) == code, words
     (line,) = capsys.readouterr().err.splitlines()
     return line
 

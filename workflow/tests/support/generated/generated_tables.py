@@ -123,10 +123,8 @@ def restriction_row(quality, restriction):
 def quality_rows(made: list[Sample], draw) -> list[dict]:
     """Return a row per sample: some without counters, some with loss, a few with a coarse clock."""
     length = max((one.end_ns for one in made), default=0) - min((one.start_ns for one in made), default=0)
-    watched = Counter()
-    for one in made:
-        watched[one.site, one.port] += SAMPLE_NS
-    return [quality_row(one, watched[one.site, one.port], length, draw) for one in made]
+    samples = Counter((one.site, one.port) for one in made)
+    return [quality_row(one, samples[one.site, one.port] * SAMPLE_NS, length, draw) for one in made]
 
 
 def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
@@ -142,11 +140,9 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
         **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": share, "loss_stages_known": stages},
         **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": repeated},
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
-        **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest"},
-        "misdated": False,
+        **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest", "misdated": False},
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
-        **{"port_coverage_share": watched_ns / length_ns},
-        "undissected_frames": 0,
+        **{"port_coverage_share": watched_ns / length_ns, "undissected_frames": 0},
         **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},
     }
 
@@ -177,13 +173,11 @@ def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
     total = {"site": site, "samples": len(own), "total_frames": sum(one.frames for one in own)}
     rows = {"header_depth": [depth_row(total, own)], "header_stack_sizes": stack_rows(total, own)}
     rows["header_occurrence"] = [occurrence_row(total, own, label) for label in keys(own, "header")]
-    rows["encapsulations"] = [
-        {**total, "encapsulation": name, **shares(total, own, "encapsulation", name)}
-        for name in keys(own, "encapsulation")
-    ]
-    rows["ip_versions"] = [
-        {**total, "ip_version": version, **shares(total, own, "version", version)} for version in ("4", "6", "none")
-    ]
+    for table, column, kind, found in (
+        ("encapsulations", "encapsulation", "encapsulation", keys(own, "encapsulation")),
+        ("ip_versions", "ip_version", "version", ("4", "6", "none")),
+    ):
+        rows[table] = [{**total, column: key, **shares(total, own, kind, key)} for key in found]
     rows["frame_sizes"] = [
         {**total, "length": length, "bin": bin_text(low, high), "bin_lo": low, "bin_hi": high}
         | shares(total, own, length, (low, high))
@@ -248,9 +242,8 @@ def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
 def depth_row(total: dict, own: list[Sample]) -> dict:
     """Return the row of header_depth."""
     frames = Counter()
-    for one in own:
-        for cell in one.cells:
-            frames[cell.stack] += cell.frames
+    for cell in (cell for one in own for cell in one.cells):
+        frames[cell.stack] += cell.frames
     headers = {stack: [label for label in stack if label != PAYLOAD] for stack in frames}
     deepest = min(frames, key=lambda stack: (-len(headers[stack]), -frames[stack], stack), default=())
     return {
@@ -270,15 +263,14 @@ def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
     """Return the rows of header_stack_sizes: header stacks up to the innermost transport header."""
     names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
     sums = defaultdict(Counter)
-    for one in own:
-        for cell in one.cells:
-            ends = [place for place, label in enumerate(cell.stack) if label in TRANSPORT]
-            stack = cell.stack[: ends[-1] + 1] if ends else cell.stack
-            cut = cell.frames // 50 if cell.deep and "TCP" in stack else 0
-            tcp = cell.frames - cut if "TCP" in stack else 0
-            empty = tcp if cell.empty else 0
-            counts = (cell.frames, tcp, empty, int(0.95 * empty), cut)
-            sums["/".join(stack), bin_of(cell.outer)].update(dict(zip(names, counts, strict=True)))
+    for cell in (cell for one in own for cell in one.cells):
+        ends = [place for place, label in enumerate(cell.stack) if label in TRANSPORT]
+        stack = cell.stack[: ends[-1] + 1] if ends else cell.stack
+        cut = cell.frames // 50 if cell.deep and "TCP" in stack else 0
+        tcp = cell.frames - cut if "TCP" in stack else 0
+        empty = tcp if cell.empty else 0
+        counts = (cell.frames, tcp, empty, int(0.95 * empty), cut)
+        sums["/".join(stack), bin_of(cell.outer)].update(dict(zip(names, counts, strict=True)))
     return [
         {**total, "stack": stack, "bin": bin_text(*ends), "bin_lo": ends[0], "bin_hi": ends[1], **found}
         for (stack, ends), found in sorted(sums.items(), key=lambda item: (item[0][0], item[0][1][0]))
@@ -311,38 +303,34 @@ def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
 
 def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
     """Return rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
-    values = sorted(values)
-    rows = []
-    for threshold in THRESHOLDS:
+    values, rows = sorted(values), []
+    for threshold in THRESHOLDS if values else ():
         reached = len(values) - bisect_left(values, threshold)
         if not reached and rows:
             break
-        if values:
-            counted = {"flows_ge": reached, "flows": len(values), "ccdf": reached / len(values)}
-            rows.append({**row, column: threshold, **counted})
+        rows.append(
+            {**row, column: threshold, "flows_ge": reached, "flows": len(values), "ccdf": reached / len(values)}
+        )
     return rows
 
 
 def top_row(total: dict, rank: int, flow) -> dict:
     """Return a row of top_flows."""
-    ports = (443, 50_000 + rank) if flow.tcp else (53, 40_000 + rank)
+    src_port, dst_port = (443, 50_000 + rank) if flow.tcp else (53, 40_000 + rank)
     return {
         **{"rank": rank, "flow_id": f"{rank:032x}", "vlan": "100", "mpls": "16/17", "ip_version": 4},
         **{"tunnels": f"vxlan_vni*{rank}*6", "src": "10.0.0.1", "dst": "10.0.0.2", "ip_proto": 6 if flow.tcp else 17},
-        **{"src_port": ports[0], "dst_port": ports[1], "largest_site": flow.site, "largest_port": flow.port},
-        **{"frames": flow.frames, "wire_bytes": flow.wire_bytes, "duration_ns": flow.duration_ns},
-        **{"rate_bps": flow.rate_bps, "app": flow.app, "app_by": flow.app and "flow"},
-        **total,
-        "samples": flow.samples,
+        **{"src_port": src_port, "dst_port": dst_port, "largest_site": flow.site, "largest_port": flow.port},
+        **{name: getattr(flow, name) for name in ("frames", "wire_bytes", "duration_ns", "rate_bps", "app")},
+        **{"app_by": flow.app and "flow", **total, "samples": flow.samples},
     }
 
 
 def application_rows(total: dict, own: list[Sample]) -> list[dict]:
     """Return the rows of applications."""
     found = defaultdict(list)
-    for one in own:
-        for flow in one.flows:
-            found[flow.app].append((one.name, flow))
+    for name, flow in ((one.name, flow) for one in own for flow in one.flows):
+        found[flow.app].append((name, flow))
     return [
         {
             **total,

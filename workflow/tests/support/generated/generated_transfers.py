@@ -124,11 +124,9 @@ def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
         "flows": [{"flow": n, "iperf3": f"iperf3-{n}.json", "path": None} for n in range(len(documents))],
         **{"tcp_info": [], "wire": None, "error": None},
     }
-    for key, value in more.items():
-        if key == "flows":
-            whole["flows"] = [one | other for one, other in zip(whole["flows"], value, strict=True)]
-        else:
-            whole[key] = value
+    flows = more.pop("flows", [{}] * len(documents))
+    whole["flows"] = [one | other for one, other in zip(whole["flows"], flows, strict=True)]
+    whole |= more
     for number, each in enumerate(documents):
         (path / f"iperf3-{number}.json").write_text(json.dumps(each, indent="\t"))
     (path / "cell.json").write_text(json.dumps(whole))
@@ -143,11 +141,10 @@ def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_4
     for place, (delay, buffer) in enumerate(itertools.product(delays, buffers)):
         for algorithm in ("bbr", "cubic"):
             for run in range(repeated if place == 0 else 1):
-                base = 38.0 - delay / 20 + run
-                small = buffer < 500_000
-                factor = 1.0 if algorithm == "bbr" else (0.45 if small else 1.0 + delay / 1200)
-                seconds = 80.0 / (base * factor)
-                resent = (9000 if small else 40) * (2 if algorithm == "bbr" else 1)
+                small, bbr = buffer < 500_000, algorithm == "bbr"
+                factor = 1.0 if bbr else (0.45 if small else 1.0 + delay / 1200)
+                seconds = 80.0 / ((38.0 - delay / 20 + run) * factor)
+                resent = (9000 if small else 40) * (2 if bbr else 1)
                 sent = Sent(10_000_000, 10_000_000, seconds, seconds, resent, 1000 * (delay + 1))
                 more = {"measured": {"rtt_ns": 10**6 * (delay + 1), "rate_bps": 40_000_000, "buffer_bytes": buffer}}
                 more |= {"flags": ["rate_off"] if place == 4 and algorithm == "cubic" else []}

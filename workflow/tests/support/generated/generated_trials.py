@@ -3,13 +3,13 @@
 .venv/bin/python workflow/tests/support/generated/generated_trials.py /tmp/made 3 4
 """
 
-import json
 import math
 import random
 import sys
 from pathlib import Path
 
 from acapella_testing.generated.generated_tables import write_table, write_tables
+from acapella_testing.new_files import write_json
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -17,6 +17,7 @@ from acapella.figures.source import Source
 
 COMPONENTS = ("U", "O", "L", "I")
 BINS = 56
+STARTS = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]  # ns
 PACKETS = 20_000
 WINDOWS = 50
 PER_WINDOW = PACKETS // WINDOWS
@@ -25,10 +26,8 @@ DURATION_NS = 300_000_000
 
 def write_results(directory, environments: dict[str, list[dict]], **options) -> Path:
     """Write CAMPAIGN/kappa/*.json. An environment is a list of the arguments of `pair` for its runs B, C, ..."""
-    (Path(directory) / "kappa").mkdir(parents=True, exist_ok=True)
     for name, runs in environments.items():
-        text = json.dumps(result(name, runs, **options))
-        (Path(directory) / "kappa" / f"{name}.json").write_text(text, encoding="utf-8")
+        write_json(Path(directory) / "kappa" / f"{name}.json", result(name, runs, **options))
     return Path(directory)
 
 
@@ -50,10 +49,8 @@ def write_replays(directory, trials: dict[str, dict]) -> None:
         **{"noise_streams": 0, "recordings": [], "departures": [], "sent_late": 3, "late_ns": 1000, "preemptions": 1},
         **{"largest_gap_ns": 100, "median_gap_ns": 500, "skew_ns": None, "skew_error_ns": None},
     }
-    (Path(directory) / "raw").mkdir(exist_ok=True)
     for sample, changes in trials.items():
-        text = json.dumps({"sample": sample, "replay": replay | changes})
-        (Path(directory) / "raw" / f"{sample}.json").write_text(text, encoding="utf-8")
+        write_json(Path(directory) / "raw" / f"{sample}.json", {"sample": sample, "replay": replay | changes})
 
 
 def source_of(directory, environments: dict[str, list[dict]], **options) -> Source:
@@ -160,47 +157,36 @@ def moments(packets: int, sizes: list[float]) -> dict:
 
 def histogram(packets: int, sizes: list[float], draw) -> dict:
     """Return a histogram of the differences with signs."""
-    starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
-    counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS, "starts_ns": starts}
-    for size in sizes:
-        if size < 1:
-            counts["zero"] += 1
-        else:
-            counts[draw.choice(["negative", "positive"])][min(BINS - 1, int(5 * math.log10(size)))] += 1
-    counts["zero"] += max(0, packets - 2000)
+    counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS, "starts_ns": STARTS}
+    for size in [size for size in sizes if size >= 1]:
+        counts[draw.choice(["negative", "positive"])][min(BINS - 1, int(5 * math.log10(size)))] += 1
+    counts["zero"] = sum(size < 1 for size in sizes) + max(0, packets - 2000)
     return counts
 
 
 def shares_within(counts: dict, bounds: tuple[int, ...], packets: int) -> dict[str, float | None]:
     """Return the shares of packets within each bound. Bounds must be ends of bins."""
-    found = {}
-    for bound in bounds:
-        bins = sum(start < bound for start in counts["starts_ns"])
-        within = counts["zero"] + sum(sum(counts[sign][:bins]) for sign in ("negative", "positive"))
-        found[str(bound)] = within / packets if packets else None
-    return found
+    bins = {bound: sum(start < bound for start in counts["starts_ns"]) for bound in bounds}
+    within = {b: counts["zero"] + sum(counts["negative"][:n]) + sum(counts["positive"][:n]) for b, n in bins.items()}
+    return {str(bound): number / packets if packets else None for bound, number in within.items()}
 
 
 def spacing(packets: int, moved: int, draw) -> dict:
     """Return pairs from 1 us to 10 ms apart. The share of reversed pairs decreases with the distance."""
-    starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
     pairs = [packets // 20 if 15 <= place < 35 else 0 for place in range(BINS)]
-    share = moved / PACKETS
     changed = [
-        int(count * min(1, share * draw.lognormvariate(0, 0.3)) * math.exp(-(place - 15) / 4))
+        int(count * min(1, moved / PACKETS * draw.lognormvariate(0, 0.3)) * math.exp(-(place - 15) / 4))
         for place, count in enumerate(pairs)
     ]
     zero = {"pairs": packets // 1000, "reversed": 0}
-    return {"distances": [1, 4, 16], "starts_ns": starts, "zero": zero, "pairs": pairs, "reversed": changed}
+    return {"distances": [1, 4, 16], "starts_ns": STARTS, "zero": zero, "pairs": pairs, "reversed": changed}
 
 
 def moves(count: int) -> dict:
     """Return the paper's Table 1 for ``count`` moves."""
-    if not count:
-        return {"count": 0, "share": 0.0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
     statistics = {"mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35}
     statistics |= {"min": -5632, "max": 16573}
-    return {"count": count, "share": count / PACKETS, **statistics}
+    return {"count": count, "share": count / PACKETS, **(statistics if count else dict.fromkeys(statistics))}
 
 
 def factor(place: int, draw) -> float:

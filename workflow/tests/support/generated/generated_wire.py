@@ -60,13 +60,10 @@ class Capture:
         rows = [row | {"flow": row["flow"] + 3 * n} for n, stream in enumerate((self, *others)) for row in stream.rows]
         rows = [row | {"frame": n} for n, row in enumerate(rows, 1)]
         pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES), acap)
-        ends = [(0, 1, 6, CLIENT, SERVER, 1, cut), (1, 0, 6, SERVER, CLIENT, 0, cut)]
-        ends += [(2, None, 17, CLIENT, SERVER, 10**9, True)]
-        for n, _ in enumerate(others, 1):
-            ends += [
-                (3 * n, 3 * n + 1, 6, CLIENT, SERVER + n, 1, cut),
-                (3 * n + 1, 3 * n, 6, SERVER + n, CLIENT, 0, cut),
-            ]
+        ends = [(2, None, 17, CLIENT, SERVER, 10**9, True)]
+        for n in range(1 + len(others)):
+            ends.append((3 * n, 3 * n + 1, 6, CLIENT, SERVER + n, 1, cut))
+            ends.append((3 * n + 1, 3 * n, 6, SERVER + n, CLIENT, 0, cut))
         names = ("flow", "peer_flow", "ip_proto", "src_port", "dst_port", "payload_bytes", "cut_end")
         pq.write_table(pa.table(dict(zip(names, zip(*ends, strict=True), strict=True))), flows)
         return acap, flows

@@ -4,8 +4,11 @@ Each sample depends only on its seed. TCP does not react to losses of the mirror
 frames arrive. A share of the segments is lost before the mirrored port and retransmitted through it later.
 """
 
+import bisect
 import functools
+import itertools
 import random
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from acapella_testing.oracles.naive_congestion import covered
@@ -46,10 +49,10 @@ class Conditions:
 
 CLASSES = {
     "plain": Conditions(),
-    "unknown queue of 9 kB": Conditions(queue_bytes=9_000, queue_known=False),
-    "unknown queue of 12 kB": Conditions(queue_bytes=12_000, queue_known=False),
-    "unknown queue of 64 KiB": Conditions(queue_known=False),
-    "unknown queue of 160 kB": Conditions(queue_bytes=160_000, queue_known=False),
+    **{
+        f"unknown queue of {size}": Conditions(queue_bytes=queue_bytes, queue_known=False)
+        for size, queue_bytes in {"9 kB": 9_000, "12 kB": 12_000, "64 KiB": 65_536, "160 kB": 160_000}.items()
+    },
     "overhead": Conditions(overhead=True),
     "jumbo frames": Conditions(frame_bytes=9014),
     "jumbo frames, unknown queue": Conditions(frame_bytes=9014, queue_known=False),
@@ -57,9 +60,7 @@ CLASSES = {
     "receiver drops 40 %": Conditions(dropped_share=0.4),
     "slow receiver": Conditions(receiver_bps=6_000_000),
     "drops not counted": Conditions(dropped_share=0.2, drops_known=False),
-    "batches of 2 ms": Conditions(batch_ns=2_000_000),
-    "batches of 10 ms": Conditions(batch_ns=10_000_000),
-    "batches of 20 ms": Conditions(batch_ns=20_000_000),
+    **{f"batches of {ms} ms": Conditions(batch_ns=ms * 10**6) for ms in (2, 10, 20)},
     "overload before": Conditions(overload=(-20, -2)),
     "overload after": Conditions(overload=(SAMPLE_S + 2, SAMPLE_S + 20)),
     "exact lines": Conditions(exact_lines=True),
@@ -94,20 +95,16 @@ class Simulated:
 def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     """Simulate a sample with a load of 10 to 300 % of the mirror and counters every 1 or 30 s."""
     draw = random.Random(seed)
-    shape = SHAPES[seed % len(SHAPES)] if not given.steady else "smooth"
-    shape = SHAPES[seed % 2] if given.receive_only else shape
+    shape = "smooth" if given.steady else SHAPES[seed % (2 if given.receive_only else len(SHAPES))]
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     load = 1 + load / 3 if given.steady else load
     every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
     # traffic before and after the sample, too, until the next readings of the counters, or only in it
     begin_s = -1 - every_s if draw.random() < 0.5 or given.steady else 0
-    line = draw.choice((2, 4, 10)) * CAPACITY_BPS
-    line = max(line, round(load * 1.1 * CAPACITY_BPS))
+    line = max(draw.choice((2, 4, 10)) * CAPACITY_BPS, round(load * 1.1 * CAPACITY_BPS))
     if given.fan_in:
         line = draw.choice((1, 2, 4, 10)) * CAPACITY_BPS
-        offered = fan_in(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
-    else:
-        offered = traffic(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
+    offered = (fan_in if given.fan_in else traffic)(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
     if given.receive_only:
         offered = [frame | {"flow": 2 * (n % 4)} for n, frame in enumerate(offered)]
     stack = random.Random(-1 - seed)  # separate, so that it does not change the traffic
@@ -168,9 +165,8 @@ def fan_in(
 ) -> list[dict]:
     """Return the frames of several senders to one port, each over a separate line. Half of them burst together."""
     rate, line = rates_bps
-    senders, timing = draw.choice((2, 3, 4)), draw.randrange(2**32)
+    senders, timing, frames = draw.choice((2, 3, 4)), draw.randrange(2**32), []
     together = draw.random() < 0.5
-    frames = []
     for n in range(senders):
         own = random.Random(timing if together else timing + n)
         one = traffic(own, shape, (min(rate, 0.95 * line) / senders, line), begin_s, given)
@@ -243,13 +239,11 @@ def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
 
 def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
     """Return a row of the frame table with the columns that verdicts use."""
-    tcp = "len" in frame
     ts_ns = None if given.untimed and number % 10 == 0 else START_NS + frame["at"]
     found = {"frame": number, "ts_ns": ts_ns, "ip_id": frame["id"], **{k: frame[k] for k in ("wire_len", "flow")}}
-    if tcp:
-        numbers = {"tcp_seq": frame.get("seq", 1), "tcp_ack": frame.get("ack", 1), "tcp_flags": 16}
-        return found | numbers | {"payload_len": frame["len"]}
-    return found | dict.fromkeys(("tcp_seq", "tcp_ack", "tcp_flags")) | {"payload_len": frame["wire_len"] - 42}
+    numbers = {"tcp_seq": frame.get("seq", 1), "tcp_ack": frame.get("ack", 1), "tcp_flags": 16}
+    numbers = numbers if "len" in frame else dict.fromkeys(numbers)
+    return found | numbers | {"payload_len": frame.get("len", frame["wire_len"] - 42)}
 
 
 def flows_of(delivered: list[dict]) -> list[dict]:
@@ -277,12 +271,9 @@ def manifest_of(
     first = -round(draw.random() * every_s * NS)
     times = [first + n * every_s * NS for n in range(SAMPLE_S // every_s + 3)]
     times = times[: next(n for n, at in enumerate(times) if at >= SAMPLE_S * NS) + 1]
-    totals, total, position = [], 0, 0
-    for at in times:
-        while position < len(offered) and offered[position]["at"] <= at:
-            total += offered[position]["wire_len"] + 4 * given.overhead
-            position += 1
-        totals.append(total)
+    sizes = [frame["wire_len"] + 4 * given.overhead for frame in offered]
+    sums, arrivals = [0, *itertools.accumulate(sizes)], [frame["at"] for frame in offered]
+    totals = [sums[bisect.bisect_right(arrivals, at)] for at in times]
     overheads = dict.fromkeys(("capacity_overhead_bytes", "counter_overhead_bytes"), None if given.overhead else 0)
     readings = [[START_NS + at, count - totals[0]] for at, count in zip(times, totals, strict=True)]
     buffer_bytes = given.queue_bytes if given.queue_known else None
@@ -314,11 +305,12 @@ def coinciding_bursts(  # noqa: PLR0913
         for n in range(burst)
         for sender in range(senders)
     ]
-    last = [0] * 2 * senders
-    for frame in sorted(offered, key=lambda frame: frame["at"]):
+    last = Counter()
+    offered.sort(key=lambda frame: frame["at"])
+    for frame in offered:
         last[frame["flow"]] += 1
         frame["id"] = last[frame["flow"]] % 2**16 if ids else 0
-    return sorted(offered, key=lambda frame: frame["at"])
+    return offered
 
 
 def coinciding(

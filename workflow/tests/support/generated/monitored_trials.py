@@ -1,11 +1,10 @@
 """Trials of generated traffic in a campaign: what a monitor counted, and their manifests."""
 
-import json
 import shutil
 from pathlib import Path
 
 from acapella_testing.generated.generated_tables import write_table
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_json
 
 from acapella_core.files import sha256_of
 
@@ -21,10 +20,10 @@ def monitored(directory: Path, sample: str, number: int) -> None:
         "monitor_intervals": {"begin_ns": first_ns, "length_ns": 10**6, "packets": 9 - number},
         "monitor_clocks": {"points": 3, "from_ns": first_ns, "rate_ppm": 0.5, "corrected": False},
     }
-    own = new_directory(directory / "generated" / sample)
+    own, files = new_directory(directory / "generated" / sample), []
     for name, row in rows.items():
         write_table(own, name, [row])
-        shutil.move(own / "tables" / f"{name}.parquet", own / f"{name}.parquet")
+        path = shutil.move(own / "tables" / f"{name}.parquet", own / f"{name}.parquet")
+        files.append({"file": path.name, "sha256": sha256_of(path)})
     shutil.rmtree(own / "tables")
-    files = [{"file": f"{name}.parquet", "sha256": sha256_of(own / f"{name}.parquet")} for name in rows]
-    (new_directory(directory / "raw") / f"{sample}.json").write_text(json.dumps({"generated": {"files": files}}))
+    write_json(directory / "raw" / f"{sample}.json", {"generated": {"files": files}})

@@ -1,6 +1,5 @@
 """Write the captures, the recording and the departures of simulated replays."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from acapella_testing.oracles.replay_simulation import Replay
 
 from acapella.kappa.departures import Departures
 from acapella_core.arrow_tables import arrow_schema
+from acapella_core.files import sha256_of
 
 SCHEMA = arrow_schema("departures")
 GAP_NS = 1_237
@@ -26,8 +26,7 @@ def columns(count: int = COUNT, **changed) -> dict:
         **{"loop": np.zeros(count, np.int32), "port": np.zeros(count, np.int16), "packet": np.arange(count)},
         **{"requested_ns": requested, "departed_ns": requested, "outcome": ["sent"] * count},
         **{"resolved": np.ones(count, bool), "burst_first": np.ones(count, bool)},
-        **{"hardware": np.zeros(count, bool), "retries": np.zeros(count, np.int32)},
-        "queue": np.zeros(count, np.int16),
+        **{"hardware": np.zeros(count, bool), "retries": np.zeros(count, np.int32), "queue": np.zeros(count, np.int16)},
         **changed,
     }
 
@@ -45,31 +44,21 @@ def write_arrivals(path: Path, replay: Replay) -> Path:
 
 def columns_of(replay: Replay) -> dict:
     """Return the columns of a file of departures of one loop."""
-    count = len(replay.requested_ns)
-    zeros = np.zeros(count, dtype=np.int64)
-    return {
-        "loop": zeros.astype(np.int32),
-        "port": zeros.astype(np.int16),
-        "packet": np.arange(count),
-        "requested_ns": replay.requested_ns,
-        "departed_ns": pa.array(replay.departed_ns, mask=~replay.sent),
-        "outcome": np.where(replay.sent, "sent", "ring_full"),
-        "resolved": replay.resolved,
-        "burst_first": replay.burst_first,
-        "hardware": zeros.astype(bool),
-        "retries": zeros.astype(np.int32),
-        "queue": replay.queue.astype(np.int16),
-    }
+    return columns(
+        len(replay.requested_ns),
+        requested_ns=replay.requested_ns,
+        departed_ns=pa.array(replay.departed_ns, mask=~replay.sent),
+        outcome=np.where(replay.sent, "sent", "ring_full"),
+        **{name: getattr(replay, name) for name in ("resolved", "burst_first", "queue")},
+    )
 
 
 def write_departures(path: Path, recording: Path, columns: dict, **metadata: str) -> Path:
     """Write a file of departures."""
     arrays = [pa.array(columns[field.name]).cast(field.type) for field in SCHEMA]
     stated = {
-        "recording_sha256": hashlib.sha256(Path(recording).read_bytes()).hexdigest(),
-        **{"clock_offset_ns": "0", "clock_error_ns": "0", "clock_source": "simulated"},
-        "receiver_clock_error_ns": "0",
-        **{"speed": "1000000", "pacing": "single"},
+        **{"recording_sha256": sha256_of(recording), "speed": "1000000", "pacing": "single"},
+        **{"clock_offset_ns": "0", "clock_error_ns": "0", "clock_source": "simulated", "receiver_clock_error_ns": "0"},
         **metadata,
     }
     pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA.with_metadata(stated)), path)
@@ -78,12 +67,11 @@ def write_departures(path: Path, recording: Path, columns: dict, **metadata: str
 
 def write_replays(directory: Path, a: Replay, b: Replay, **metadata: str) -> list[str]:
     """Write both trials and return the arguments of `acapella kappa`."""
-    recording = write_recording(directory / "recording.pcap", a)
-    trials = [write_arrivals(directory / f"{name}.pcap", replay) for name, replay in (("a", a), ("b", b))]
-    sent = [
-        write_departures(directory / f"{name}.departures.parquet", recording, columns_of(replay), **metadata)
-        for name, replay in (("a", a), ("b", b))
-    ]
+    recording, trials, sent = write_recording(directory / "recording.pcap", a), [], []
+    for name, replay in (("a", a), ("b", b)):
+        trials.append(write_arrivals(directory / f"{name}.pcap", replay))
+        path = directory / f"{name}.departures.parquet"
+        sent.append(write_departures(path, recording, columns_of(replay), **metadata))
     return [*map(str, trials), "--recording", str(recording), "--departures", *map(str, sent)]
 
 

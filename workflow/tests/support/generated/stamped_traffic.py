@@ -38,9 +38,8 @@ class Flow:
 
 def ipv4(protocol: int, payload: bytes, number: int) -> bytes:
     """Return an IPv4 packet from host ``number`` to the next one."""
-    ends = ip_address("10.0.0.0") + number, ip_address("10.1.0.0") + number
     head = struct.pack(">BBHHHBB", 0x45, 0, IPV4 + len(payload), 1, 0, 64, protocol)
-    packed = b"".join(end.packed for end in ends)
+    packed = b"".join((ip_address(first) + number).packed for first in ("10.0.0.0", "10.1.0.0"))
     return head + struct.pack(">H", checksum(head + b"\0\0" + packed)) + packed + payload
 
 
@@ -75,8 +74,7 @@ def pattern(name: str, size: int, flow: int, sequence: int) -> bytes:
     if name != "prbs31":
         cycle = {"zeros": b"\0", "ones": b"\xff", "aa55": b"\xaa\x55", "counter": bytes(range(256))}[name]
         return (cycle * (size // len(cycle) + 1))[:size]
-    register = mix64(flow << 32 | sequence) & 0x7FFFFFFF or 1
-    bits = []
+    register, bits = mix64(flow << 32 | sequence) & 0x7FFFFFFF or 1, []
     for _ in range(8 * size):
         bit = (register >> 30 ^ register >> 27) & 1
         register = (register << 1 | bit) & 0x7FFFFFFF

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from acapella_testing.generated.digests import write_digest, write_manifest
+from acapella_testing.new_files import write_file
 
 from acapella.common.tables import arrow_schema
 
@@ -73,10 +74,7 @@ def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000
     ``frames`` is the mean number of frames per sample, ``flows`` the number of directed flows of a site. If ports
     have at least three samples, one sample of the campaign is empty. Returns the directory.
     """
-    directory = Path(directory)
-    for part in ("raw", "acap", "flows"):
-        (directory / part).mkdir(parents=True, exist_ok=True)
-    lines = []
+    directory, lines = Path(directory), ["sample\tsite\tport\tfile\n"]
     for s in range(sites):
         site = f"SITE{s:02d}"
         pool = make_pool(site, flows, np.random.default_rng([seed, s]))
@@ -90,7 +88,7 @@ def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000
                 meta = write_sample(directory, sample, *make_sample(pool, sample, count, rng))
                 add_manifest(directory, sample, meta, rng)
                 lines.append(f"{sample.name}\t{site}\t{port}\t{sample.name}.pcap\n")
-    (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + "".join(lines), encoding="utf-8")
+    write_file(directory / "raw" / "samples.tsv", "".join(lines))
     return directory
 
 
@@ -133,8 +131,7 @@ def make_sample(pool, sample, count, rng):
     head = np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]]
     network = np.where(pool.version[choice] == 4, 20, 40)
     transport = np.where(tcp, 32, 8)
-    random_len = rng.random(count), rng.integers(1, 1400, count)
-    payload = np.where(random_len[0] < 0.8, 1500 - network - transport, random_len[1])
+    payload = np.where(rng.random(count) < 0.8, 1500 - network - transport, rng.integers(1, 1400, count))
     payload = np.where(data, payload, 0)
     payload = np.where(data & (pool.app[choice] == 5), 8948 - network - transport, payload)
     ip_len = network + transport + payload
@@ -144,8 +141,7 @@ def make_sample(pool, sample, count, rng):
     flags = np.where(rng.random(count) < 0.01, SYN, np.where(rng.random(count) < 0.01, FIN | ACK, flags))
     columns = {"ts": ts, "choice": choice, "no_ip": no_ip, "tcp": tcp, "data": data, "flags": flags}
     columns |= {"wire": wire, "inner": inner, "payload": payload, "ip_len": ip_len}
-    order, row = rows_by_first_frame(choice, no_ip)
-    columns["row"] = row
+    order, columns["row"] = rows_by_first_frame(choice, no_ip)
     return frame_table(pool, columns, rng), flow_table(pool, columns, order, sample, rng)
 
 

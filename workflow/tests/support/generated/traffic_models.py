@@ -112,8 +112,7 @@ def random_model(seed: int, flows: int = 12) -> str:
     """Return a model of random flows: templates, gaps, sizes, rate limits, ends and errors."""
     chance = random.Random(seed)
     lines = [f"seed: {chance.getrandbits(64)}"]
-    if chance.random() < 0.5:
-        lines.append(f"port: {{rate_bps: {chance.randrange(10**7, 10**10)}}}")
+    lines += [f"port: {{rate_bps: {chance.randrange(10**7, 10**10)}}}"] if chance.random() < 0.5 else []
     lines.append("flows:")
     for number in range(flows):
         name, (headers, _) = chance.choice(list(TEMPLATES.items()))
