@@ -10,13 +10,16 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing import processes
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames import pcapng_files as pcapng
+from acapella_testing.generated.files_campaign import run
 from acapella_testing.new_files import write_file
 from acapella_testing.oracles.naive_captures import blocks, packets
-from acapella_testing.processes import run
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.cli.main import main
+from acapella.common import tshark
 from acapella.digest.acap_files import positions_of
 
 START_S = 1_700_000_000
@@ -82,22 +85,22 @@ CAPTURES = {
 def digested(directory, name: str, content: bytes):
     """Write a capture and its acap; return the capture."""
     capture = write_file(directory / name, content)
-    acap = directory / f"{name.split('.', maxsplit=1)[0]}.acap.parquet"
-    assert main(["digest", str(capture), "-o", str(acap), "--engine", "native"]) == 0
+    run("digest", capture, "-o", directory / f"{name.partition('.')[0]}.acap.parquet", "--engine", "native")
     return capture
 
 
 def fields(capture) -> list[str]:
     """Return values and bytes of all frames, as tshark reads them."""
-    words = [word for field in FIELDS for word in ("-e", field)]
-    summary = run("tshark", "-r", capture, "-T", "fields", *words, check=True).stdout
-    raw = run("tshark", "-r", capture, "-T", "jsonraw", "-j", "frame", check=True).stdout
-    return [summary, *(line for line in raw.splitlines() if "_index" not in line)]
+    raw = processes.run("tshark", "-r", capture, "-T", "jsonraw", "-j", "frame", check=True).stdout
+    return [
+        *tshark_lines(tshark.find(), capture, *FIELDS),
+        *(line for line in raw.splitlines() if "_index" not in line),
+    ]
 
 
 def editcap(capture, target, *ranges: str):
     """Copy frames with editcap -r; return the target."""
-    subprocess.run(["editcap", "-r", str(capture), str(target), *ranges], check=True, capture_output=True)
+    processes.run("editcap", "-r", capture, target, *ranges, check=True)
     return target
 
 
@@ -206,9 +209,8 @@ def test_output_is_written_to_a_pipe(tmp_path):
 def merged(tmp_path):
     """Return an acap of two captures, whose frames alternate in time."""
     captures = [write_file(tmp_path / "a.pcap", pcap(10)), write_file(tmp_path / "b.pcapng", section("<", 1, 10))]
-    acap = tmp_path / "both.parquet"
-    assert main(["digest", *map(str, captures), "-o", str(acap), "--engine", "native"]) == 0
-    return acap
+    run("digest", *captures, "-o", tmp_path / "both.parquet", "--engine", "native")
+    return tmp_path / "both.parquet"
 
 
 @pytest.mark.parametrize("options", [["--frames", "3-5,11,20"], ["--where", "file = 'b.pcapng' and src_port = 1003"]])

@@ -28,9 +28,8 @@ def editcap(capture, target, ranges: str) -> None:
 def digested(capture, directory) -> dict | None:
     """Digest a capture and return the metadata; None if it cannot be digested."""
     acap = directory / "t.acap.parquet"
-    if main(["digest", str(capture), "-o", str(acap), "--engine", "native", "--damaged", "keep"]) != 0:
-        return None
-    return metadata_of(acap)
+    code = main(["digest", str(capture), "-o", str(acap), "--engine", "native", "--damaged", "keep"])
+    return metadata_of(acap) if code == 0 else None
 
 
 @pytest.mark.soak

@@ -56,9 +56,7 @@ class Stage(NamedTuple):
 
 
 STAGES = {
-    "digest": Stage(
-        ("digest", "alpha-p2.pcap.gz", "-o", "acap/x.parquet", "--flows", "flows/x.parquet"), "alpha-p2.pcap"
-    ),
+    "digest": Stage(("digest", "alpha-p2.pcap.gz", "-o", "x.parquet", "--flows", "flows.parquet"), "alpha-p2.pcap"),
     "index": Stage(("campaign", "index", "."), "acap/"),
     "analyze": Stage(("campaign", "analyze", ".", "--sample", SAMPLES[0]), "acap/"),
     "process": Stage(("campaign", "process", "."), "catalog"),

@@ -101,8 +101,7 @@ def test_no_share_is_below_0_or_above_1(sized):
         shares.pop("occurrence_share", None)  # a frame may contain a header more than once
         assert all(value is None or 0 <= value <= 1 for value in shares.values()), (name, shares)
         assert all(row[part] <= row["frames"] for part in PARTS & set(row)), (name, row)
-    for row in sized["header_occurrence"]:
-        assert row["frame_share"] <= row["occurrence_share"]
+    assert all(row["frame_share"] <= row["occurrence_share"] for row in sized["header_occurrence"])
 
 
 def test_bytes_correspond_to_possible_frame_lengths(sized):
@@ -115,13 +114,9 @@ def test_bytes_correspond_to_possible_frame_lengths(sized):
 
 def test_flows_are_no_larger_and_no_faster_than_the_capture(sized):
     for name in ("frames", "wire_bytes"):
-        most = summed(sized["capture_quality"], name)
-        most["all"] = sum(most.values())
+        most = with_all(summed(sized["capture_quality"], name))
         assert all(row[name] <= most[row["site"]] for row in sized["top_flows"])
-    size = {
-        site: sum(most for s, most in summed(sized["capture_quality"], "wire_bytes").items() if site in (s, "all"))
-        for site in {row["site"] for row in sized["flow_sizes"]}
-    }
+    size = with_all(summed(sized["capture_quality"], "wire_bytes"))
     assert all(row["bytes"] <= size[row["site"]] for row in sized["flow_sizes"] if row["flows_ge"])
     rates = [row for row in sized["flow_times"] if row["measure"] == "rate_bps" and row["flows_ge"]]
     assert max(row["value"] for row in rates) <= LINK_BPS
@@ -143,8 +138,8 @@ def test_components_of_trials_match_their_packets(runs):
         both, common = pair["n_a"] + pair["n_b"], pair["n_common"]
         assert (pair["n_a"], pair["n_b"]) == (packets[pair["a"]], packets[pair["b"]])
         assert pair["U"] == pytest.approx((both - 2 * common) / both)
-        for count in ("n_a", "n_b", "n_common"):
-            assert sum(window[count] for window in pair["timeline"]) == pair[count]
+        counts = ("n_a", "n_b", "n_common")
+        assert [sum(window[c] for window in pair["timeline"]) for c in counts] == [pair[c] for c in counts]
         for window in pair["timeline"]:
             assert window["U"] == pytest.approx(1 - 2 * window["n_common"] / (window["n_a"] + window["n_b"]))
         for counts in pair["histograms"].values():

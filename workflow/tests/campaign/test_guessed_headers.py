@@ -100,8 +100,8 @@ def with_guesses(tmp_path, header: str, *, whole: bool) -> tuple[Source, int]:
 
     change_table(directory, "header_occurrence", guess)
     source = Source(Campaign(directory))
-    found = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", header)]
-    return source, found[0]["frames"]
+    found = {row["header"]: row["frames"] for row in source.rows("header_occurrence") if row["site"] == "all"}
+    return source, found[header]
 
 
 def drawn(name: str, source: Source) -> str:

@@ -27,6 +27,7 @@ from acapella.common import queries
 from acapella_core import _native
 from acapella_core.errors import UserError
 
+COLUMNS = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))  # more than fit on a terminal
 KNOWN = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
 
 
@@ -199,8 +200,7 @@ def test_json_has_decimals_as_exact_numbers(answer):
 
 
 def test_table_written_to_a_pipe_has_all_columns_and_rows(campaign):
-    columns = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
-    query = f"select i, repeat('x', 300) as text, {columns} from range(5000) as t(i)"
+    query = f"select i, repeat('x', 300) as text, {COLUMNS} from range(5000) as t(i)"
     printed = piped(campaign, query, "--format", "table").decode()
     lines = [line for line in printed.splitlines() if line.startswith("\u2502")]
     cells = [[cell.strip() for cell in line.split("\u2502")[1:-1]] for line in lines]
@@ -211,8 +211,7 @@ def test_table_written_to_a_pipe_has_all_columns_and_rows(campaign):
 
 def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
     """A table on a terminal omits columns that do not fit."""
-    query = "select " + ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
-    names, values = csv.reader(piped(campaign, query).decode().splitlines())
+    names, values = csv.reader(piped(campaign, f"select {COLUMNS}").decode().splitlines())
     assert names == [f"column_{n}" for n in range(20)]
     assert values == [f"{n:030d}" for n in range(20)]
 

@@ -118,12 +118,8 @@ def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     assert {row["environment"] for row in replays} == {"quiet"}
     assert replays[1]["path"] == "shared"
     assert replays[1]["rate_bps"] == 50_000_000
-    known = {
-        (row[end], row[f"cpu_lost_{end}"])
-        for row in rows["consistency"]
-        if row["environment"] == "quiet"
-        for end in "ab"
-    }
+    quiet = [row for row in rows["consistency"] if row["environment"] == "quiet"]
+    known = {(row[end], row[f"cpu_lost_{end}"]) for row in quiet for end in "ab"}
     assert known == {(1, False), (2, True), (3, None), (4, True), (5, None)}
     assert [row["cpu_lost_trials"] for row in rows["consistency_environments"]] == [2, None, None]
 
@@ -132,10 +128,9 @@ def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
     runs = [{"replayer": 0.9, "path": (0.97, 0.98)}, {"replayer": 0.8, "path": (0.95, 0.98)}, {}]
     rows = make(write_results(tmp_path / "made", {"quiet": runs}), environments=["quiet"])
     columns = ("kappa_replayer", "path_kappa_lo", "path_kappa_hi")
-    found = [tuple(row[name] for name in columns) for row in rows["consistency"]]
-    assert found == [(0.9, 0.97, 0.98), (0.8, 0.95, 0.98), (None, None, None)]
-    (mean,) = rows["consistency_environments"]
-    assert [mean[name] for name in columns] == pytest.approx([0.85, 0.96, 0.98])
+    found = [tuple(row[name] for name in columns) for row in rows["consistency"] + rows["consistency_environments"]]
+    assert found[:3] == [(0.9, 0.97, 0.98), (0.8, 0.95, 0.98), (None, None, None)]
+    assert found[3:] == [pytest.approx((0.85, 0.96, 0.98))]
 
 
 def test_each_trial_has_its_order_of_replayers(results):
@@ -258,21 +253,22 @@ def with_pseudonyms(directory) -> None:
 
 def add_warning(directory, environment, text):
     """Set the text of the first warning of each pair of an environment."""
-    change_result(
-        directory, environment, lambda found: [pair["warnings"][0].update(text=text) for pair in found["pairs"]]
-    )
+
+    def set_text(result):
+        for pair in result["pairs"]:
+            pair["warnings"][0]["text"] = text
+
+    change_result(directory, environment, set_text)
 
 
 def test_same_results_give_the_same_bytes(tmp_path):
-    written = []
     for name in "ab":
-        directory = write_results(tmp_path / name / "made", shapes(2))
-        make(directory)
-        files = [*(directory / "tables").iterdir(), *(directory / "provenance").iterdir()]
-        written.append({path.name: path.read_bytes() for path in files})
-    assert written[0] == written[1]
-    assert "consistency.json" in written[0]
-    assert len(written[0]) > len(TABLES)
+        make(write_results(tmp_path / name / "made", shapes(2)))
+    patterns = ("made/tables/*", "made/provenance/*")
+    first, second = ({path.name: path.read_bytes() for p in patterns for path in (tmp_path / n).glob(p)} for n in "ab")
+    assert first == second
+    assert "consistency.json" in first
+    assert len(first) > len(TABLES)
 
 
 @pytest.mark.parametrize(

@@ -75,11 +75,10 @@ def test_empty_bins_have_no_line():
 
 def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.001 * (2 + n + 7 * run)} for run in range(3)] for n in range(5)})
-    rows = [row for row in source.rows("consistency") if row["a"] == 1]
-    for name, column in (("iat_delta", "iat_delta_mean_ns"), ("latency_delta", "latency_delta_mean_ns")):
-        rows.sort(key=lambda row, column=column: row[column])
+    for name in ("iat_delta", "latency_delta"):
+        means = {row[f"{name}_mean_ns"]: row["trial_b"] for row in source.rows("consistency") if row["a"] == 1}
         title = compose.compose_figure(name, source).title
-        assert re.findall(r"\(run (\S+)\)", title) == [rows[0]["trial_b"], rows[-1]["trial_b"]]
+        assert re.findall(r"\(run (\S+)\)", title) == [means[min(means)], means[max(means)]]
 
 
 @pytest.mark.parametrize(
@@ -118,19 +117,20 @@ def test_reordering_title_is_the_highest_solid_point_of_the_drawing(drawn):
     assert figure.title.endswith(f", run {top['run']})")
 
 
-def test_reordering_title_ignores_spacings_with_few_pairs():
+@pytest.mark.parametrize(
+    ("pairs", "expected"),  # reversed and all pairs of each spacing
+    [
+        ([(14, 71), (150, 1000)], " with at least 100 pairs: 15.0\xa0% (150 of "),
+        ([(14, 71), (0, 1000)], ": 19.7\xa0% (14 of 71\xa0"),
+        ([(150, 1000)], ": 15.0\xa0% (150 of "),
+    ],
+)
+def test_reordering_title_ignores_spacings_with_few_pairs(pairs, expected):
     """Of 71 pairs, 14 are reversed by chance more easily than of 1,000; without any other reversed pair they count."""
     row = {"environment": "e", "b": 2, "lo_ns": 100, "hi_ns": 157, "bin": 11}
-    few = row | {"pairs": 71, "reversed_pairs": 14, "reversed_share": 14 / 71}
-    many = row | {"pairs": 1000, "reversed_pairs": 150, "reversed_share": 0.15}
-    none = many | {"reversed_pairs": 0, "reversed_share": 0.0}
-    for rows, expected in (
-        ([few, many], " with at least 100 pairs: 15.0\xa0% (150 of "),
-        ([few, none], ": 19.7\xa0% (14 of 71\xa0"),
-        ([many], ": 15.0\xa0% (150 of "),
-    ):
-        title = reordering_spacing.title(rows, {("e", 2): "e-2"})
-        assert title.startswith(f"Largest share of reversed pairs at one spacing{expected}")
+    rows = [row | {"pairs": n, "reversed_pairs": part, "reversed_share": part / n} for part, n in pairs]
+    title = reordering_spacing.title(rows, {("e", 2): "e-2"})
+    assert title.startswith(f"Largest share of reversed pairs at one spacing{expected}")
 
 
 def test_zero_reversed_pairs_are_a_result(drawn, text):
@@ -143,10 +143,8 @@ def test_zero_reversed_pairs_are_a_result(drawn, text):
 def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
     """Packet 103 overtakes 100 to 102, at one packet per ms. Compares all pairs with the note on the pairs sampled."""
     orders = {"a": [*range(200)], "b": [*range(100), 103, *range(100, 103), *range(104, 200)]}
-    files = [
-        [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(numbers)])]
-        for name, numbers in orders.items()
-    ]
+    traces = {name: [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(order)] for name, order in orders.items()}
+    files = [[write_pcap(tmp_path / f"{name}.pcap", trace)] for name, trace in traces.items()]
     (pair,) = compare(files, pairs=[(0, 1)])["pairs"]
     rows = trial_tables.spacing(None, {"spacing": result.spacing(pair["spacing"]), "n_common": pair["n_common"]})
     (text,) = reordering_spacing.notes_of(rows, {}, {}, gray=False)

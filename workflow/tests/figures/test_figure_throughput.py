@@ -124,9 +124,9 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
     figure = short_captures(tmp_path, (0, 10**6, {n: 10**6 for n in range(1000)} | {500: 50 * 10**6}))
     assert max(bar["rate"] for bar in bars(figure)) < 200 * 10**6, "a drawn bin is longer than a bin of the table"
     assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in with_spaces(figure.title)
-    notes = with_spaces(figure.description)
-    assert "in bins of at most 5 s" in notes
-    assert "the title refers to the table's bins of 1 s, not to the wider bins drawn here" in notes
+    assert "in bins of at most 5 s" in with_spaces(figure.description)
+    wider = "the title refers to the table's bins of 1 s, not to the wider bins drawn here"
+    assert wider in with_spaces(figure.description)
 
 
 def test_bin_covered_for_a_short_time_has_no_peak(tmp_path):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.csv_rows import read_rows
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_tables import change_table, source_of_rows, source_with, write_tables
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
@@ -215,9 +216,7 @@ def test_unknown_figure_or_format_is_reported_in_one_line(arguments, expected, t
 
 def error_of(capsys, directory, *options) -> str:
     """Draw figures, which must fail; return the error message, which is one line."""
-    assert cli.main(["campaign", "figures", str(directory), *options]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    return line
+    return failed(capsys, "campaign", "figures", directory, *options)
 
 
 def test_missing_table_error_names_the_command_to_run(tmp_path, capsys):
@@ -250,8 +249,8 @@ def replace_column(path, name, value):
 def test_damaged_table_is_reported_in_one_line(damage, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     damage(directory / "tables" / "header_depth.parquet")
-    expected = "header_depth.parquet: does not match this version's schema: "
-    assert expected in error_of(capsys, directory, "--only", "header_depth")
+    error = error_of(capsys, directory, "--only", "header_depth")
+    assert "header_depth.parquet: does not match this version's schema: " in error
     assert not (directory / "figures").exists()
 
 
@@ -292,8 +291,7 @@ def test_intervals_are_drawn_only_if_the_table_has_them(svg):
 
 def test_pdf_cross_reference_table_is_correct(svg):
     content = pdf_of(svg("flows_per_sample", "thirty_sites"))
-    start = int(re.search(rb"startxref\n(\d+)\n", content)[1])
-    table = content[start:].split(b"trailer")[0].splitlines()[2:]
+    table = content[int(re.search(rb"startxref\n(\d+)\n", content)[1]) :].split(b"trailer")[0].splitlines()[2:]
     assert len(table) > 20
     used = [(n, int(entry.split()[0])) for n, entry in enumerate(table) if entry.split()[2] == b"n"]
     assert [n for n, offset in used if not content[offset:].startswith(b"%d 0 obj" % n)] == []

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 
 import pytest
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_campaign, write_replays
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
@@ -169,14 +170,15 @@ def test_replayer_and_path_are_drawn_if_departures_are_known(drawn, text):
 def test_means_of_limits_are_not_called_an_interval(text):
     """Limits of several runs are averaged, although all of these runs were compared with the same trial."""
     assert "These mean limits are no interval of the mean" in text("kappa_replayer", "replayed")
-    limits = text("kappa_replayer", "replayed").count("mean limits 0.9990 to 0.9995")
-    assert limits == 2, "in the title and at the right"
+    assert text("kappa_replayer", "replayed").count("mean limits 0.9990 to 0.9995") == 2, (
+        "in the title and at the right"
+    )
 
 
 def test_titles_state_that_the_sender_lost_the_cpu_and_that_errors_are_missing(drawn):
     """Senders of quiet lost the CPU in 3 of 4 trials; the other environment was not sent by a known sender."""
-    title = with_spaces(drawn("kappa_replayer", "replayed").title)
-    assert title.endswith("; limits lack the receiver's errors; the sender lost the CPU in 3 of 4 trials")
+    expected = "; limits lack the receiver's errors; the sender lost the CPU in 3 of 4 trials"
+    assert with_spaces(drawn("kappa_replayer", "replayed").title).endswith(expected)
 
 
 @pytest.mark.parametrize(("lost", "expected"), [((), ""), ((2, 5), " (the sender lost the CPU in 2 of 5 trials)")])
@@ -222,9 +224,9 @@ def test_components_are_drawn_as_segments_of_1_minus_kappa_and_separately_with_t
     bars = segments["layer"][0]["data"]["values"]
     ends = sorted(max(bar["to"] for bar in bars if bar["run"] == row["trial_b"]) for row in rows)
     assert ends == pytest.approx(sorted(1 - row["kappa"] for row in rows))
+    shown = text("kappa_components", "three_environments")
     # L of quiet, O, L and I of noisy: too small for a segment
-    small = ("3.00e-06", "0.0140", "0.00500", "0.120")
-    assert [value for value in small if value not in text("kappa_components", "three_environments")] == []
+    assert [value for value in ("3.00e-06", "0.0140", "0.00500", "0.120") if value not in shown] == []
     axes = [panel["layer"][0]["encoding"]["x"] for panel in panels]
     assert [axis["field"] for axis in axes] == [*"UOLI"]
     assert [axis["scale"]["domain"] for axis in axes] == [[0, max(row[name] for row in rows)] for name in "UOLI"]
@@ -237,11 +239,9 @@ def test_trial_figures_are_drawn_on_request(campaigns):
 
 
 def test_missing_trial_tables_error_names_the_stage(tmp_path, capsys):
-    directory = write_campaign(tmp_path, {"quiet": [{}]})
-    assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix"]) == 2
-    (error,) = capsys.readouterr().err.splitlines()
-    table = "consistency_environments.parquet"
-    assert f"{table}: no such file; run: acapella campaign trials {tmp_path} --environments ..." in error
+    error = failed(capsys, "campaign", "figures", write_campaign(tmp_path, {"quiet": [{}]}), "--only", "kappa_matrix")
+    assert "consistency_environments.parquet: no such file; " in error
+    assert f"; run: acapella campaign trials {tmp_path} --environments ..." in error
 
 
 def test_components_are_printed_with_three_digits(text):

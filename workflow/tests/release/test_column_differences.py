@@ -60,13 +60,12 @@ def test_columns_of_one_version_and_types_are_reported(tmp_path):
 
 
 def test_tables_without_a_schema_are_matched_by_row_number(tmp_path):
-    changes = found(tmp_path, [{"x": 1}, {"x": 2}], [{"x": 1}, {"x": 3}], "tables/unknown.parquet")
-    assert changes == [("x", 1, "row 1: 2, here 3")]
+    published, other = ([{"x": 1}, {"x": n}] for n in (2, 3))
+    assert found(tmp_path, published, other, "tables/unknown.parquet") == [("x", 1, "row 1: 2, here 3")]
 
 
 def test_long_values_and_control_characters_are_not_printed(tmp_path):
-    published, other = ([row | {"app": app} for row in rows(1)] for app in ("\x1b[31m", "long" * 1000))
-    ((_, _, first),) = found(tmp_path, published, other)
+    ((_, _, first),) = found(tmp_path, *([rows(1)[0] | {"app": app}] for app in ("\x1b[31m", "long" * 1000)))
     assert "\x1b" not in first
     assert len(first) < 3 * MAX_SHOWN
 

@@ -342,10 +342,8 @@ FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group b
 
 def queried(catalog: Path, *queries: str, cwd: Path, environment: dict | None = None) -> list:
     """Return the rows of each query to a catalog by a DuckDB client that runs in ``cwd``."""
-    program = (
-        "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
-        "print(json.dumps([c.execute(query).fetchall() for query in sys.argv[2:]], default=str))"
-    )
+    program = "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
+    program += "print(json.dumps([c.execute(query).fetchall() for query in sys.argv[2:]], default=str))"
     found = processes.run(sys.executable, "-c", program, catalog, *queries, cwd=cwd, env=environment)
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
@@ -360,9 +358,10 @@ def client(request):
 @pytest.mark.soak
 def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, client, tmp_path):
     moved = shutil.copytree(public, tmp_path / "elsewhere" / "set")
-    acaps = {path.stem: rows_of(path) for path in sorted((moved / "acap").iterdir())}
-    numbers = {name: (len(rows), sum(row["flow"] is not None for row in rows)) for name, rows in acaps.items()}
-    expected = [[name, *numbers[name], str(sum(row["wire_len"] for row in rows))] for name, rows in acaps.items()]
+    expected = []
+    for name, frames in ((path.stem, rows_of(path)) for path in sorted((moved / "acap").iterdir())):
+        numbers = len(frames), sum(row["flow"] is not None for row in frames)
+        expected.append([name, *numbers, str(sum(row["wire_len"] for row in frames))])
     tables = {path.stem: pq.read_metadata(path).num_rows for path in (moved / "tables").glob("*.parquet")}
     stored = (
         "select sample, count(*) from flows group by sample order by sample",

@@ -202,9 +202,8 @@ def test_first_limits_the_number_of_printed_frames(first, capture, monkeypatch, 
 @pytest.mark.parametrize("erratum", ERRATA)
 def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
-    content = bytes.fromhex(erratum.get("capture", "")) or pcap_files.pcap(
-        [(START_NS, bytes.fromhex(erratum["frame"]))]
-    )
+    frame = bytes.fromhex(erratum.get("frame", ""))
+    content = bytes.fromhex(erratum.get("capture", "")) or pcap_files.pcap([(START_NS, frame)])
     capture = write_file(tmp_path / "erratum.pcap", content)
     frames = len(tshark_lines(tshark.find(), capture))
     code, out = verify(capture)
@@ -320,22 +319,20 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 @pytest.mark.parametrize("first", [0, 1, 10])
 def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, verify):
     cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
-    frames = [cut, *busy_frames(), cut]
-    one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
-    other = write_pcap(tmp_path / "other.pcap", [(START_NS, cut)])
+    frames = [(START_NS, frame) for frame in (cut, *busy_frames(), cut)]
+    one, other = write_pcap(tmp_path / "one.pcap", frames), write_pcap(tmp_path / "other.pcap", frames[:1])
     code, out = verify(one, other, "--first", first)
     assert code == 0
     assert out.count("not compared, ") == 1
-    count, places = not_compared(out, "vlan, mpls, tunnels")
     named = [f"{one}:1", f"{one}:{len(frames)}", f"{other}:1"][:first]
-    assert (count, places) == (3, [*named, "..."] if 0 < first < 3 else named)
+    assert not_compared(out, "vlan, mpls, tunnels") == (3, [*named, "..."] if 0 < first < 3 else named)
 
 
 @pytest.mark.soak
 def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, verify):
-    timed = busy_frames()[:5]
-    head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
-    mixed = write_file(tmp_path / "mixed.pcapng", head.read_bytes() + packet_block(0, 1000, timed[2]))
+    first, second, timed, *_ = busy_frames()
+    head = write_untimed(tmp_path / "untimed.pcapng", [first, second])
+    mixed = write_file(tmp_path / "mixed.pcapng", head.read_bytes() + packet_block(0, 1000, timed))
     code, out = verify(head, mixed)
     assert code == 0
     assert "2 files, 5 frames" in out
@@ -356,19 +353,17 @@ def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch,
 
 def test_protocol_after_an_authentication_header_agrees(tmp_path):
     """IPv6, AH, OSPF: RFC 4302 2.1."""
-    packet = bytes.fromhex("6000000000280001") + bytes(32)
-    packet = packet[:6] + b"\x33\x01" + packet[8:] + bytes.fromhex("5904000000000100000001") + bytes(13) + bytes(16)
-    capture = write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex(f"{ETHERNET} 86dd") + packet)])
-    result = compare(capture, "native")
+    packet = f"{ETHERNET} 86dd 6000000000283301 {'00' * 32} 5904000000000100000001 {'00' * 29}"
+    result = compare(write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex(packet))]), "native")
     assert not result.disagreements
     assert result.native == 1
 
 
 def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(tmp_path, verify):
-    custom = block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
-    journal = block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
+    others = block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")  # a custom block, and one of a journal
+    others += block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
     frames = [(1, frame) for frame in busy_frames()]
-    code, out = verify(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))
+    code, out = verify(write_pcapng(tmp_path / "blocks.pcapng", frames, others))
     assert code == 0
     assert "2 blocks that are not frames; tshark numbers them" in out
     assert f"1 file, {len(frames)} frames" in out

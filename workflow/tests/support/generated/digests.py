@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_json
 
 from acapella.digest.acap_files import FORMAT
 
@@ -25,13 +25,12 @@ def write_manifest(
         **dict.fromkeys((*UNKNOWN, *COUNTERS)),
         **{"acapella_manifest": 1, "campaign": directory.name, "run": 1, "sample": sample, "testbed": "files"},
         **{"site": place[0], "port": place[1], "method": "file", "file": f"{sample}.pcap", "bytes": 1},
-        "sha256": hashlib.sha256(sample.encode()).hexdigest(),
-        "requested": dict.fromkeys(("start_ns", "end_ns")),
+        **{"sha256": hashlib.sha256(sample.encode()).hexdigest(), "requested": dict.fromkeys(("start_ns", "end_ns"))},
         "actual": dict(zip(("start_ns", "end_ns"), span, strict=True)),
         "mirror": dict.fromkeys(MIRROR) | (mirror or {}),
         **values,
     }
-    write_file(directory / "raw" / f"{sample}.json", json.dumps(manifest))
+    write_json(directory / "raw" / f"{sample}.json", manifest)
     return manifest
 
 
@@ -42,12 +41,10 @@ def write_digest(directory: Path, sample: str, place: tuple, frames: pa.Table, f
         **{"site": place[0], "port": place[1], "frames": len(frames), "flows": len(flows)},
         **{"first_ns": pc.min(frames["ts_ns"]).as_py(), "last_ns": pc.max(frames["ts_ns"]).as_py()},
         "wire_bytes": pc.sum(frames["wire_len"]).as_py() or 0,
-        **{"clock_resolution_ns": 1, "time_reversals": 0, "implausible_times": 0, "peers_ambiguous": 0},
-        **{"file_issue": None, "file_unread_bytes": 0},
-        **values,
+        **dict.fromkeys(("time_reversals", "implausible_times", "peers_ambiguous", "file_unread_bytes"), 0),
+        **{"clock_resolution_ns": 1, "file_issue": None, **values},
     }
     for part, table in (("acap", frames), ("flows", flows)):
-        (directory / part).mkdir(parents=True, exist_ok=True)
         named = table.replace_schema_metadata({"acapella": json.dumps(metadata, sort_keys=True)})
-        pq.write_table(named, directory / part / f"{sample}.parquet", compression="zstd")
+        pq.write_table(named, new_directory(directory / part) / f"{sample}.parquet", compression="zstd")
     return metadata

@@ -1,12 +1,15 @@
 """A campaign of testbed "files", from its sample sheet to the index."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
+
+from acapella_testing.new_files import new_directory, write_file, write_json
 
 from acapella.campaign import analyze
 from acapella.campaign.layout import Campaign
 from acapella.cli.main import main
+
+SHEET = ("sample", "site", "port", "file")
 
 
 def run(*words) -> None:
@@ -34,16 +37,13 @@ def collected(directory: Path, rows: Sequence[Sequence], engines: dict[str, str]
 
     ``engines``: the engine by sample (default: native).
     """
-    sheet, config, campaign = directory / "samples.tsv", directory / "config.json", directory / "mine"
-    lines = ["\t".join(map(str, row)) for row in (("sample", "site", "port", "file"), *rows)]
-    sheet.write_text("\n".join(lines) + "\n")
-    config.write_text(json.dumps({"testbed": "files", "samples": str(sheet)}))
+    campaign, lines = directory / "mine", ["\t".join(map(str, row)) + "\n" for row in (SHEET, *rows)]
+    sheet = write_file(directory / "samples.tsv", "".join(lines))
+    config = write_json(directory / "config.json", {"testbed": "files", "samples": str(sheet)})
     run("collect", campaign, "--config", config)
     run("collect", campaign, "--config", config, "--list", "-o", campaign / "raw" / "samples.tsv")
     for sample, site, port, file in rows:
-        acap, flows = (campaign / kind / f"{sample}.parquet" for kind in ("acap", "flows"))
-        for path in (acap, flows):
-            path.parent.mkdir(exist_ok=True)
+        acap, flows = (new_directory(campaign / kind) / f"{sample}.parquet" for kind in ("acap", "flows"))
         engine = (engines or {}).get(sample, "native")
         run("digest", file, "-o", acap, "--flows", flows, "--site", site, "--port", port, "--engine", engine)
     return campaign

@@ -3,14 +3,13 @@
 .venv/bin/python workflow/tests/support/generated/generated_campaigns.py /tmp/results 500
 """
 
-import json
 import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from acapella_testing.generated.generated_tables import write_table
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import write_file, write_json
 
 from acapella_core.files import sha256_of
 
@@ -30,7 +29,7 @@ def write_rows(directory: Path, name: str, rows: list[dict]) -> dict[str, str]:
 def write_provenance(directory: Path, stage: str, outputs: dict[str, str], *, pseudonyms: bool = False) -> None:
     """Write provenance/STAGE.json with the checksums of tables."""
     content = {"parameters": {"pseudonyms": pseudonyms}, "outputs": outputs}
-    write_file(directory / "provenance" / f"{stage}.json", json.dumps(content))
+    write_json(directory / "provenance" / f"{stage}.json", content)
 
 
 def write_campaign(  # noqa: PLR0913
@@ -48,9 +47,8 @@ def write_campaign(  # noqa: PLR0913
     draw = random.Random(seed)
     places = [(site, f"port{n + 1}", f"{site}-{n}-{i}") for site in sites for n in range(ports) for i in range(samples)]
     quality = [quality_row(place, start_ns + k * SAMPLE_NS, draw) for k, place in enumerate(places)]
-    flows = [
-        {"site": site, "port": port, "sample": name, "flows": draw.randrange(20, 900)} for site, port, name in places
-    ]
+    flows = [dict(zip(("site", "port", "sample"), place, strict=True)) for place in places]
+    flows = [row | {"flows": draw.randrange(20, 900)} for row in flows]
     outputs = write_rows(directory, "capture_quality", quality) | write_rows(directory, "flows_per_sample", flows)
     write_provenance(directory, "process", outputs, pseudonyms=pseudonyms)
     if kappa:
@@ -70,8 +68,8 @@ def quality_row(place: tuple[str, str, str], start_ns: int, draw: random.Random)
         **{"site": site, "port": port, "sample": sample, "frames": frames, "wire_bytes": wire_bytes},
         **{"lost_frames": lost, "loss_share": None if lost is None else lost / ((lost + frames) or 1)},
         **{"actual_start_ns": start_ns, "actual_end_ns": start_ns + SAMPLE_NS, "duration_ns": SAMPLE_NS},
-        "misdated": False,
-        **{"mirror_verdict": "clear", "engine": "hybrid", "loss_stages_known": 0 if lost is None else 4},
+        **{"misdated": False, "mirror_verdict": "clear", "engine": "hybrid"},
+        "loss_stages_known": 0 if lost is None else 4,
     }
 
 

@@ -21,11 +21,8 @@ COMPARED = {  # columns of the compared tables by measure
         "acknowledged_bytes": ("acknowledged_bytes", "acknowledged_measured_bytes"),
     },
 }
-INTERVALS = {  # ranges, as multiples of the mean
-    "iat_ns": (0.7, 1.3),
-    "iat_measured_ns": (0.01, 50),
-    "gap_measured_ns": (0.8, 1.2),
-}
+# ranges, as multiples of the mean
+INTERVALS = {"iat_ns": (0.7, 1.3), "iat_measured_ns": (0.01, 50), "gap_measured_ns": (0.8, 1.2)}
 
 
 def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
@@ -39,9 +36,8 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
     for number in range(samples):
         sample = f"site1-port{number + 1}-rx-0001"
         made["flows"] += [flow(draw, sample, n, wrong) for n in range(flows)]
-        made["windows"] += [
-            window(draw, sample, n, at) for n in range(0, flows, 3) for at in range(draw.randrange(1, 5))
-        ]
+        for n in range(0, flows, 3):
+            made["windows"] += [window(draw, sample, n, at) for at in range(draw.randrange(1, 5))]
         made["seconds"] += [second(draw, sample, at, last=at == 24, scale=10 ** (number % 4 + 2)) for at in range(25)]
         made["counts"] += counts(sample, made["flows"])
         made["memory"] += sketches(sample, flows) if memory else []
@@ -49,9 +45,10 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
         for reason, n, within in (("none", 90, 90), ("straddle", 10, 7)):
             row = {"sample": sample, "reason": reason, "windows": n, "share": n / 100, "bounded": n, "held": n}
             made["window_reasons"].append(row | {"within": within, "within_share": within / n})
-        for reason, n in (("none", flows), ("earlier_report", 3)):
-            row = {"sample": sample, "subject": "report", "reason": reason, "flows": n, "share": n / flows}
-            made["flow_reasons"].append(row)
+        made["flow_reasons"] += [
+            {"sample": sample, "subject": "report", "reason": reason, "flows": n, "share": n / flows}
+            for reason, n in (("none", flows), ("earlier_report", 3))
+        ]
         made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
     for place, row in enumerate(made["flows"]):
         if place % 100 < 100 * missing:
@@ -106,8 +103,7 @@ def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
 
 def by_report(draw: random.Random, sample: str, number: int) -> list[dict]:
     """Return the reported values of a flow; a few deviate by a twentieth of a decade."""
-    rows = {}
-    ranges = {"iat_reports": (60, 180), "throughput_reports": (60, 200), "packet_size": (32, 64)}
+    rows, ranges = {}, {"iat_reports": (60, 180), "throughput_reports": (60, 200), "packet_size": (32, 64)}
     for measure, (low, high) in (ranges | {"bytes_in_flight": (20, 100), "acknowledged_bytes": (20, 120)}).items():
         for _ in range(3):
             place = draw.randrange(low, high)
@@ -138,20 +134,14 @@ def counts(sample: str, flows: list[dict]) -> list[dict]:
 def sketches(sample: str, flows: int) -> list[dict]:
     """Return sketches whose errors decrease with memory; the largest has no errors."""
     rows = []
-    for deep in (1, 2, 4):
-        for power in (6, 8, 10, 12, 16):
-            cells = 2**power
-            shared = 1 - math.exp(-flows / cells)
-            unequal = round(flows * shared**deep) / flows if power < 16 else 0  # whole flows
-            for measure in ("bytes", "packets"):
-                rows.append(
-                    {
-                        **{"sample": sample, "rows": deep, "cells": cells, "measure": measure},
-                        **{"memory_bytes": deep * cells * 32, "load": flows / cells, "n": flows, "missing": 0},
-                        **{"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3},
-                        **{"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal},
-                    }
-                )
+    for deep, power, measure in itertools.product((1, 2, 4), (6, 8, 10, 12, 16), ("bytes", "packets")):
+        cells = 2**power
+        shared = 1 - math.exp(-flows / cells)
+        unequal = round(flows * shared**deep) / flows if power < 16 else 0  # whole flows
+        row = {"sample": sample, "rows": deep, "cells": cells, "measure": measure, "memory_bytes": deep * cells * 32}
+        row |= {"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3, "missing": 0}
+        row |= {"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal}
+        rows.append(row | {"load": flows / cells, "n": flows})
     return rows
 
 

@@ -6,6 +6,7 @@ them. All random values are from the generator that is passed.
 
 import bisect
 import functools
+import itertools
 import random
 from collections import defaultdict
 from typing import NamedTuple
@@ -128,12 +129,9 @@ def bin_of(length: int) -> tuple[int, int | None]:
 
 def allocated(number: int, weights: list[float]) -> list[int]:
     """Return integer parts of a number in proportion to weights; they add up to the number."""
-    total, done, found = sum(weights) or 1, 0.0, []
-    for weight in weights:
-        before = round(number * done / total)
-        done += weight
-        found.append(round(number * done / total) - before)
-    return found
+    total = sum(weights) or 1
+    ends = [round(number * done / total) for done in itertools.accumulate(weights, initial=0.0)]
+    return [end - begin for begin, end in itertools.pairwise(ends)]
 
 
 def samples_of_site(site: str, ports: int, samples: int, frames: int, draw: random.Random) -> list[Sample]:
@@ -147,11 +145,8 @@ def samples_of_site(site: str, ports: int, samples: int, frames: int, draw: rand
             one = Sample(site, f"HundredGigE0/0/0/{port}", f"{site}-p{port}-{n:04d}", start)
             number = max(40, int(level * frames * draw.lognormvariate(0, 0.5))) if frames else 0
             weights = [weight * draw.lognormvariate(0, 0.3) for *_, weight in kinds]
-            one.cells = [
-                cell_of(*kind, count)
-                for (*kind, _), count in zip(kinds, allocated(number, weights), strict=True)
-                if count
-            ]
+            counts = zip(kinds, allocated(number, weights), strict=True)
+            one.cells = [cell_of(*kind, count) for (*kind, _), count in counts if count]
             one.flows = flows_of(one, draw)
             found.append(one)
     return found
@@ -159,18 +154,15 @@ def samples_of_site(site: str, ports: int, samples: int, frames: int, draw: rand
 
 def kinds_of_site(draw: random.Random) -> list[tuple[str, str, int, float]]:
     """Return encapsulation, end, length and weight of the frames of a site."""
-    names = list(ENCAPSULATIONS)
-    chosen = [name for name in names if name == names[0] or draw.random() < 0.6]
+    chosen = [name for name in ENCAPSULATIONS if name == PSEUDOWIRE or draw.random() < 0.6]
     ends = [end for end in ENDS if end in EVERYWHERE or draw.random() < 0.7]
     found = []
-    for name in chosen:
-        for end in ends:
-            if (end in LINK_ONLY and name not in LINKS) or (end == "ARP" and not name.endswith(("Ethernet", "VLAN"))):
-                continue
-            _, weight, lengths = ENDS[end]
-            for length in lengths:
-                much = ENCAPSULATIONS[name][-1] * weight * draw.gammavariate(0.8, 1) / len(lengths)
-                found.append((name, end, length, much))
+    for name, end in itertools.product(chosen, ends):
+        if (end in LINK_ONLY and name not in LINKS) or (end == "ARP" and not name.endswith(("Ethernet", "VLAN"))):
+            continue
+        _, weight, lengths = ENDS[end]
+        weight *= ENCAPSULATIONS[name][-1] / len(lengths)
+        found += [(name, end, length, weight * draw.gammavariate(0.8, 1)) for length in lengths]
     return found
 
 
@@ -185,20 +177,16 @@ def cell_of(encapsulation: str, end: str, length: int, frames: int) -> Cell:
 
 def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
     """Return flows that contain all frames and bytes of the sample's cells with an application."""
-    sums = defaultdict(lambda: [0, 0])
-    for cell in one.cells:
-        if cell.app is not None:
-            found = sums[cell.app, "TCP" in cell.stack]
-            found[0] += cell.frames
-            found[1] += cell.frames * cell.outer
-    flows = []
+    sums, flows = defaultdict(lambda: [0, 0]), []
+    for cell in (cell for cell in one.cells if cell.app is not None):
+        found = sums[cell.app, "TCP" in cell.stack]
+        found[0] += cell.frames
+        found[1] += cell.frames * cell.outer
     for (app, tcp), (frames, size) in sums.items():
         number = max(1, int(frames * 10 ** draw.uniform(-2.5, -1)))
         parts = [1 + part for part in allocated(frames - number, [1 / (place + 1) ** 1.1 for place in range(number)])]
         for place, (part, own) in enumerate(zip(parts, allocated(size, [float(part) for part in parts]), strict=True)):
-            key = (one.site, one.port, app, tcp, place)
-            if place % PERSISTENT:
-                key = (*key, one.name)
+            key = (one.site, one.port, app, tcp, place, *([one.name] if place % PERSISTENT else []))
             first, last = times_of(one, part, own, draw)
             flows.append(Flow(key, one.site, one.port, app or None, tcp, part, own, first, last, last - first, 1))
     return flows

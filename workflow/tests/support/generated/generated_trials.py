@@ -92,10 +92,10 @@ def pair(  # noqa: PLR0913
     ``replayer``: kappa of the replayer; ``path``: limits of the corrected kappa.
     """
     draw = random.Random(seed)
-    parts = {"U": 0.0, "O": 0.0, "L": None, "I": 0.03} | components
+    parts = {"U": 0.0, "O": 0.0, "I": 0.03} | components
     n_common = round(PACKETS * (1 - parts["U"])) if common is None else common
-    if parts["L"] is None:  # gaps of n packets differ by at most twice their latencies, so L is at least I / n
-        parts["L"] = 2 * parts["I"] / max(1, n_common)
+    # gaps of n packets differ by at most twice their latencies, so L is at least I / n
+    parts.setdefault("L", 2 * parts["I"] / max(1, n_common))
     # from the definitions of I and L
     sums = {"gap": parts["I"] * 2 * DURATION_NS, "latency": parts["L"] * n_common * DURATION_NS}
     if not n_common:

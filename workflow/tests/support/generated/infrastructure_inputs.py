@@ -1,6 +1,7 @@
 """Inputs of the infrastructure study from a seed: an advertisement, a model of a site, slice records, and telemetry."""
 
 import csv
+import itertools
 import json
 import random
 from dataclasses import dataclass
@@ -119,46 +120,44 @@ def write_site_model(path: Path, name: str, *, downlinks: int, uplinks: int) -> 
     graph.write(path)
 
 
+def write_csv(path: Path, rows: list[list]) -> None:
+    """Write rows as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+
+
 def write_slices(path: Path, shape: Shape) -> None:
     """Write slice records: most with one site and a day or less, some renewed, one without known sites."""
-    rng, names = random.Random(shape.seed), site_names(shape.sites)
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow(["slice", "start", "end", "sites"])
-        for number in range(shape.slices):
-            start = START + timedelta(seconds=rng.randrange(shape.days * 86400))
-            hours = rng.choice([1, 4, 24, 24, 24, 72, 336])
-            seconds = hours * 3600 if hours > 1 else rng.randrange(60, 90_000)
-            used = rng.sample(names, min(len(names), rng.choices([1, 2, 3, 5], [66, 18, 10, 6])[0]))
-            sites = "" if number == 0 else " ".join(used)
-            end = start + timedelta(seconds=seconds)
-            form = "%Y-%m-%d %H:%M:%S +0000" if number % 2 else "%Y-%m-%dT%H:%M:%SZ"
-            out.writerow([number, start.strftime(form), end.strftime(form), sites])
+    rng, names, rows = random.Random(shape.seed), site_names(shape.sites), [["slice", "start", "end", "sites"]]
+    for number in range(shape.slices):
+        start = START + timedelta(seconds=rng.randrange(shape.days * 86400))
+        hours = rng.choice([1, 4, 24, 24, 24, 72, 336])
+        end = start + timedelta(seconds=hours * 3600 if hours > 1 else rng.randrange(60, 90_000))
+        used = rng.sample(names, min(len(names), rng.choices([1, 2, 3, 5], [66, 18, 10, 6])[0]))
+        form = "%Y-%m-%d %H:%M:%S +0000" if number % 2 else "%Y-%m-%dT%H:%M:%SZ"
+        rows.append([number, start.strftime(form), end.strftime(form), " ".join(used) if number else ""])
+    write_csv(path, rows)
 
 
 def write_telemetry(path: Path, shape: Shape) -> None:
     """Write counters of ports: idle, moderate, saturated; with a reset, a week without readings, a sub-interface."""
     rng, begin = random.Random(shape.seed), int(START.timestamp())
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        out = csv.writer(stream, lineterminator="\n")
-        out.writerow(["site", "port", "time_s", "in_bytes", "out_bytes", "rate_bps"])
-        for index, site in enumerate(site_names(shape.sites)):
-            for place in range(shape.ports):
-                load = 0.0 if place == shape.ports - 1 else rng.random() ** 3 / (index + 1)
-                counters, rows = [rng.randrange(10**12), rng.randrange(10**12)], []
-                for step in range(shape.days * 86400 // shape.step_s):
-                    at = begin + step * shape.step_s
-                    full = index == 0 and place == 0 and step % 50 == 7
-                    for way in (0, 1):
-                        share = 0.98 if full and way else load * rng.random()
-                        counters[way] += int(share * RATE / 8 * shape.step_s)
-                    if index == 1 and place == 0 and step == 100:
-                        counters = [0, 0]  # the switch restarted
-                    if shape.days > 14 and 7 * 86400 <= at - begin < 14 * 86400:
-                        continue  # a week without readings
-                    rows.append([site, port(place), at, *counters, "" if place % 2 else RATE])
-                out.writerows(rows)
-        out.writerow([site_names(1)[0], f"{port(0)}.3000", begin, 1, 1, ""])
+    rows = [["site", "port", "time_s", "in_bytes", "out_bytes", "rate_bps"]]
+    for (index, site), place in itertools.product(enumerate(site_names(shape.sites)), range(shape.ports)):
+        load = 0.0 if place == shape.ports - 1 else rng.random() ** 3 / (index + 1)
+        counters = [rng.randrange(10**12), rng.randrange(10**12)]
+        for step in range(shape.days * 86400 // shape.step_s):
+            at = begin + step * shape.step_s
+            full = index == 0 and place == 0 and step % 50 == 7
+            for way in (0, 1):
+                share = 0.98 if full and way else load * rng.random()
+                counters[way] += int(share * RATE / 8 * shape.step_s)
+            if index == 1 and place == 0 and step == 100:
+                counters = [0, 0]  # the switch restarted
+            if shape.days <= 14 or not 7 * 86400 <= at - begin < 14 * 86400:  # a week without readings
+                rows.append([site, port(place), at, *counters, "" if place % 2 else RATE])
+    rows.append([site_names(1)[0], f"{port(0)}.3000", begin, 1, 1, ""])
+    write_csv(path, rows)
 
 
 def write_inputs(directory: Path, shape: Shape) -> None:
@@ -171,7 +170,5 @@ def write_inputs(directory: Path, shape: Shape) -> None:
 
 def options(directory: Path, shape: Shape) -> list[str]:
     """Return the options of `acapella campaign infrastructure` for the inputs."""
-    return [
-        *(f"--advertisement={directory}/advertisement.graphml", f"--slices={directory}/slices.csv"),
-        *(f"--telemetry={directory}/telemetry.csv", f"--bin={shape.step_s}"),
-    ]
+    files = {"advertisement": "advertisement.graphml", "slices": "slices.csv", "telemetry": "telemetry.csv"}
+    return [*(f"--{name}={directory}/{file}" for name, file in files.items()), f"--bin={shape.step_s}"]

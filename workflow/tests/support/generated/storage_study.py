@@ -1,9 +1,8 @@
 """A synthetic storage study, and a campaign with its tables."""
 
-import json
 from pathlib import Path
 
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import write_json
 
 from acapella.campaign import storage
 from acapella.cli import main as cli
@@ -36,7 +35,7 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
 
 def campaign(directory: Path, results: dict) -> Path:
     """Return a campaign with its storage tables."""
-    write_file(directory / "storage" / "study.json", json.dumps(results))
+    write_json(directory / "storage" / "study.json", results)
     assert cli.main(["campaign", "storage", str(directory)]) == 0
     return directory
 
