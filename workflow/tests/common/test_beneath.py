@@ -5,7 +5,10 @@ import errno
 import hashlib
 import os
 import shutil
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.new_files import new_directory, write_file
@@ -24,24 +27,18 @@ from acapella_core.files import atomic_path, atomic_text
 @pytest.fixture
 def outside(tmp_path):
     """Return a directory of the user that contains a file. Checks after the test that it is unchanged."""
-    directory = tmp_path / "home"
-    write_file(directory / "profile", "mine")
-    yield directory
-    assert [path.name for path in directory.iterdir()] == ["profile"]
-    assert (directory / "profile").read_text() == "mine"
-
-
-def refuse(*_):
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    profile = write_file(tmp_path / "home" / "profile", "mine")
+    yield profile.parent
+    assert list(profile.parent.iterdir()) == [profile]
+    assert profile.read_text() == "mine"
 
 
 @pytest.fixture(params=["openat2", "stepwise"])
 def way(request, monkeypatch, tmp_path):
     """Run the test with both ways to open directories: openat2, if the kernel supports it, and step by step."""
     if request.param == "stepwise":
-        monkeypatch.setattr(_native, "open_beneath", refuse)
-        return
-    if error := error_of_openat2(tmp_path, b"."):
+        monkeypatch.setattr(_native, "open_beneath", Mock(side_effect=OSError(errno.ENOSYS, "not supported")))
+    elif error := error_of_openat2(tmp_path, b"."):
         pytest.skip(f"openat2: {os.strerror(error)}")
 
 
@@ -65,16 +62,12 @@ def results(tmp_path, way):
     return tmp_path / "results"
 
 
-def write_text(target):
-    atomic_text(target, "text")
-
-
 def write_path(target):
     with atomic_path(target) as temporary:
         temporary.write_text("text")
 
 
-WRITERS = {"text": write_text, "path": write_path, "directory": beneath.make_directory}
+WRITERS = {"text": partial(atomic_text, text="text"), "path": write_path, "directory": beneath.make_directory}
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -189,25 +182,12 @@ def test_captures_are_linked_except_into_a_linked_directory(results, outside):
         captures.link(outside / "profile", results / "raw" / "b.pcap")
 
 
-class Node:
-    """A node with one file, as seen by a download from FABRIC."""
-
-    def __init__(self, content: bytes):
-        self.content = content
-        self.sha256 = hashlib.sha256(content).hexdigest()
-
-    def call(self, _node, command, **_more):
-        parts = {"checksums": [self.sha256], "size": len(self.content), "sha256": self.sha256}
-        return {"checksums": parts, "extract_part": {"path": "part"}, "remove": {}}[command]
-
-    def download(self, _node, _place, length):
-        return self.content[:length]
-
-
 def test_fetched_capture_does_not_follow_links(results, outside):
-    node, raw = Node(b"captured"), results / "raw"
-    raw.mkdir()
-    transfer = Transfer(node, node.download, 100)
+    raw, content, sha256 = new_directory(results / "raw"), b"captured", hashlib.sha256(b"captured").hexdigest()
+    parts = {"checksums": [sha256], "size": len(content), "sha256": sha256}
+    replies = {"checksums": parts, "extract_part": {"path": "part"}, "remove": {}}
+    node = SimpleNamespace(call=lambda _node, command, **_: replies[command])
+    transfer = Transfer(node, lambda _node, _path, length: content[:length], 100)
     transfer.fetch("node", "a.pcap", raw / "a.pcap")
     assert [(path.name, path.read_bytes()) for path in raw.iterdir()] == [("a.pcap", b"captured")]
     (raw / ".b.pcap.partial").symlink_to(outside / "profile")
@@ -302,8 +282,7 @@ def test_links_created_by_the_workflow_are_accepted(tmp_path):
 @pytest.mark.parametrize("below", ["", "demo", "demo/tables"])
 def test_file_in_place_of_a_campaign_is_reported_in_one_line(tmp_path, below, capsys):
     (tmp_path / "results").write_text("not a directory")
-    campaign = tmp_path / "results" / below
-    expected = f"{tmp_path / 'results'}: is a file, not a directory"
+    campaign, expected = tmp_path / "results" / below, f"{tmp_path / 'results'}: is a file, not a directory"
     with pytest.raises(UserError, match=expected):
         beneath.protect(campaign)
     assert refusal(campaign).startswith(expected), "the Snakefile ends with this line"

@@ -96,8 +96,8 @@ def test_started_program_has_resource_limits(start):
 def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     """Checks the programs that ``run_tool`` runs, and editcap."""
     directory, other = new_directory(tmp_path / "own"), tmp_path / "made"
-    script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
-    printed, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
+    command = ["/bin/sh", "-c", f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"]
+    printed, _ = meters.run_tool(command, directory, "tried", tmp_path)
     assert printed.read_text().split() == ["Seccomp:", "2", "done"]
     assert not other.exists()
     editcap = executable(tmp_path / "editcap", "#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")
@@ -163,7 +163,6 @@ def test_p4_run_confines_its_loader(tmp_path):
 def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
     """Each command waits for its input, a pipe without a writer."""
     os.mkfifo(tmp_path / "read")
-    write_pcap(tmp_path / "port.pcap", busy_port())
     prepare(tmp_path)
     with running([ACAPELLA, *command], cwd=tmp_path) as process:
         assert until_confined(process)["NoNewPrivs"] == "1"
@@ -171,6 +170,7 @@ def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
 
 def prepare(directory: Path) -> None:
     """Write the other inputs of the commands above."""
+    write_pcap(directory / "port.pcap", busy_port())
     pair = {"number": 0x11, "key": 7, "base": 4096, "end": 4096 + 192 * 64, "psn": 0}
     write_file(directory / "qp.txt", "".join(f"register qp_{name} 0 {value}\n" for name, value in pair.items()))
     write_file(directory / "sheet.tsv", "sample\tsite\tport\tfile\na\ts\tp\tport.pcap\n")
@@ -197,18 +197,16 @@ print(json.dumps([refused(attempt) for attempt in (
     lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
 )]))
 """
-    shown = run(sys.executable, "-c", code, check=True).stdout
-    assert json.loads(shown) == [0, 0, 1, 1, 1, 1]
+    assert json.loads(run(sys.executable, "-c", code, check=True).stdout) == [0, 0, 1, 1, 1, 1]
 
 
 def test_scan_in_a_separate_process_gives_the_same_result(tmp_path):
     capture, cut = write_pcap(tmp_path / "port.pcap", busy_port()), tmp_path / "cut.pcap"
     cut.write_bytes(capture.read_bytes()[:-3])
-    whole, truncated, _ = (scan.scan_apart(path) for path in (capture, cut, tmp_path / "none.pcap"))
+    whole, truncated, _ = found = [scan.scan_apart(path) for path in (capture, cut, tmp_path / "none.pcap")]
     assert whole.frames == len(busy_port())
     assert truncated.fault
-    for path, found in ((capture, whole), (cut, truncated), (tmp_path / "none.pcap", _)):
-        assert found == scan.scan(path)
+    assert found == [scan.scan(path) for path in (capture, cut, tmp_path / "none.pcap")]
 
 
 @needs_seccomp
@@ -220,7 +218,6 @@ def test_scan_in_a_separate_process_is_confined(tmp_path):
 
 def test_collect_started_directly_creates_private_files(tmp_path):
     """Runs `python -m acapella_capture.collect`, as in the sandbox, with umask 0."""
-    write_pcap(tmp_path / "port.pcap", busy_port())
     prepare(tmp_path)
     command = [sys.executable, "-m", collect.__name__, "campaign", "--config", "config.yaml"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, umask=0)
