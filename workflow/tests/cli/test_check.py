@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import time
+from functools import partial
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -70,7 +72,7 @@ def test_campaign_of_an_earlier_version_is_verified(directory, check):
     code, (line,) = check(directory)
     assert code == 0
     assert line.partition(";")[0] == before.partition(";")[0]
-    append("tables/throughput.csv")(directory)
+    append(directory / "tables/throughput.csv")
     code, lines = check(directory)
     assert code == 1
     assert lines[0].startswith("tables/throughput.csv: its SHA-256 differs from that in provenance.json; if this")
@@ -78,7 +80,7 @@ def test_campaign_of_an_earlier_version_is_verified(directory, check):
 
 def test_replaced_provenance_of_an_earlier_version_is_not_verified(directory, check):
     shutil.copy(directory / "provenance" / "process.json", directory / "provenance.json")
-    rewrite("provenance.json", outputs={"tables/throughput.csv": "0" * 64})(directory)
+    rewrite(directory / "provenance.json", outputs={"tables/throughput.csv": "0" * 64})
     code, lines = check(directory)
     assert (code, len(lines)) == (0, 1), lines
 
@@ -140,14 +142,9 @@ def test_cache_entries_are_not_findings(directory, check, tmp_path):
     assert check(directory)[0] == 0
 
 
-def rewrite(name, **changes):
-    """Return a function that changes keys of a JSON file."""
-
-    def change(directory):
-        path = directory / name
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-    return change
+def rewrite(path, **changes):
+    """Change keys of a JSON file."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 @pytest.mark.parametrize("tampered", [False, True])
@@ -155,49 +152,36 @@ def test_departures_of_a_trial_are_verified(directory, check, tampered):
     names = {"departures": "b.departures.parquet", "recordings": "replayed.pcap"}
     for name in names.values():
         write_file(directory / "raw" / name, CAPTURE)
-    replay = {key: [{"file": name, "sha256": SHA256}] for key, name in names.items()}
-    rewrite("raw/b.json", replay=replay)(directory)
+    rewrite(directory / "raw/b.json", replay={key: [{"file": name, "sha256": SHA256}] for key, name in names.items()})
     if tampered:
-        append("raw/b.departures.parquet")(directory)
+        append(directory / "raw/b.departures.parquet")
     _, lines = check(directory)
     expected = ["raw/b.departures.parquet: its SHA-256 differs from that in raw/b.json"] if tampered else []
     assert [line for line in lines[:-1] if "departures" in line or "replayed" in line] == expected
 
 
-def append(name, content=b"\0"):
-    """Return a function that appends bytes to a file, which it creates if it is missing."""
-
-    def change(directory):
-        with (directory / name).open("ab") as file:
-            file.write(content)
-
-    return change
+def append(path, content=b"\0"):
+    """Append bytes to a file, which is created if it is missing."""
+    with path.open("ab") as file:
+        file.write(content)
 
 
-def link(name, target):
-    """Return a function that replaces a file with a link."""
-
-    def change(directory):
-        shutil.rmtree(directory / name, ignore_errors=True)
-        (directory / name).unlink(missing_ok=True)
-        (directory / name).symlink_to(target)
-
-    return change
+def link(path, target):
+    """Replace a file or directory with a link."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
 
 
-def in_catalog(statement):
-    """Return a function that changes the catalog."""
-
-    def change(directory):
-        with duckdb.connect(str(directory / "catalog.duckdb")) as con:
-            con.execute(statement)
-
-    return change
+def in_catalog(path, statement):
+    """Change the catalog."""
+    with duckdb.connect(str(path)) as con:
+        con.execute(statement)
 
 
 def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(directory, check):
     for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap"):
-        append(name)(directory)
+        append(directory / name)
     code, lines = check(directory)
     assert code == 1
     fix = "delete the file and run snakemake, which creates it again"
@@ -206,111 +190,136 @@ def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(direc
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("file", "change", "expected"),
     [
         pytest.param(
-            append("acap/a.parquet"), r"acap/a.parquet: its SHA-256 differs from that", id="a byte more in an acap"
+            "acap/a.parquet", append, r"acap/a.parquet: its SHA-256 differs from that", id="a byte more in an acap"
         ),
         pytest.param(
-            append("tables/throughput.csv"),
+            "tables/throughput.csv",
+            append,
             "tables/throughput.csv: its SHA-256 differs from that",
             id="a byte more in a table",
         ),
         pytest.param(
-            append("raw/b.pcap"),
+            "raw/b.pcap",
+            append,
             "raw/b.pcap: its SHA-256 differs from that in raw/b.json",
             id="a byte more in a capture",
         ),
         pytest.param(
-            rewrite("raw/b.json", run=7), "raw/b.json: its SHA-256 differs from that", id="another time in a manifest"
+            "raw/b.json",
+            partial(rewrite, run=7),
+            "raw/b.json: its SHA-256 differs from that",
+            id="another time in a manifest",
         ),
         pytest.param(
-            lambda directory: (directory / "flows/a.parquet").unlink(),
+            "flows/a.parquet",
+            Path.unlink,
             "flows/a.parquet: no such file",
             id="a missing flow table",
         ),
         pytest.param(
-            link("tables/throughput.csv", "/etc/hostname"),
+            "tables/throughput.csv",
+            partial(link, target="/etc/hostname"),
             "tables/throughput.csv: is a symbolic link to /etc/hostname",
             id="a table that is a link",
         ),
-        pytest.param(link("logs", "/tmp"), "logs: is a symbolic link to /tmp", id="a directory that is a link"),
         pytest.param(
-            link("acap/z.parquet", "/etc/passwd"), "acap/z.parquet: is a symbolic link", id="an acap that is a link"
+            "logs", partial(link, target="/tmp"), "logs: is a symbolic link to /tmp", id="a directory that is a link"
         ),
         pytest.param(
-            link("raw/b.pcap", "/etc/passwd"), "raw/b.pcap: its SHA-256 differs from that", id="a capture elsewhere"
+            "acap/z.parquet",
+            partial(link, target="/etc/passwd"),
+            "acap/z.parquet: is a symbolic link",
+            id="an acap that is a link",
         ),
         pytest.param(
-            rewrite("raw/b.json", file="../../x"),
+            "raw/b.pcap",
+            partial(link, target="/etc/passwd"),
+            "raw/b.pcap: its SHA-256 differs from that",
+            id="a capture elsewhere",
+        ),
+        pytest.param(
+            "raw/b.json",
+            partial(rewrite, file="../../x"),
             "raw/b.json: '../../x' is not the name of a file",
             id="a path in a manifest",
         ),
         pytest.param(
-            append("raw/samples.tsv", b"../x\tWEST\tp1\tx.pcap\n"),
+            "raw/samples.tsv",
+            partial(append, content=b"../x\tWEST\tp1\tx.pcap\n"),
             "raw/samples.tsv line 4: sample '../x': only letters",
             id="a path in the sheet",
         ),
         pytest.param(
-            append("raw/failed.tsv", b"sample\tsite\tport\twhy\nx\tWE\x1bST\tp1\tlost\n"),
+            "raw/failed.tsv",
+            partial(append, content=b"sample\tsite\tport\twhy\nx\tWE\x1bST\tp1\tlost\n"),
             r"raw/failed.tsv line 2: name 'WE\x1bST' is empty",
             id="control characters in the list of failures",
         ),
         pytest.param(
-            rewrite("raw/b.json", site="\x1b[2J"),
+            "raw/b.json",
+            partial(rewrite, site="\x1b[2J"),
             r"raw/b.json: name '\x1b[2J' is empty",
             id="control characters in a site",
         ),
         pytest.param(
-            rewrite("provenance/process.json", outputs={"tables/../../x": ""}),
+            "provenance/process.json",
+            partial(rewrite, outputs={"tables/../../x": ""}),
             "provenance/process.json: 'tables/../../x' is not the path of a file in this directory",
             id="a path in the provenance",
         ),
         pytest.param(
-            append("provenance/process.json"),
+            "provenance/process.json",
+            append,
             "provenance/process.json: cannot be read as JSON: ",
             id="a provenance that is no JSON",
         ),
         pytest.param(
-            append("tables/a\nb.csv"),
+            "tables/a\nb.csv",
+            append,
             r"tables/a\nb.csv: its name has control characters",
             id="a name with a line break",
         ),
         pytest.param(
-            append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: ", id="an invalid sample name"
+            "acap/a b.parquet", append, "acap/a b.parquet: is not the name of a sample: ", id="an invalid sample name"
         ),
         pytest.param(
-            lambda directory: os.mkfifo(directory / "acap" / "pipe"),
+            "acap/pipe",
+            os.mkfifo,
             "acap/pipe: is neither a file nor a directory",
             id="a pipe",
         ),
         pytest.param(
-            lambda directory: os.mkfifo(directory / "raw" / "c.json"),
+            "raw/c.json",
+            os.mkfifo,
             "raw/c.json: cannot be read as JSON: not a regular file",
             id="a pipe as manifest",
         ),
         pytest.param(
-            lambda directory: os.mkfifo(directory / "provenance" / "x.json"),
+            "provenance/x.json",
+            os.mkfifo,
             "provenance/x.json: cannot be read as JSON: not a regular file",
             id="a pipe as provenance",
         ),
         pytest.param(
-            link("provenance/x.json", "/dev/zero"),
+            "provenance/x.json",
+            partial(link, target="/dev/zero"),
             "provenance/x.json: cannot be read as JSON: ",
             id="a link as provenance",
         ),
         pytest.param(
-            in_catalog("update stored.samples set sample = '../b' where sample = 'b'"),
+            "catalog.duckdb",
+            partial(in_catalog, statement="update stored.samples set sample = '../b' where sample = 'b'"),
             "catalog.duckdb: sample '../b': only letters",
             id="a path in the catalog",
         ),
-        pytest.param(
-            lambda directory: (directory / "catalog.duckdb").write_text("text"), "catalog.duckdb: ", id="no database"
-        ),
+        pytest.param("catalog.duckdb", partial(Path.write_text, data="text"), "catalog.duckdb: ", id="no database"),
     ],
 )
-def test_tampered_file_is_reported_in_one_line(change, expected, directory, check):
-    change(directory)
+def test_tampered_file_is_reported_in_one_line(file, change, expected, directory, check):
+    change(directory / file)
     code, lines = check(directory)
     assert code == 1
     assert any(line.startswith(expected) for line in lines), lines
@@ -319,7 +328,7 @@ def test_tampered_file_is_reported_in_one_line(change, expected, directory, chec
 
 def test_catalog_query_cannot_read_files_outside_the_campaign(directory, check, tmp_path):
     secret = write_file(tmp_path / "secret.csv", "sample,site,port\nsecret,x,y\n")
-    in_catalog(f"drop view samples; create view samples as from read_csv('{secret}')")(directory)
+    in_catalog(directory / "catalog.duckdb", f"drop view samples; create view samples as from read_csv('{secret}')")
     code, lines = check(directory)
     assert code == 1
     assert any(line.startswith("catalog.duckdb: Permission Error") for line in lines), lines
@@ -331,7 +340,7 @@ def released(tmp_path):
     directory = tmp_path / "public"
     for name, content in RELEASED.items():
         write_file(directory / name, content)
-        append("SHA256SUMS", f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())(directory)
+        append(directory / "SHA256SUMS", f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
     return directory
 
 
@@ -383,7 +392,7 @@ def test_catalog_query_has_a_time_limit(directory, check, monkeypatch):
 
 def test_link_to_a_kernel_file_is_not_read(directory, check):
     for target in ("/proc/kmsg", "/dev/zero", "/sys/kernel/uevent_seqnum"):
-        link("raw/a.pcap", target)(directory)
+        link(directory / "raw/a.pcap", target)
         code, lines = check(directory)
         assert code == 1
         assert f"raw/a.pcap: is a link to {target}, not a file on a disk" in lines
@@ -399,9 +408,9 @@ def test_sparse_file_is_not_read(directory, check):
 
 def test_release_is_verified_by_its_checksums(released, check):
     assert check(released) == (0, [f"{released}: 3 files verified, 0 findings"])
-    append("README.md")(released)
-    append("tables/extra.csv")(released)
-    append("SHA256SUMS", b"00  ../outside\n")(released)
+    append(released / "README.md")
+    append(released / "tables/extra.csv")
+    append(released / "SHA256SUMS", b"00  ../outside\n")
     code, lines = check(released)
     assert code == 1
     assert lines[:-1] == [

@@ -1,6 +1,7 @@
 """The dashboard: campaigns over time, faults of campaigns, hostile names, and pages that need no server."""
 
 import gzip
+import itertools
 import json
 import os
 import re
@@ -35,6 +36,7 @@ HOSTILE = [
     '" onmouseover="alert(1)',
     "²\x1b[31m",
 ]
+QUALITY = "tables/capture_quality.parquet"
 LARGE = 500  # campaigns
 SITES_OF_LARGE = 30 if SOAK else 8
 LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
@@ -44,6 +46,12 @@ def dashboard(results: Path, *options: str) -> Path:
     """Write a dashboard and return its directory."""
     assert cli.main(["campaign", "dashboard", str(results), *options]) == 0
     return results / "dashboard"
+
+
+def write_tables(directory: Path, quality: list[dict], flows: list[dict], **others: str) -> None:
+    """Write both tables of a campaign, and a provenance file with their checksums. ``others``: additional outputs."""
+    outputs = write_rows(directory, "capture_quality", quality) | write_rows(directory, "flows_per_sample", flows)
+    write_provenance(directory, "process", outputs | others)
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
@@ -60,9 +68,7 @@ def hostile(tmp_path_factory):
     row = {"site": HOSTILE[0], "port": HOSTILE[1], "mirror_verdict": HOSTILE[2], "sample": "s"}
     row |= {"frames": 1, "wire_bytes": 60, "lost_frames": 1, "loss_share": 5e-324}
     row |= {"actual_start_ns": FIRST_NS, "actual_end_ns": FIRST_NS + 1}
-    outputs = write_rows(results / "ports", "capture_quality", [row])
-    outputs |= write_rows(results / "ports", "flows_per_sample", [])
-    write_provenance(results / "ports", "process", outputs | {HOSTILE[0]: HOSTILE[1]})
+    write_tables(results / "ports", [row], [], **{HOSTILE[0]: HOSTILE[1]})
     write_file(results / "outcomes.csv", f"{HOSTILE[0]}\n{HOSTILE[1]}\n")
     dashboard(results)
     return results
@@ -122,13 +128,13 @@ def test_only_changed_campaigns_are_read_again(tmp_path, monkeypatch):
 
 
 def test_repaired_table_of_the_same_size_is_read(tmp_path):
-    table = write_campaign(tmp_path / "a", FIRST_NS) / "tables" / "capture_quality.parquet"
+    table = write_campaign(tmp_path / "a", FIRST_NS) / QUALITY
     content, reasons, states = table.read_bytes(), [], []
     for written in (bytes(len(content)), content):
         table.write_bytes(written)
         states.append(campaigns.state_of_results(tmp_path))
         reasons += [row["reason"] for row in read_rows(dashboard(tmp_path) / "campaigns.csv")]
-    assert reasons == ["damaged: tables/capture_quality.parquet differs from its SHA-256 in provenance/", ""]
+    assert reasons == [f"damaged: {QUALITY} differs from its SHA-256 in provenance/", ""]
     assert states[0] != states[1], "the rule runs again"
 
 
@@ -148,9 +154,8 @@ def quality(change):
     def damage(directory: Path) -> None:
         import pyarrow.parquet as pq  # noqa: PLC0415
 
-        path = directory / "tables" / "capture_quality.parquet"
-        pq.write_table(change(pq.read_table(path)), path)
-        write_provenance(directory, "process", {"tables/capture_quality.parquet": summaries.sha256_of(path)})
+        pq.write_table(change(pq.read_table(directory / QUALITY)), directory / QUALITY)
+        write_provenance(directory, "process", {QUALITY: summaries.sha256_of(directory / QUALITY)})
 
     return damage
 
@@ -170,15 +175,9 @@ FAULTS = {
     "no-sums": (provenance("{}"), "old version: no checksums"),
     "wrong-sums": (provenance('{"outputs": 3}'), "damaged: outputs of provenance/process.json"),
     "parameters": (provenance('{"outputs": {}, "parameters": 3}'), "damaged: parameters of provenance/process.json"),
-    "cut": (cut("capture_quality.parquet"), "damaged: tables/capture_quality.parquet differs from"),
-    "missing": (
-        lambda d: (d / "tables/capture_quality.parquet").unlink(),
-        "incomplete: tables/capture_quality.parquet",
-    ),
-    "old": (
-        quality(lambda table: table.drop_columns(["misdated"])),
-        "old version: tables/capture_quality.parquet has no column misdated",
-    ),
+    "cut": (cut("capture_quality.parquet"), f"damaged: {QUALITY} differs from"),
+    "missing": (lambda directory: (directory / QUALITY).unlink(), f"incomplete: {QUALITY}"),
+    "old": (quality(lambda table: table.drop_columns(["misdated"])), f"old version: {QUALITY} has no column misdated"),
     "null": (quality(with_null_site), "damaged: column site contains nulls"),
     "cut-flows": (cut("flows_per_sample.parquet"), "damaged: tables/flows_per_sample.parquet differs"),
     "cut-kappa": (cut("consistency_environments.parquet"), "damaged: tables/consistency_environments"),
@@ -216,9 +215,7 @@ def test_numbers_are_sums_of_the_tables(tmp_path):
         first | {"sample": "3", "frames": 7, "wire_bytes": 500, "excluded": "trial"},
         other | {"sample": "4", "frames": 5, "wire_bytes": 300},
     ]
-    outputs = write_rows(tmp_path / "c", "capture_quality", quality)
-    outputs |= write_rows(tmp_path / "c", "flows_per_sample", [first | {"sample": str(n), "flows": n} for n in (1, 2)])
-    write_provenance(tmp_path / "c", "process", outputs)
+    write_tables(tmp_path / "c", quality, [first | {"sample": str(n), "flows": n} for n in (1, 2)])
     output = dashboard(tmp_path)
     (campaign,) = read_rows(output / "campaigns.csv")
     assert [campaign[name] for name in ("samples", "frames", "wire_bytes", "flows")] == ["4", "202", "10800", "3"]
@@ -234,8 +231,10 @@ def test_pseudonyms_are_in_no_trend_of_a_site(tmp_path):
     write_campaign(tmp_path / "hidden", FIRST_NS + WEEK_NS, sites=["S0"], pseudonyms=True)
     output = dashboard(tmp_path)
     assert {row["site"] for row in read_rows(output / "ports.csv")} == {"STAR"}
-    omitted = "1\xa0campaign with pseudonyms, not in the trends of sites and ports: hidden."
-    assert omitted in (output / "index.html").read_text()
+    assert (
+        "1\xa0campaign with pseudonyms, not in the trends of sites and ports: hidden."
+        in (output / "index.html").read_text()
+    )
 
 
 def test_page_of_a_site_that_no_longer_exists_is_removed(tmp_path):
@@ -291,37 +290,37 @@ def test_campaigns_with_little_time_captured_have_hollow_marks(tmp_path):
 
 def test_outcomes_of_a_site_are_sorted_from_success_to_failed():
     cells = [page.outcome_of_site(outcome) for outcome in ("failed", "success", "incomplete", "degraded")]
-    ordered = [cell.text for cell in sorted(cells, key=lambda cell: cell.value)]
-    assert ordered == ["success", "degraded", "incomplete", "failed"]
+    cells.sort(key=lambda cell: cell.value)
+    assert [cell.text for cell in cells] == ["success", "degraded", "incomplete", "failed"]
 
 
 @pytest.mark.parametrize("name", ["other", "../a", "dashboard"])
 def test_unknown_campaign_is_an_error(name, tmp_path, capsys):
     write_campaign(tmp_path / "a", FIRST_NS)
-    error = failed(capsys, "campaign", "dashboard", tmp_path, "--campaigns", name)
-    assert f"no such campaign: {name}" in error
+    assert f"no such campaign: {name}" in failed(capsys, "campaign", "dashboard", tmp_path, "--campaigns", name)
 
 
 def test_campaign_without_any_sample_or_time(tmp_path):
-    tables = [write_rows(tmp_path / "none", name, []) for name in ("capture_quality", "flows_per_sample")]
-    write_provenance(tmp_path / "none", "process", tables[0] | tables[1])
+    write_tables(tmp_path / "none", [], [])
     assert "no campaign has a value" in (dashboard(tmp_path) / "index.html").read_text(encoding="utf-8")
 
 
 def many(number: int) -> page.Dashboard:
     """Return a dashboard over a number of campaigns without files."""
-    found, ports = {}, [(site, port) for site in range(SITES_OF_LARGE) for port in range(3)]
-    for week in range(number):
-        size, rest = 10**7 * (week % 9), (10**10, 10_000, 3.0, 0, 0, 50 + week)
-        places = [
-            Place(f"S{s}", f"P{p}", Counts(2, 10_000 + week * s, size + 10**7 * p, size + 10**7 * p, *rest))
-            for s, p in ports
-        ]
-        start, kappa = FIRST_NS + week * WEEK_NS, [Environment("E0", 0.5 + week / 2000, 0.5, 0.99)]
-        found[f"week-{week}"] = Summary(
-            start_ns=start, end_ns=start + 1, counts=places[0].counts, places=places, environments=kappa
-        )
+    found = {f"week-{week}": summary_of(week) for week in range(number)}
     return page.Dashboard(History(found), {}, frozenset(found))
+
+
+def summary_of(week: int) -> Summary:
+    """Return the summary of a campaign of a week, with 3 ports per site."""
+    places = []
+    for site, port in itertools.product(range(SITES_OF_LARGE), range(3)):
+        size = 10**7 * (week % 9 + port)
+        counts = Counts(2, 10_000 + week * site, size, size, 10**10, 10_000, 3.0, 0, 0, 50 + week)
+        places.append(Place(f"S{site}", f"P{port}", counts))
+    times = {"start_ns": FIRST_NS + week * WEEK_NS, "end_ns": FIRST_NS + week * WEEK_NS + 1}
+    kappa = [Environment("E0", 0.5 + week / 2000, 0.5, 0.99)]
+    return Summary(**times, counts=places[0].counts, places=places, environments=kappa)
 
 
 def test_labels_of_campaigns_are_created_once_for_all_ports(tmp_path, monkeypatch):
@@ -334,8 +333,7 @@ def test_labels_of_campaigns_are_created_once_for_all_ports(tmp_path, monkeypatc
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """Return the pages over 500 campaigns of 3 ports per site."""
-    output = tmp_path_factory.mktemp("large") / "dashboard"
-    page.write_files(many(LARGE), output)
+    page.write_files(many(LARGE), output := tmp_path_factory.mktemp("large") / "dashboard")
     return output
 
 
@@ -349,9 +347,8 @@ def test_pages_over_500_campaigns_are_small(large):
 
 @takes_minutes
 def test_tables_of_500_campaigns_are_read_once(tmp_path, capsys):
-    output = dashboard(write_campaigns(tmp_path, LARGE))
+    rows = read_rows(dashboard(write_campaigns(tmp_path, LARGE)) / "campaigns.csv")
     assert "(500 campaigns, 500 of them read)" in capsys.readouterr().err
-    rows = read_rows(output / "campaigns.csv")
     assert len(rows) == LARGE
     assert not any(row["reason"] for row in rows)
     dashboard(tmp_path)
