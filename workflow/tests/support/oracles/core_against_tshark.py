@@ -14,12 +14,8 @@ from acapella.common import tshark, vendors
 
 def vendor_options(reference: tshark.Tshark) -> list:
     """Return the options that pass the vendor lists of ``reference`` to acapella-dump-frames; [] if it has none."""
-    directory = vendors.directory_of(reference)
-    return (
-        [option for name in vendors.FILES for option in ("--vendors", directory / name)]
-        if vendors.find(reference)
-        else []
-    )
+    names = vendors.FILES if vendors.find(reference) else ()
+    return [option for name in names for option in ("--vendors", vendors.directory_of(reference) / name)]
 
 
 def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:

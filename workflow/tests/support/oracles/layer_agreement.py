@@ -8,6 +8,7 @@ flags and numbers. schemas/tshark_errata.yaml lists cases in which tshark deviat
 import csv
 import functools
 import ipaddress
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -27,7 +28,7 @@ FIELDS = (
 NO_ADDRESSES = frozenset({"truncated_ipv4", "truncated_ipv6", "bad_ip_version", "bad_ipv4_header_length",
                           "bad_ipv4_total_length"})  # fmt: skip
 NO_PORTS = NO_ADDRESSES | {"truncated_tcp", "truncated_udp", "truncated_sctp", "bad_tcp_header_length"}
-NETWORKS = {"ip": "ip", "ipv6": "ipv6"}
+NETWORKS = ("ip", "ipv6")
 TRANSPORTS = ("tcp", "udp", "sctp")
 
 
@@ -99,9 +100,7 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
     network, at, transport, transport_at = innermost(ours["protocols"])
     if network is None or ours["issue"] in NO_ADDRESSES:
         return found
-    for name in ("src", "dst"):
-        if not same_address(ours[name], nth(theirs[f"{network}.{name}"], at)):
-            found.append(name)
+    found += [name for name in ("src", "dst") if not same_address(ours[name], nth(theirs[f"{network}.{name}"], at))]
     if network == "ip" and int(ours["ip_id"]) != int(nth(theirs["ip.id"], at), 16):
         found.append("ip_id")
     if transport in TRANSPORTS and ours["issue"] not in NO_PORTS:
@@ -139,17 +138,13 @@ def tag_pairs(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, t
 
 def transport_pairs(ours: Mapping[str, str], theirs: Mapping[str, str], transport: str, at: int) -> dict[str, tuple]:
     """Return ports, and TCP flags, numbers and payload length, of both."""
-    pairs = {
-        "src_port": (ours["src_port"], nth(theirs[f"{transport}.srcport"], at)),
-        "dst_port": (ours["dst_port"], nth(theirs[f"{transport}.dstport"], at)),
-    }
+    fields = {"src_port": f"{transport}.srcport", "dst_port": f"{transport}.dstport"}
     if transport == "tcp":
-        flags = nth(theirs["tcp.flags"], at)
-        pairs["tcp_flags"] = (ours["tcp_flags"], str(int(flags, 16)) if flags else "")
-        pairs["tcp_seq"] = (ours["tcp_seq"], nth(theirs["tcp.seq_raw"], at))
-        pairs["tcp_ack"] = (ours["tcp_ack"], nth(theirs["tcp.ack_raw"], at))
-        if length := nth(theirs["tcp.len"], at):
-            pairs["payload_len"] = (ours["payload_len"], length)
+        fields |= {"tcp_flags": "tcp.flags", "tcp_seq": "tcp.seq_raw", "tcp_ack": "tcp.ack_raw"}
+        fields |= {"payload_len": "tcp.len"} if nth(theirs["tcp.len"], at) else {}
+    pairs = {name: (ours[name], nth(theirs[field], at)) for name, field in fields.items()}
+    if flags := pairs.get("tcp_flags", ("", ""))[1]:
+        pairs["tcp_flags"] = (ours["tcp_flags"], str(int(flags, 16)))
     return pairs
 
 
@@ -161,9 +156,7 @@ def nth(values: str, at: int) -> str:
 
 def same_address(ours: str, theirs: str) -> bool:
     """Return whether two texts are the same address. Two empty texts are equal."""
-    if ours == theirs:
-        return True
-    return bool(ours and theirs) and ipaddress.ip_address(ours) == ipaddress.ip_address(theirs)
+    return ours == theirs or ("" not in (ours, theirs) and ipaddress.ip_address(ours) == ipaddress.ip_address(theirs))
 
 
 @dataclass
@@ -177,7 +170,7 @@ class Agreement:
     disagreements: int = 0
 
     def __post_init__(self):
-        self.errata: dict[str, int] = {}
+        self.errata: Counter[str] = Counter()
         self.first: list[str] = []
 
     def add(self, ours: Mapping[str, str], theirs: Mapping[str, str]) -> None:
@@ -187,9 +180,8 @@ class Agreement:
             return
         self.sure += 1
         if layers(ours["protocols"]) != layers(theirs["frame.protocols"]):
-            name = erratum_of(ours["protocols"], theirs["frame.protocols"], theirs["eth.dst"])
-            if name:
-                self.errata[name] = self.errata.get(name, 0) + 1
+            if name := erratum_of(ours["protocols"], theirs["frame.protocols"], theirs["eth.dst"]):
+                self.errata[name] += 1
             else:
                 self.differ(ours, theirs, "protocols")
             return

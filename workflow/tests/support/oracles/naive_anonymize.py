@@ -7,6 +7,7 @@ import functools
 import hashlib
 import hmac
 import itertools
+from collections.abc import Iterable
 
 FIXED = {0, 0xFFFFFFFFFFFF, *range(0x0180C2000000, 0x0180C2000030), 0x01000CCCCCCC, 0x01000CCCCCCD}
 
@@ -79,13 +80,10 @@ class CryptoPan:
 
     def computed(self, address: bytes) -> bytes:
         """Return the pseudonym of an address of 4 or 16 bytes."""
-        bits = 8 * len(address)
-        number = int.from_bytes(address)
-        flips = 0
+        bits, number, flips = 8 * len(address), int.from_bytes(address), 0
         for i in range(bits):
             rest = 128 - i
-            prefix = number >> (bits - i) << rest
-            block = prefix | self.padding & ((1 << rest) - 1)
+            block = number >> (bits - i) << rest | self.padding & ((1 << rest) - 1)
             flips = flips << 1 | self.aes.encrypt(block.to_bytes(16))[0] >> 7
         return (number ^ flips).to_bytes(len(address))
 
@@ -98,21 +96,25 @@ class Permutation:
 
     def map(self, value: int, bits: int, kind: int = 0) -> int:
         """Return the permuted value. Each even number of bits and each kind has a separate permutation."""
+        return self.mixed(value, range(10), bits, kind)
+
+    def inverse(self, value: int, bits: int, kind: int = 0) -> int:
+        """Return the value that `map` maps to ``value``."""
+        return swap_halves(self.mixed(swap_halves(value, bits), reversed(range(10)), bits, kind), bits)
+
+    def mixed(self, value: int, rounds: Iterable[int], bits: int, kind: int) -> int:
+        """Return a value after these rounds of the network. Rounds in reverse order undo them if halves are swapped."""
         half = bits // 2
         left, right = value >> half, value & (1 << half) - 1
-        for number in range(10):
+        for number in rounds:
             word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + right.to_bytes(4))
             left, right = right, left ^ int.from_bytes(word[:4]) & (1 << half) - 1
         return left << half | right
 
-    def inverse(self, value: int, bits: int, kind: int = 0) -> int:
-        """Return the value that `map` maps to ``value``."""
-        half = bits // 2
-        left, right = value >> half, value & (1 << half) - 1
-        for number in reversed(range(10)):
-            word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + left.to_bytes(4))
-            left, right = right ^ int.from_bytes(word[:4]) & (1 << half) - 1, left
-        return left << half | right
+
+def swap_halves(value: int, bits: int) -> int:
+    """Return a value with its halves swapped."""
+    return (value & (1 << bits // 2) - 1) << bits // 2 | value >> bits // 2
 
 
 RANGES = {  # in bits, for types that are not permuted as a whole

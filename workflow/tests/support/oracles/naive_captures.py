@@ -42,17 +42,14 @@ def packets(path: Path) -> list[Packet]:
             interfaces.append(interface_of(order, body))
         elif kind == ENHANCED:
             number, high, low, captured, wire_len = struct.unpack_from(f"{order}IIIII", body)
-            interface = interfaces[number]
-            time_s = (high << 32 | low) * interface.unit_s + interface.offset_s
+            own, frame = interfaces[number], body[20 : 20 + captured]
+            time_s = (high << 32 | low) * own.unit_s + own.offset_s
             comments = tuple(options(order, body[20 + captured + -captured % 4 :]).get(COMMENT, ()))
-            found.append(
-                Packet(time_s, interface.link_type, interface.name, wire_len, comments, body[20 : 20 + captured])
-            )
+            found.append(Packet(time_s, own.link_type, own.name, wire_len, comments, frame))
         elif kind == SIMPLE:
-            (wire_len,) = struct.unpack_from(f"{order}I", body)
-            interface = interfaces[0]
-            captured = min(wire_len, interface.snaplen or wire_len)
-            found.append(Packet(None, interface.link_type, interface.name, wire_len, (), body[4 : 4 + captured]))
+            (wire_len,), own = struct.unpack_from(f"{order}I", body), interfaces[0]
+            frame = body[4 : 4 + min(wire_len, own.snaplen or wire_len)]
+            found.append(Packet(None, own.link_type, own.name, wire_len, (), frame))
     return found
 
 

@@ -174,10 +174,8 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
 
 def windows(frames: list[dict], window_ns: int) -> dict[tuple, tuple[int, int]]:
     """Return (packets, bytes) by key and start of the window."""
-    sums = defaultdict(lambda: (0, 0))
+    sizes = defaultdict(list)
     for frame in frames:
         if frame["key"] is not None:
-            place = (key_of(frame), frame["ts_ns"] // window_ns * window_ns)
-            packets, size = sums[place]
-            sums[place] = (packets + 1, size + frame["ip_len"])
-    return dict(sums)
+            sizes[key_of(frame), frame["ts_ns"] // window_ns * window_ns].append(frame["ip_len"])
+    return {place: (len(each), sum(each)) for place, each in sizes.items()}

@@ -335,8 +335,7 @@ def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
     The time in A decides on the window of a packet if A contains it.
     """
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
-    time = l_b | l_a
-    inside = {key for key, ns in time.items() if begin <= ns < end}
+    inside = {key for key, ns in (l_b | l_a).items() if begin <= ns < end}
     in_a, in_b = [p for p in a if p.key in inside], [p for p in b if p.key in inside]
     both = [packet.key for packet in in_b if packet.key in l_a]
     all_gaps = sum(g_a[p.key] for p in in_a) + sum(g_b[p.key] for p in in_b)

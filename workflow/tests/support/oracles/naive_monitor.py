@@ -5,7 +5,7 @@ its time in the capture of sent packets, and reordering, loss and duplicates fol
 RFC 3550 over lists.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -96,12 +96,10 @@ def row_of(packets: list, number_sent: int) -> Row:
 
 def first_copies(packets: list) -> list:
     """Return the first copy of each packet, in the order of arrival."""
-    seen, first = set(), []
+    first = {}
     for packet in packets:
-        if packet[1] not in seen:
-            first.append(packet)
-        seen.add(packet[1])
-    return first
+        first.setdefault(packet[1], packet)
+    return [*first.values()]
 
 
 def extent(first: list, index: int) -> int:
@@ -148,7 +146,4 @@ def upper_limit(values: list[int], percent: int) -> int | None:
 
 def histogram(values: list[int]) -> dict[int, int]:
     """Return the number of values by bucket."""
-    counts: dict[int, int] = defaultdict(int)
-    for value in values:
-        counts[bucket(value)] += 1
-    return dict(counts)
+    return dict(Counter(map(bucket, values)))

@@ -58,11 +58,8 @@ def site_flows(samples):
     groups = defaultdict(list)
     for flow in port_flows(samples):
         groups[flow["site"], flow["flow_id"]].append(flow)
-    best = []
-    for flows in groups.values():
-        flow = min(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["port"]))
-        best.append({**flow, "largest_port": flow["port"], "ports": len(flows)})
-    return best
+    best = [min(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["port"])) for flows in groups.values()]
+    return [{**f, "largest_port": f["port"], "ports": len(groups[f["site"], f["flow_id"]])} for f in best]
 
 
 def network(flow):
@@ -113,28 +110,19 @@ def distributions(samples, measures):
     values = defaultdict(list)
     counts = {site: len(chosen) for site, chosen in scopes(samples)}
     single = [
-        {
-            **f,
-            "site": s.site,
-            "duration_ns": f["last_ns"] - f["first_ns"],
-            "rate_bps": rate(f["wire_bytes"], f["last_ns"] - f["first_ns"]),
-        }
-        for s in samples
-        for f in s.flows
+        flow | {"site": s.site, "duration_ns": flow["last_ns"] - flow["first_ns"]} for s in samples for flow in s.flows
     ]
-    for scope, flows in (("sample", single), ("port", port_flows(samples)), ("site", site_flows(samples))):
-        for flow in flows:
-            for measure, column in measures.items():
-                for site in (flow["site"], "all"):
-                    values[scope, site, measure].append(flow[column])
-    for flow in campaign_flows(samples):
-        for measure, column in measures.items():
-            values["campaign", "all", measure].append(flow[column])
+    single = [flow | {"rate_bps": rate(flow["wire_bytes"], flow["duration_ns"])} for flow in single]
+    flows_of = {"sample": single, "port": port_flows(samples), "site": site_flows(samples)}
+    flows_of["campaign"] = campaign_flows(samples)
+    for scope, flow in [(scope, flow) for scope, flows in flows_of.items() for flow in flows]:
+        sites = ("all",) if scope == "campaign" else (flow["site"], "all")
+        for site, (measure, column) in itertools.product(sites, measures.items()):
+            values[scope, site, measure].append(flow[column])
     for (scope, site, measure), all_of in values.items():
         known = [v for v in all_of if v is not None]
         for threshold in THRESHOLDS:
-            reached = sum(v >= threshold for v in known)
-            if reached:
+            if reached := sum(v >= threshold for v in known):
                 yield scope, site, measure, threshold, reached, len(known), counts[site]
 
 

@@ -8,10 +8,10 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from fractions import Fraction
-from pathlib import Path
 
 from acapella_testing.oracles.naive_samples import by_port, covered, misdated, rate, scopes, traffic
 from acapella_testing.oracles.naive_stitch import flow_sizes, flow_times, site_flows, top_flows
+from acapella_testing.source_tree import ROOT
 
 EDGES = (0, 64, 65, 128, 256, 512, 1024, 1519, 2048, 4096, 9216)  # first lengths of the bins
 LINK = {"Ethernet", "LLC", "VLAN", "MPLS", "PseudoWire", "PPPoE", "PPP", "SLL", "Null", "Raw", "MACsec"}
@@ -20,8 +20,7 @@ FLAGS = ("syn", "syn_ack", "fin", "rst", "psh", "ack", "urg", "ece", "cwr")
 
 def lines_of(name: str) -> list[list[str]]:
     """Return the fields of all lines of a table of schemas/ except the first."""
-    path = Path(__file__).parents[4] / "schemas" / name
-    return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    return [line.split("\t") for line in (ROOT / "schemas" / name).read_text(encoding="utf-8").splitlines()[1:]]
 
 
 LABELS = {token: label for token, label, _ in lines_of("protocols.tsv")}
@@ -201,35 +200,28 @@ def pairs(sample):
 
 def flows_per_sample(samples):
     """Return the flows of each sample."""
-    rows = []
     for s in samples:
         stamps = [f["ts_ns"] for f in s.frames]
         first, last = (min(stamps), max(stamps)) if stamps else (None, None)
-        rows.append(
-            {
-                **{"site": s.site, "port": s.port, "sample": s.name},
-                **{"flows": len(s.flows), "connections": len(pairs(s)), "frames": len(s.frames)},
-                "flow_frames": sum(f["flow"] is not None for f in s.frames),
-                "wire_bytes": sum(f["wire_len"] for f in s.frames),
-                **{"first_ns": first, "last_ns": last, "duration_ns": last - first if stamps else None},
-            }
-        )
-    return rows
+        yield {
+            **{"site": s.site, "port": s.port, "sample": s.name},
+            **{"flows": len(s.flows), "connections": len(pairs(s)), "frames": len(s.frames)},
+            "flow_frames": sum(f["flow"] is not None for f in s.frames),
+            "wire_bytes": sum(f["wire_len"] for f in s.frames),
+            **{"first_ns": first, "last_ns": last, "duration_ns": last - first if stamps else None},
+        }
 
 
+@for_each_site
 def applications(samples):
-    """Return flows by application label."""
-    rows = []
-    for site, chosen in scopes(samples):
-        groups = defaultdict(list)
-        for s in chosen:
-            for flow in s.flows:
-                groups[flow["app"], flow["app_by"]].append((s.name, flow))
-        for (app, by), members in groups.items():
-            sums = {k: sum(f[k] for _, f in members) for k in ("frames", "wire_bytes", "payload_bytes")}
-            counts = {"flows": len(members), "samples": len({name for name, _ in members})}
-            rows.append({"site": site, "app": app, "app_by": by, **counts, **sums})
-    return rows
+    """Return flows by application label. Only samples with the application count."""
+    groups = defaultdict(list)
+    for name, flow in [(s.name, flow) for s in samples for flow in s.flows]:
+        groups[flow["app"], flow["app_by"]].append((name, flow))
+    for (app, by), members in groups.items():
+        sums = {k: sum(f[k] for _, f in members) for k in ("frames", "wire_bytes", "payload_bytes")}
+        counts = {"flows": len(members), "samples": len({name for name, _ in members})}
+        yield {"app": app, "app_by": by, **counts, **sums}
 
 
 def nearest_rank(values, percent):
@@ -254,7 +246,6 @@ def tcp_control(samples):
 
 def throughput(samples, bin_ns=10**9):
     """Return bytes and frames by time."""
-    rows = []
     for (site, port), chosen in by_port(samples):
         frames, size, seen = Counter(), Counter(), defaultdict(set)
         for s in chosen:
@@ -274,14 +265,11 @@ def throughput(samples, bin_ns=10**9):
                         frames[number * bin_ns] += 0
         for start in frames:
             cover = sum(max(0, min(hi, start + bin_ns) - max(lo, start)) for lo, hi in covered(chosen))
-            rows.append(
-                {
-                    **{"site": site, "port": port, "start_ns": start, "bin_ns": bin_ns, "covered_ns": cover},
-                    **{"frames": frames[start], "wire_bytes": size[start], "samples": len(seen[start])},
-                    "rate_bps": rate(size[start], cover),
-                }
-            )
-    return rows
+            yield {
+                **{"site": site, "port": port, "start_ns": start, "bin_ns": bin_ns, "covered_ns": cover},
+                **{"frames": frames[start], "wire_bytes": size[start], "samples": len(seen[start])},
+                "rate_bps": rate(size[start], cover),
+            }
 
 
 def restrictions(samples, which="unfiltered"):
@@ -436,4 +424,4 @@ def table(name, samples, which="unfiltered"):
     """Return the rows of a table; ``which`` samples count as traffic: unfiltered or all."""
     if name in OF_ALL_SAMPLES:
         return OF_ALL_SAMPLES[name](samples, which)
-    return OF_TRAFFIC[name](traffic(samples, which))
+    return [*OF_TRAFFIC[name](traffic(samples, which))]

@@ -4,6 +4,7 @@ Independent of the native core: each tunnel is built from the figures of its sta
 A frame may be truncated at any byte. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels can be nested.
 """
 
+import functools
 import ipaddress
 import itertools
 import struct
@@ -12,12 +13,8 @@ from dataclasses import dataclass, field
 MAC = bytes.fromhex("00163ef0000200163ef00001")  # destination, source; of a known vendor
 IPV4, IPV6, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x86DD, 0x8100, 0x88A8, 0x88E7, 0x8864, 0x6558
 ARP, MPLS = 0x0806, 0x8847
-EXTENSIONS = {
-    0: "000001040000 0000",
-    43: "0000fd00 00000000",
-    44: "00000000 00000007",
-    60: "000001040000 0000",
-}  # RFC 8200
+# RFC 8200
+EXTENSIONS = {0: "000001040000 0000", 43: "0000fd00 00000000", 44: "00000000 00000007", 60: "000001040000 0000"}
 NETWORK = ("vxlan_vni", "vxlan_gpe_vni", "geneve_vni", "nvgre_vsid", "pppoe_session", "pbb_isid")  # same both ways
 KEYS = ("gre_key", "nvgre_flow_id")  # usually the same both ways
 
@@ -109,9 +106,7 @@ WRAP = {
     "l2tp_session": lambda i, k, p: over_udp(1701)(struct.pack(">HHH", 2, 7, i) + ppp(k, p)),
     "pppoe_session": lambda i, k, p: (PPPOE, struct.pack(">BBHHH", 0x11, 0, i, len(p) + 2, 0x21) + packet(k, p)),
     "pbb_isid": lambda i, k, p: (PBB, word(i) + framed(k, p)),
-    "erspan_session": lambda i, k, p: over_gre(0x1000, 0x88BE)(
-        word(1) + struct.pack(">HHI", 0x1001, i, 0) + framed(k, p)
-    ),
+    "erspan_session": lambda i, k, p: over_gre(0x1000, 0x88BE)(struct.pack(">IHHI", 1, 0x1001, i, 0) + framed(k, p)),
     "nvgre_flow_id": lambda i, k, p: over_gre(0x2000, ETHERNET)(word(0x123456 << 8 | i) + framed(k, p)),
     "vlan": lambda i, k, p: (TAG, struct.pack(">HH", i, k) + p),
 }
@@ -158,6 +153,20 @@ class Found:
         return None if self.ends is None else (*key, *self.ends, self.ports)
 
 
+def labeled(name: str):
+    """Return a decorator for methods of Reader that parse a header: they add its label first."""
+
+    def decorate(read):
+        @functools.wraps(read)
+        def read_labeled(self, at: int):
+            self.label(name)
+            return read(self, at)
+
+        return read_labeled
+
+    return decorate
+
+
 class Reader:
     """Parses one frame."""
 
@@ -184,8 +193,8 @@ class Reader:
             value = self.number(at, length) >> shift & mask
             self.found.tunnels.append((name, value, len(self.found.labels)))
 
+    @labeled("Ethernet")
     def ethernet(self, at: int) -> Found:
-        self.label("Ethernet")
         if self.has(at + 14):
             self.ethertype(self.number(at + 12, 2), at + 14)
         return self.found
@@ -197,8 +206,8 @@ class Reader:
         if kind in readers:
             readers[kind](at)
 
+    @labeled("VLAN")
     def vlan(self, at: int) -> None:
-        self.label("VLAN")
         if self.has(at + 2):
             self.found.vlans.append(self.number(at, 2) & 0xFFF)
         if self.has(at + 4):
@@ -219,9 +228,9 @@ class Reader:
         elif self.data[at] >> 4 in (4, 6):
             self.ipv4(at)
 
+    @labeled("VLAN")
     def service_tag(self, at: int) -> None:
         """Parse a service tag. tshark lists a tag and a following I-TAG as one header."""
-        self.label("VLAN")
         if not self.has(at + 4):
             return
         self.found.vlans.append(self.number(at, 2) & 0xFFF)
@@ -230,8 +239,8 @@ class Reader:
         else:
             self.ethertype(self.number(at + 2, 2), at + 4)
 
+    @labeled("PBB")
     def pbb(self, at: int) -> None:
-        self.label("PBB")
         self.customer(at)
 
     def customer(self, at: int) -> None:
@@ -240,8 +249,8 @@ class Reader:
         if self.has(at + 18):
             self.ethertype(self.number(at + 16, 2), at + 18)
 
+    @labeled("PPPoE")
     def pppoe(self, at: int) -> None:
-        self.label("PPPoE")
         if self.has(at + 6):
             self.tunnel("pppoe_session", at + 2, 2)
             self.ppp(at + 6)
@@ -254,8 +263,8 @@ class Reader:
             assert self.number(at, 2) == 0x21
             self.ipv4(at + 2)
 
+    @labeled("IPv4")
     def ipv4(self, at: int) -> None:
-        self.label("IPv4")
         if not self.has(at + 20):
             return
         if self.data[at] >> 4 == 6:  # regardless of the type in the previous header
@@ -285,12 +294,13 @@ class Reader:
         if proto in readers:
             readers[proto](at)
 
-    def icmp(self, _at: int) -> None:
-        self.label("ICMP")
+    @labeled("ICMP")
+    def icmp(self, at: int) -> None:
+        """Parse ICMP, of which only the label counts."""
 
+    @labeled("IPv6")
     def ipv6(self, at: int) -> None:
         """Parse IPv6. Extension headers have no position, because they may differ from packet to packet."""
-        self.label("IPv6")
         if not self.has(at + 40) or self.data[at] >> 4 != 6:
             return
         ends = [str(ipaddress.ip_address(self.data[at + n : at + n + 16])) for n in (8, 24)]
@@ -303,16 +313,16 @@ class Reader:
         if not later:
             self.transport(proto, at, start + length)
 
+    @labeled("TCP")
     def tcp(self, at: int) -> None:
-        self.label("TCP")
         if self.has(at + 4):
             self.found.ports = (self.number(at, 2), self.number(at + 2, 2))
         if self.has(at + 20):
             numbers = struct.unpack_from(">IIHH", self.data, at + 4)
             self.found.tcp = (numbers[2] & 0xFFF, *numbers[:2], numbers[3])
 
+    @labeled("UDP")
     def udp(self, at: int) -> None:
-        self.label("UDP")
         if self.has(at + 4):
             self.found.ports = (self.number(at, 2), self.number(at + 2, 2))
         if not self.has(at + 9):  # no byte of the payload
@@ -320,8 +330,7 @@ class Reader:
         readers = {4789: self.vxlan, 4790: self.vxlan_gpe, 6081: self.geneve, 2152: self.gtp, 1701: self.l2tp}
         source, destination = self.number(at, 2), self.number(at + 2, 2)
         self.sent_to_tunnel = destination in readers
-        reader = readers.get(destination) or readers.get(source)
-        if reader:
+        if reader := readers.get(destination) or readers.get(source):
             reader(at + 8)
 
     def vni(self, name: str, at: int, *, valid: bool) -> None:
@@ -330,9 +339,9 @@ class Reader:
         if self.has(at + 7) and valid and self.sent_to_tunnel:
             self.tunnel(name, at + 4, 3)
 
+    @labeled("VXLAN")
     def vxlan(self, at: int) -> None:
         """Parse VXLAN (RFC 7348): the I flag must be set; a receiver ignores the other bits."""
-        self.label("VXLAN")
         self.vni("vxlan_vni", at, valid=self.data[at] & 0x08 == 0x08)
         if self.has(at + 8):
             self.ethernet(at + 8)
@@ -344,33 +353,32 @@ class Reader:
         if self.has(at + 8) and self.data[at + 3] in readers:
             readers[self.data[at + 3]](at + 8)
 
+    @labeled("Geneve")
     def geneve(self, at: int) -> None:
         """Parse Geneve (RFC 8926): version 0, options of up to 252 bytes."""
-        self.label("Geneve")
         self.vni("geneve_vni", at, valid=self.data[at] >> 6 == 0)
         end = at + 8 + self.data[at] % 64 * 4
         if self.has(at + 8) and self.has(end):
             self.ethertype(self.number(at + 2, 2), end)
 
+    @labeled("GTP")
     def gtp(self, at: int) -> None:
-        self.label("GTP")
         self.tunnel("gtp_teid", at + 4, 4)
         if self.has(at + 9):
             self.ipv4(at + 8)
 
+    @labeled("L2TP")
     def l2tp(self, at: int) -> None:
-        self.label("L2TP")
         if self.has(at + 6):
             self.tunnel("l2tp_tunnel", at + 2, 2)
             self.tunnel("l2tp_session", at + 4, 2)
             self.ppp(at + 6)
 
+    @labeled("GRE")
     def gre(self, at: int) -> None:
-        self.label("GRE")
         if not self.has(at + 4):
             return
-        flags, kind = self.number(at, 2), self.number(at + 2, 2)
-        end = at + 4
+        flags, kind, end = self.number(at, 2), self.number(at + 2, 2), at + 4
         if flags & 0x2000:
             end += 4
             if not self.has(end):
@@ -395,8 +403,8 @@ class Reader:
         else:
             self.ethertype(kind, end)
 
+    @labeled("ERSPAN")
     def erspan(self, at: int) -> None:
-        self.label("ERSPAN")
         if self.has(at + 4):
             self.tunnel("erspan_session", at + 2, 2, mask=0x3FF)
         if self.has(at + 8):

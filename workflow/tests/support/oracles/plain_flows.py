@@ -12,12 +12,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
 
-from acapella_testing.oracles import naive_tunnels
-from communityid import CommunityID, FlowTuple
+from acapella_testing.oracles import community_ids, naive_tunnels
 
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 FLAGS = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK, "urg": URG, "ece": ECE}
 FLAGS |= {"cwr": CWR}
+KEY = ("vlan", "mpls", "tunnels", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
 NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5, "nvgre_flow_id": 13}
 
 
@@ -27,9 +27,8 @@ class Frame:
 
     ts_ns: int
     wire_len: int
-    flow: tuple | None = (
-        None  # vlans, labels, tunnels (type, id, position), version, src, dst, protocol, source port, destination port
-    )
+    # vlans, labels, tunnels (type, id, position), version, src, dst, protocol, source port, destination port
+    flow: tuple | None = None
     ip_len: int = 0
     payload_len: int | None = None
     tcp: tuple | None = None  # flags, seq, ack, window
@@ -140,14 +139,6 @@ def flow_id(flow: tuple, site: str | None) -> str:
     return hashlib.blake2b(key, digest_size=16).hexdigest()
 
 
-def community_id(flow: tuple) -> str | None:
-    """Return the Community ID (version 1, seed 0) of TCP, UDP and SCTP with ports."""
-    *_, src, dst, protocol, src_port, dst_port = flow
-    if protocol not in {6, 17, 132} or src_port is None:
-        return None
-    return CommunityID(seed=0).calc(FlowTuple(protocol, src, dst, src_port, dst_port))
-
-
 def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], other: tuple | None) -> dict:
     """Return the columns that only TCP flows have. ``other``: the peer."""
     headers = [frame.tcp[0] for frame in own if frame.tcp]
@@ -188,14 +179,14 @@ def flow_table(frames: list[Frame], site: str | None = None, port: str | None = 
         own = [frames[position] for position in positions]
         other = None if peers[row] is None else flows[peers[row]]
         lengths = [frame.wire_len for frame in own]
-        keys = ("vlan", "mpls", "tunnels", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
         tunnels = [dict(zip(("type", "id", "position"), tunnel, strict=True)) for tunnel in flow[2]]
+        key = dict(zip(KEY, [list(flow[0]), list(flow[1]), tunnels, *flow[3:]], strict=True))
         rows.append(
             {"flow": row, "flow_id": flow_id(flow, site), "site": site, "port": port, "peer_flow": peers[row]}
-            | dict(zip(keys, [list(flow[0]), list(flow[1]), tunnels, *flow[3:]], strict=True))
+            | key
             | {
                 "peer_flow_id": None if other is None else flow_id(other, site),
-                **{"peer_candidates": len(candidates[row]), "community_id": community_id(flow)},
+                **{"peer_candidates": len(candidates[row]), "community_id": community_ids.reference(key)},
                 **{"frames": len(own), "wire_bytes": sum(lengths), "wire_len_mean": sum(lengths) / len(lengths)},
                 **{"wire_len_min": min(lengths), "wire_len_max": max(lengths)},
                 "ip_bytes": sum(frame.ip_len for frame in own),

@@ -144,10 +144,8 @@ def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator, sign
     replayer, count = setup.replayer, setup.packets
     first = np.arange(count) // replayer.burst * replayer.burst
     place = np.arange(count) - first
-    start = (
-        offsets[first] + rng.exponential(replayer.late_ns, size=count)[first] if replayer.late_ns else offsets[first]
-    )
-    true = start + place * replayer.wire_ns * rng.uniform(0.8, 1.0, size=count)[first]
+    late = rng.exponential(replayer.late_ns, size=count)[first] if replayer.late_ns else 0
+    true = offsets[first] + late + place * replayer.wire_ns * rng.uniform(0.8, 1.0, size=count)[first]
     for queue in range(replayer.queues):
         own = queue_of(setup) == queue
         true[own] = np.maximum.accumulate(true[own])
