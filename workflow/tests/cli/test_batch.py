@@ -2,18 +2,18 @@
 
 import atexit
 import contextlib
-import faulthandler
 import fcntl
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from acapella_testing.runs.batch_campaign import BATCH, digest_arguments, write_campaign
+from acapella_testing.processes import content_of
+from acapella_testing.runs.batch_campaign import BATCH, digest_arguments, kill_itself, write_campaign
+from acapella_testing.waiting import wait_until
 
 from acapella.campaign.batches import (
     Member,
@@ -69,21 +69,15 @@ def failures(campaign: Path) -> dict[str, int]:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGSEGV, 139), (signal.SIGKILL, 137)])
 def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, number, code):
     original = entry.main
-
-    def crash_or_run():
-        if "--port=s1" in sys.argv:
-            faulthandler.disable()  # of pytest
-            os.kill(os.getpid(), number)
-        return original()
-
-    monkeypatch.setattr(entry, "main", crash_or_run)
+    monkeypatch.setattr(entry, "main", lambda: kill_itself(number) if "--port=s1" in sys.argv else original())
     assert cli.main(digest_arguments(campaign)) == code
     assert failures(campaign) == {"s1": code}
     assert sorted(path.stem for path in (campaign / "acap").glob("*/*")) == ["s0", "s2"]
     assert not (campaign / "batches" / "digest" / "b0001.tsv").exists()
     monkeypatch.undo()
     assert cli.main(digest_arguments(campaign)) == 0
-    assert outcomes(campaign) == ["kept", "done", "kept"] and failures(campaign) == {}
+    assert outcomes(campaign) == ["kept", "done", "kept"]
+    assert failures(campaign) == {}
 
 
 def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
@@ -108,10 +102,10 @@ def test_exit_code_of_several_failures_is_the_smallest(campaign):
 def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, code):
     assert cli.main(digest_arguments(campaign)) == 0
     capture = campaign.parent / "s1.pcap"
-    content = capture.read_bytes()
-    capture.unlink()
     if damage:
-        capture.write_bytes(content + damage)
+        capture.write_bytes(capture.read_bytes() + damage)
+    else:
+        capture.unlink()
     assert cli.main(digest_arguments(campaign)) == code
     for kind in ("acap", "flows"):
         assert sorted(path.stem for path in (campaign / kind).glob("*/*")) == ["s0", "s2"]
@@ -121,16 +115,11 @@ def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, c
 def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number, code):
     running = subprocess.Popen([sys.executable, "-c", SLEEPER, *digest_arguments(campaign)], start_new_session=True)
     log = campaign / "logs" / "digest" / shard_of("s1") / "s1.log"
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (log.is_file() and log.read_text().endswith("\n")):
-        assert running.poll() is None and time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: log.is_file() and log.read_text().endswith("\n"), running=running)
     sample = int(log.read_text())
     running.send_signal(number)
     assert running.wait(TIMEOUT_S) == code
-    while Path(f"/proc/{sample}").exists() and " Z " not in Path(f"/proc/{sample}/stat").read_text():
-        assert time.monotonic() < deadline, "the sample is still processed"
-        time.sleep(0.02)
+    wait_until(lambda: content_of(Path(f"/proc/{sample}/stat")).partition(") ")[2][:1] in ("", "Z"), "still processed")
     assert not Campaign.at(campaign).acap("s2").exists()
     assert read_current(current_file(campaign, "digest", "b0001")) == "s1"
     assert cli.main(digest_arguments(campaign)) == 0
@@ -149,9 +138,11 @@ def test_job_waits_for_another_job_of_its_batch_and_keeps_its_digests(campaign, 
 
     def flock(stream, operation):
         if operation == fcntl.LOCK_EX:  # waits
-            assert read_current(current) == "s1" and not (campaign / "acap").exists()
+            assert read_current(current) == "s1"
+            assert not (campaign / "acap").exists()
             other.close()
-            assert cli.main(digest_arguments(campaign)) == 0 and outcomes(campaign) == ["done"] * 3
+            assert cli.main(digest_arguments(campaign)) == 0
+            assert outcomes(campaign) == ["done"] * 3
         original(stream, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
@@ -188,7 +179,8 @@ def test_changed_output_is_recreated(campaign):
     before = acap.read_bytes()
     acap.write_bytes(before[:-1])
     assert cli.main(digest_arguments(campaign)) == 0
-    assert outcomes(campaign) == ["kept", "kept", "done"] and acap.read_bytes() == before
+    assert outcomes(campaign) == ["kept", "kept", "done"]
+    assert acap.read_bytes() == before
 
 
 def test_repaired_capture_is_digested_again_if_the_attributes_of_the_old_one_are_cached(campaign, monkeypatch):
@@ -246,10 +238,12 @@ def test_long_journal_is_replaced(tmp_path):
             journal.remove(["left"])
         longest = max(longest, len(journal.path.read_text().splitlines()))
         read = Journal(tmp_path, "analyze", BATCH)
-        assert read.is_complete("a", f"key {number}", [output]) and read.started_groups("ab") == [["b"]]
+        assert read.is_complete("a", f"key {number}", [output])
+        assert read.started_groups("ab") == [["b"]]
         assert read.left("ab") == ({"left"} if number < 50 else set())
     assert 2 * MAX_LINES < longest <= 3 * MAX_LINES
-    assert not read.damaged and [path.name for path in journal.path.parent.iterdir()] == [journal.path.name]
+    assert not read.damaged
+    assert [path.name for path in journal.path.parent.iterdir()] == [journal.path.name]
 
 
 def test_batches_are_limited_and_samples_keep_their_batch():

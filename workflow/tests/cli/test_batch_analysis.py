@@ -1,7 +1,7 @@
 """Tests stage analyze of `acapella campaign batch`: tables of several samples, and what the next run skips."""
 
+import contextlib
 import errno
-import faulthandler
 import fcntl
 import mmap
 import os
@@ -12,14 +12,17 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import write_file
 from acapella_testing.runs.batch_campaign import (
     BATCH,
     SAMPLES,
     analyze,
     analyzed_samples,
+    kill_itself,
     partials,
     write_campaign,
     write_digests,
@@ -61,18 +64,14 @@ def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign,
 
     def write_tables():
         for path in tables:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(sys.argv[-1])
+            write_file(path, sys.argv[-1])
             if sys.argv[-1] == "--bin-ns=2":
-                faulthandler.disable()  # of pytest
-                os.kill(os.getpid(), signal.SIGKILL)
+                kill_itself()
         return 0
 
     def run(bin_ns: int) -> int:
-        output = str(campaign / "batches" / "analyze" / "b0001.tsv")
-        return cli.main(
-            ["campaign", "batch", str(campaign), "analyze", "b0001", "-o", output, "--", f"--bin-ns={bin_ns}"]
-        )
+        words = [campaign, "analyze", BATCH, "-o", campaign / "batches" / "analyze" / f"{BATCH}.tsv"]
+        return cli.main(["campaign", "batch", *map(str, words), "--", f"--bin-ns={bin_ns}"])
 
     monkeypatch.setattr(entry, "main", write_tables)
     assert [run(1), run(2), run(1)] == [0, 137, 0]
@@ -83,8 +82,7 @@ def test_interrupted_analysis_is_not_complete_with_the_earlier_options(campaign,
 def test_analysis_without_one_of_its_tables_is_incomplete(campaign, lost):
     outputs = outputs_of(campaign, STAGES["analyze"], read_plan(campaign)[0])
     for path in outputs:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("table")
+        write_file(path, "table")
     journal = Journal(campaign, "analyze", "b0001")
     journal.add({"s1": "key"}, outputs)
     assert journal.is_complete("s1", "key", outputs)
@@ -106,13 +104,16 @@ def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_
     monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", together_bytes)
     assert analyze(digested) == 0
     before = partials(digested)
-    assert remade_tables(digested) == set() and analyzed_samples(digested) == []
+    assert remade_tables(digested) == set()
+    assert analyzed_samples(digested) == []
     assert remade_tables(digested, stacks=2, congestion=2) == {"stacks", "congestion"}
-    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert analyzed_samples(digested) == [*SAMPLES]
+    assert partials(digested) == before
     assert remade_tables(digested, stacks=2, congestion=2) == set()
     os.utime(Campaign.at(digested).acap("s1"))  # now it is analyzed, and a different query has changed for the others
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == {*queries.names("analyze")}
-    assert analyzed_samples(digested) == [*SAMPLES] and partials(digested) == before
+    assert analyzed_samples(digested) == [*SAMPLES]
+    assert partials(digested) == before
     assert remade_tables(digested, stacks=2, congestion=2, quality=2) == set()
 
 
@@ -129,8 +130,7 @@ def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed
         path = digested / "batches" / "partial" / "b0001" / "stacks.parquet"
         pq.write_table(pq.read_table(path).slice(1), path)
         if killed:
-            faulthandler.disable()  # of pytest
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill_itself()
         return 2
 
     monkeypatch.setattr(entry, "main", lose_rows)
@@ -249,7 +249,8 @@ def test_parts_of_a_group_contain_all_samples():
         divided = batch_analysis.parts(samples[:number], 16)
         assert [sample for part in divided for sample in part] == samples[:number]
         sizes = {len(part) for part in divided}
-        assert len(divided) == min(number, 16) and max(sizes) - min(sizes) <= 1
+        assert len(divided) == min(number, 16)
+        assert max(sizes) - min(sizes) <= 1
     assert all(len(part) <= batch_analysis.PARTS for part in batch_analysis.parts(samples, batch_analysis.PARTS))
 
 
@@ -263,7 +264,8 @@ def test_analysis_that_is_killed_at_any_write_is_completed(digested, monkeypatch
     monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", 0)
     assert run_until_killed(digested, lambda number: number == at)
     assert analyze(digested) == 0
-    assert analyze(digested) == 0 and analyzed_samples(digested) == []
+    assert analyze(digested) == 0
+    assert analyzed_samples(digested) == []
     assert not [*digested.rglob("*.part")]
     killed = partials(digested)
     shutil.rmtree(digested / "batches" / "partial")
@@ -288,10 +290,12 @@ def test_sample_that_leaves_the_batch_costs_no_analysis_of_others(digested, dama
     before = partials(digested)
     if damaged:
         getattr(Campaign.at(digested), damaged)("s1").write_bytes(b"PAR1, but not a table: PAR1")
-        assert analyze(digested) == 2 and partials(digested) == before
+        assert analyze(digested) == 2
+        assert partials(digested) == before
     exclude(digested, "s1")
     assert analyze(digested) == 0
-    assert analyzed_samples(digested) == [] and partials(digested) == without("s1", before)
+    assert analyzed_samples(digested) == []
+    assert partials(digested) == without("s1", before)
     assert remade_tables(digested) == set(), "the next run removes it again"
 
 
@@ -300,7 +304,8 @@ def test_changed_queries_are_recreated_when_a_sample_leaves_the_batch(digested):
     before = partials(digested)
     exclude(digested, "s1")
     assert analyze(digested, stacks=2) == 0
-    assert analyzed_samples(digested) == ["s0", "s2"] and partials(digested) == without("s1", before)
+    assert analyzed_samples(digested) == ["s0", "s2"]
+    assert partials(digested) == without("s1", before)
     assert remade_tables(digested, stacks=2) == set()
 
 
@@ -315,7 +320,8 @@ def test_all_samples_are_analyzed_if_the_rows_of_others_cannot_be_removed(digest
     else:
         monkeypatch.setattr(entry, "main", lambda: original() if "--sample" in sys.argv else 75)
     assert analyze(digested) == 0
-    assert analyzed_samples(digested) == ["s0", "s2"] and partials(digested) == without("s1", before)
+    assert analyzed_samples(digested) == ["s0", "s2"]
+    assert partials(digested) == without("s1", before)
     assert remade_tables(digested) == set()
 
 
@@ -323,26 +329,24 @@ def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeyp
     """The tables of an analysis without batches are removed before the sample counts as complete."""
     (digested / "partial" / "s0").mkdir(parents=True)
 
-    def crash(*_):
-        raise OSError(errno.EIO, "the disk fails")
-
-    monkeypatch.setattr(Journal, "add", crash)
+    monkeypatch.setattr(Journal, "add", Mock(side_effect=OSError(errno.EIO, "the disk fails")))
     assert analyze(digested) == OUTSIDE
     assert not (digested / "partial" / "s0").exists()
 
 
 def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeypatch, capsys):
     """A cluster has repeated a job that is still running, and that ends when the second job begins to wait."""
-    first, original = locked(digested, "analyze", "b0001"), fcntl.flock
-    first.__enter__()
+    first, original = contextlib.ExitStack(), fcntl.flock
+    first.enter_context(locked(digested, "analyze", BATCH))
 
     def flock(stream, operation):
         if operation == fcntl.LOCK_EX:  # waits
             assert not (digested / "batches" / "partial").exists()
-            first.__exit__(None, None, None)
+            first.close()
         original(stream, operation)
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    assert analyze(digested) == 0 and analyze(digested) == 0
+    assert analyze(digested) == 0
+    assert analyze(digested) == 0
     assert capsys.readouterr().err.count("waiting for another process that runs analyze of batch b0001") == 1
     assert set(partials(digested)) == set(queries.names("analyze"))

@@ -213,8 +213,7 @@ def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
     throws = r'extern "C" void fail() noexcept { throw std::runtime_error("first\nsecond"); }'
     source, library = write_file(tmp_path / "throws.cpp", f"#include <stdexcept>\n{throws}\n"), tmp_path / "throws.so"
     run(compiler, "-shared", "-fPIC", "-o", library, source, check=True)
-    code = f"import ctypes, acapella_core._native; ctypes.CDLL({str(library)!r}).fail()"
-    ended = run(sys.executable, "-c", code)
+    ended = run(sys.executable, "-c", f"import ctypes, acapella_core._native; ctypes.CDLL({str(library)!r}).fail()")
     assert ended.returncode == INTERNAL
     assert ended.stderr == "acapella: error: a library failed, perhaps because memory is short: first second\n"
 

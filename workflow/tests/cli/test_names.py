@@ -49,6 +49,5 @@ def test_usage_errors_contain_no_control_characters(capsys):
 def test_lines_of_two_threads_are_not_mixed():
     """Another thread may print between two writes."""
     writes = []
-    stream = SimpleNamespace(write=writes.append, flush=lambda: None)
-    names.report("listening on 127.0.0.1:4800", stream)
+    names.report("listening on 127.0.0.1:4800", SimpleNamespace(write=writes.append, flush=lambda: None))
     assert writes == ["listening on 127.0.0.1:4800\n"]
