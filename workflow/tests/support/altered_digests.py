@@ -26,8 +26,6 @@ def replaced(name: str, value, row: int = 0):
     def change(table: pa.Table) -> pa.Table:
         column = table[name].to_pylist()
         column[row] = value(column[row])
-        return table.set_column(
-            table.schema.get_field_index(name), name, pa.array(column, table.schema.field(name).type)
-        )
+        return table.set_column(table.schema.get_field_index(name), name, pa.array(column, table[name].type))
 
     return change

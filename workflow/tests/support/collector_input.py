@@ -16,23 +16,14 @@ register qp_key 0 {KEY}
 
 def reports(count: int, flows: int = 3) -> list[bytes]:
     """Return frames with reports of flows in turn, 0.4 s apart. Each report adds 1,000 bytes."""
+    valid = VALID["rtt_syn"] | VALID["rtt_ack"] | VALID["tags"]
+    common = {"src": b"\x0a\0\0\1", "dst": b"\x0a\0\0\2", "dst_port": 80, "trigger": TRIGGER["ack"], "valid": valid}
     created = []
     for n in range(count):
-        payload = report(
-            2,
-            src=bytes((10, 0, 0, 1)),
-            dst=bytes((10, 0, 0, 2)),
-            src_port=1000 + n % flows,
-            dst_port=80,
-            trigger=TRIGGER["ack"],
-            valid=VALID["rtt_syn"] | VALID["rtt_ack"] | VALID["tags"],
-            epoch=0,
-            report_sequence=n + 1,
-            timestamp=10**18 + n * 400_000_000,
-            bytes=1000 * (n // flows + 1) * (1 + n % flows),
-            packets=n // flows + 1,
-            rtt_syn=1_000_000 * (1 + n % flows),
-            rtt_ack=500_000,
-        )
-        created.append(frame(payload, psn=5 + n, address=BASE + n % SLOTS * BYTES[2], queue_pair=NUMBER, key=KEY))
+        flow, packets = n % flows, n // flows + 1
+        fields = {"src_port": 1000 + flow, "report_sequence": n + 1, "timestamp": 10**18 + n * 400_000_000}
+        fields |= {"bytes": 1000 * packets * (1 + flow), "packets": packets}
+        fields |= {"rtt_syn": 1_000_000 * (1 + flow), "rtt_ack": 500_000}
+        place = {"psn": 5 + n, "address": BASE + n % SLOTS * BYTES[2], "queue_pair": NUMBER, "key": KEY}
+        created.append(frame(report(2, **common, **fields), **place))
     return created

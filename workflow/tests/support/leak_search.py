@@ -15,10 +15,8 @@ def find_leak(directory: Path, originals: list[bytes], change=None) -> tuple | N
     true, public = write_pcap(directory / "true.pcap", list(enumerate(originals))), directory / "public.pcap"
     counts = anonymize(str(true), public, KEY)
     if change:
-        kept = [frame for *_, frame in records(public.read_bytes())]
-        public.write_bytes(
-            pcap([(len(o), change(n, o, k)) for n, (o, k) in enumerate(zip(originals, kept, strict=True))])
-        )
+        pairs = enumerate(zip(originals, [frame for *_, frame in records(public.read_bytes())], strict=True))
+        public.write_bytes(pcap([(len(old), change(n, old, new)) for n, (old, new) in pairs]))
     return search(true, public, counts["replaced"])
 
 

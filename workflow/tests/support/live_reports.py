@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 
 from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.processes import children_of
 from acapella_testing.waiting import wait_until
 
-ROOT = Path(__file__).resolve().parents[3]
 START_NS = 1_700_000_000_000_000_000
 GAP_NS = 1_000_000
 PORT = 4700
@@ -39,21 +39,20 @@ def capture(path: Path, packets: int) -> Path:
     return write_pcap(path, ((START_NS + n * GAP_NS, frame) for n, frame in enumerate(frames)))
 
 
+def links(*commands: str) -> None:
+    """Run commands of `ip link`."""
+    for command in commands:
+        subprocess.run(["ip", "link", *command.split()], check=True)
+
+
 class Place:
     """The namespace and the programs in it."""
 
     def __init__(self, directory: Path):
         self.directory = directory
         self._stack = contextlib.ExitStack()
-        for command in (
-            "link set lo up",
-            "link add v0 type veth peer name v1",
-            "link set v0 addrgenmode none",
-            "link set v1 addrgenmode none",
-            "link set v0 up",
-            "link set v1 up",
-        ):
-            subprocess.run(["ip", *command.split()], check=True)
+        links("set lo up", "add v0 type veth peer name v1")
+        links("set v0 addrgenmode none", "set v1 addrgenmode none", "set v0 up", "set v1 up")
 
     def __enter__(self):
         return self
@@ -126,13 +125,8 @@ def collector_killed(place: Place) -> dict:
     place.wait_for_reports("reports", 50)
     plane.terminate()
     codes = [plane.wait(TIMEOUT_S), second.wait(TIMEOUT_S)]
-    return {
-        "codes": codes,
-        "before": before,
-        "left": left,
-        "plane": place.statistics("plane"),
-        **place.results("reports"),
-    }
+    found = {"codes": codes, "before": before, "left": left, "plane": place.statistics("plane")}
+    return found | place.results("reports")
 
 
 def data_plane_killed(place: Place) -> dict:
@@ -141,8 +135,9 @@ def data_plane_killed(place: Place) -> dict:
     collector = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
     place.wait_for_reports("reports", 50)
-    for pid in loaders_of(plane):
-        os.kill(pid, signal.SIGKILL)
+    for pid in children_of(plane.pid):
+        if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text():
+            os.kill(pid, signal.SIGKILL)
     codes = [plane.wait(TIMEOUT_S)]
     before = place.wait_for_reports("reports", 50)
     again = place.data_plane("again", "--pace")
@@ -157,33 +152,16 @@ def data_plane_killed(place: Place) -> dict:
 def interface_gone(place: Place) -> dict:
     """Set the interface down and up again, and then delete it."""
     collector = place.collector("reports")
-    for command in ("set v1 down", "set v1 up"):
-        subprocess.run(["ip", "link", *command.split()], check=True)
+    links("set v1 down", "set v1 up")
     capture(place.directory / "in.pcap", 100)
     sent = place.data_plane("plane").wait(TIMEOUT_S)
     place.wait_for_reports("reports", 10)
-    subprocess.run(["ip", "link", "del", "v0"], check=True)
+    links("del v0")
     return {"codes": [sent, collector.wait(TIMEOUT_S)], "plane": place.statistics("plane"), **place.results("reports")}
 
 
-def loaders_of(plane: subprocess.Popen) -> list[int]:
-    """Return the loaders that any thread of a control plane has started."""
-    children = [path.read_text().split() for path in Path(f"/proc/{plane.pid}/task").glob("*/children")]
-    return [
-        int(pid) for pids in children for pid in pids if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text()
-    ]
-
-
-SCENARIOS = {
-    scenario.__name__: scenario for scenario in (all_arrive, collector_killed, data_plane_killed, interface_gone)
-}
-
-
-def main() -> None:
-    """Run a scenario."""
-    with Place(Path(sys.argv[2])) as place:
-        print(json.dumps(SCENARIOS[sys.argv[1]](place)))
-
+SCENARIOS = {each.__name__: each for each in (all_arrive, collector_killed, data_plane_killed, interface_gone)}
 
 if __name__ == "__main__":
-    main()
+    with Place(Path(sys.argv[2])) as place:
+        print(json.dumps(SCENARIOS[sys.argv[1]](place)))

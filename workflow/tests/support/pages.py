@@ -32,8 +32,7 @@ def commands(text: str, prompt: str = "$") -> list[tuple[str, list[str]]]:
 
 def in_directory(command: str) -> str:
     """Return a command for the shell that runs from a directory other than the clone."""
-    bin_directory = shlex.quote(str(Path(sys.executable).parent))
-    snakefile = shlex.quote(str(ROOT / "Snakefile"))
+    bin_directory, snakefile = (shlex.quote(str(path)) for path in (Path(sys.executable).parent, ROOT / "Snakefile"))
     command = re.sub(r"^snakemake ", f"snakemake --snakefile {snakefile} --directory . ", command)
     return f"set -o pipefail; PATH={bin_directory}:$PATH; {command}"
 

@@ -80,27 +80,23 @@ def with_umask(mask: int) -> Iterator[None]:
 
 def children_of(pid: int) -> list[int]:
     """Return the processes that any thread of a process has started."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread has ended
-            found += map(int, path.read_text().split())
-    return found
+    return [int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in content_of(path).split()]
+
+
+def content_of(path: Path) -> str:
+    """Return the text of a file in /proc; empty if its process or thread has ended."""
+    try:
+        return path.read_text(errors="surrogateescape")
+    except OSError:
+        return ""
 
 
 def has_child(pid: int, name: str) -> bool:
     """Return whether a process has started a program with this name that has not ended."""
-    for child in children_of(pid):
-        with contextlib.suppress(OSError):  # it has ended
-            if Path(f"/proc/{child}/comm").read_text() == f"{name}\n":
-                return True
-    return False
+    return any(content_of(Path(f"/proc/{child}/comm")) == f"{name}\n" for child in children_of(pid))
 
 
 def runs(*words: str) -> bool:
     """Return whether a process with this command line runs."""
-    command = "".join(f"{word}\0" for word in words).encode()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended
-            if path.read_bytes() == command:
-                return True
-    return False
+    command = "".join(f"{word}\0" for word in words)
+    return any(content_of(path) == command for path in Path("/proc").glob("[0-9]*/cmdline"))
