@@ -97,8 +97,7 @@ def test_completions_equal_a_simulation_in_small_steps():
 
 
 def test_ended_flow_leaves_its_rate_to_the_others():
-    flows = [maxmin.Flow(("l",), 1), maxmin.Flow(("l",), 3)]
-    ends = maxmin.completions(flows, {"l": Fraction(8)})
+    ends = maxmin.completions([maxmin.Flow(("l",), 1), maxmin.Flow(("l",), 3)], {"l": Fraction(8)})
     assert [end.time_s for end in ends] == [2, 4]  # 1 byte at 4 bit/s; then 2 bytes at 8 bit/s
 
 
@@ -126,8 +125,7 @@ def test_proportional_design_of_the_paper_is_two():
 def test_no_other_ratio_completes_earlier_than_the_proportional_one():
     _, flows = paper()
     hops, total = [("l1", "r3"), ("l2", "r1")], Fraction(90_000_000)
-    best = maxmin.proportional(flows, dict.fromkeys(hops, total / 2), hops)
-    shortest = max(end.time_s for end in best.completions)
+    shortest = max(end.time_s for end in maxmin.proportional(flows, dict.fromkeys(hops, total / 2), hops).completions)
     for place in range(5, 40):
         ratio = Fraction(place, 10)
         capacity = {hops[0]: total * ratio / (1 + ratio), hops[1]: total / (1 + ratio)}
@@ -151,8 +149,7 @@ def test_links_that_cannot_be_adjusted_are_named(links, message):
 
 
 def test_opposite_directions_of_a_link_do_not_share_its_rate():
-    links = {"l": {"between": ["a", "b"], "rate_bps": 8_000_000}}
-    network = of_cell(links, {"east": ["a", "b"], "west": ["b", "a"]})
+    network = of_cell({"l": {"between": ["a", "b"], "rate_bps": 8_000_000}}, {"east": ["a", "b"], "west": ["b", "a"]})
     flows = [maxmin.Flow(path, 1) for path in network.paths.values()]
     assert [share.rate_bps for share in maxmin.fair_shares(flows, network.capacity())] == [8_000_000] * 2
 

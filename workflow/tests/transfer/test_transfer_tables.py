@@ -66,8 +66,7 @@ def test_buffer_is_compared_with_the_requested_rate_if_the_probe_was_too_slow(tm
 
 
 def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
-    flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]
-    made.cell(tmp_path, "a", TWO_FLOWS, flows=flows)
+    made.cell(tmp_path, "a", TWO_FLOWS, flows=[{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}])
     assert rows(tmp_path, "cells", "completion_ns, first_end_ns") == [(4 * SECOND, 2 * SECOND)]
     assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, 3 * SECOND)]
 
@@ -323,8 +322,7 @@ def test_settings_in_names_of_files_and_repeated_documents(tmp_path):
     tables(campaign, "--data", f"{data}/*.json", "--name-pattern", PATTERN)
     found = "run, algorithm, delay_ns, buffer_bytes, rate_bps, size_bytes, streams, mode, iperf3_version"
     common = (60_000_000, 102_400, 300_000_000, 2**30, 1, None, "3.5")
-    runs_found = sorted(rows(campaign, "cells", found))
-    assert runs_found == [(0, "bbr", *common), (0, "cubic", *common), (1, "bbr", *common)]
+    assert sorted(rows(campaign, "cells", found)) == [(0, "bbr", *common), (0, "cubic", *common), (1, "bbr", *common)]
     assert files(campaign) == [(None, f"{data}/notes.json", 0, "the name does not match transfer.name_pattern")]
     assert rows(campaign, "gain", "comparison, bbr_runs, cubic_runs") == [("equal", 2, 1)]
 

@@ -21,8 +21,7 @@ def with_wire(tmp_path, capture: Capture, sent: made.Sent, **more) -> dict[str, 
 def add(tmp_path, name: str, capture: Capture, sent: made.Sent, *, cut: bool = False, **more) -> None:
     """Write a cell with a capture."""
     more = {"flows": [{"size_bytes": 100_000}]} | more
-    documents = [made.document(sent, captured=0)]
-    capture.write(made.cell(tmp_path, name, documents, wire="wire.parquet", **more), cut=cut)
+    capture.write(made.cell(tmp_path, name, [made.document(sent, captured=0)], wire="wire.parquet", **more), cut=cut)
 
 
 def causes(tmp_path) -> dict[str, dict[str, tuple]]:
@@ -61,8 +60,7 @@ def compared(tmp_path, cubic_segments: int) -> None:
     for algorithm, segments, step_ms, seconds in (("bbr", 100, 5, 1.0), ("cubic", cubic_segments, 10, 0.8)):
         document = made.document(made.Sent(130_000, 80_000, seconds, seconds), algorithm=algorithm, captured=0)
         more = {"settings": {"algorithm": algorithm}, "flows": [{"size_bytes": 90_000}], "wire": "wire.parquet"}
-        path = made.cell(tmp_path, algorithm, [document], **more)
-        steady(segments, step_ms=step_ms).in_order().write(path)
+        steady(segments, step_ms=step_ms).in_order().write(made.cell(tmp_path, algorithm, [document], **more))
 
 
 TIMES = "algorithm, completion_source, completion_ns / 1e6, iperf3_completion_ns / 1e6, wire_completion_ns / 1e6"
@@ -150,8 +148,7 @@ def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path):
         more = {"mode": mode, "flows": [{"size_bytes": 100_000, "extra_bytes": extra}]}
         more["environment"] = {"tcp_wmem": [4096, 16_384, wmem]} if wmem else {}
         add(tmp_path, f"{place}", steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0), **more)
-    found = [cell["sent"] for _, cell in sorted(causes(tmp_path).items())]
-    assert found == [(True, cause) for *_, cause in BUFFERS]
+    assert [cell["sent"] for _, cell in sorted(causes(tmp_path).items())] == [(True, cause) for *_, cause in BUFFERS]
 
 
 def test_send_buffer_of_an_unknown_size_has_four_mebibytes(tmp_path):
@@ -232,8 +229,7 @@ def two_flows(tmp_path, paths: list[str | None], **more) -> None:
         slow.send(100 + 100 * place, place)
         slow.acknowledge(130 + 100 * place + (20 if place % 2 else 0), place + 1)
     documents = [made.document(EXACT, captured=number) for number in range(2)]
-    flows = [{"path": path} for path in paths]
-    path = made.cell(tmp_path, "a", documents, flows=flows, wire="wire.parquet", **more)
+    path = made.cell(tmp_path, "a", documents, flows=[{"path": path} for path in paths], wire="wire.parquet", **more)
     steady().in_order().write(path, slow)
 
 

@@ -93,13 +93,11 @@ def test_more_than_two_to_the_31_bytes_are_counted(tmp_path):
 
 
 def test_stream_that_is_not_in_the_capture_has_no_row(tmp_path):
-    paths = complete().write(tmp_path)
-    assert measured(*paths, [Wanted(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)]) == []
+    assert measured(*complete().write(tmp_path), [Wanted(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)]) == []
 
 
 def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
-    paths = Capture().write(tmp_path)
-    assert measured(*paths, [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
+    assert measured(*Capture().write(tmp_path), [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
 
 
 def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):
