@@ -12,16 +12,12 @@ from acapella_testing.requirements import require
 P4 = Path(__file__).resolve().parents[1]
 
 
-def _make_importable(name: str, directory: Path) -> None:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            name, directory / "__init__.py", submodule_search_locations=[str(directory)]
-        )
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-
-
-_make_importable("acapella_p4_model", P4 / "model")
+NAME = "acapella_p4_model"
+if NAME not in sys.modules:
+    path = P4 / "model" / "__init__.py"
+    spec = importlib.util.spec_from_file_location(NAME, path, submodule_search_locations=[str(path.parent)])
+    sys.modules[NAME] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[NAME])
 
 
 def pytest_configure(config):

@@ -44,8 +44,7 @@ def test_compiled_program_gives_the_same_bytes_for_random_frames(specs, program,
 
 def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
     frame = random.Random(1).randbytes(262144)
-    ran = running.run("preprocess", [Frame(frame)], "", tmp_path)
-    assert [outcome.raw for outcome in ran.outcomes] == [frame]
+    assert [outcome.raw for outcome in running.run("preprocess", [Frame(frame)], "", tmp_path).outcomes] == [frame]
 
 
 def test_frames_of_several_ports_keep_their_order_without_tables(p4_directory, tmp_path):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, groupby
 
 import pytest
 from acapella_p4_model import hashes, reports, running
@@ -73,18 +73,14 @@ def test_small_sketch_never_undercounts(small_spec, tmp_path):
 
 # Rows of the sketch
 
-KEYS = [
-    Key(10 << 24 | at >> 6, 192 << 24 | 168 << 16 | at % 7, 40000 + (at & 63), 443, 4, 6, 0, 0) for at in range(3000)
-]
+KEYS = [Key(0x0A000000 | at >> 6, 0xC0A80000 | at % 7, 40000 + (at & 63), 443, 4, 6, 0, 0) for at in range(3000)]
 CELLS = 1024
 
 
 def pairs_in_one_cell(cells: list[int]) -> set[tuple[int, int]]:
     """Return all pairs of keys that share a cell."""
-    of_cell = defaultdict(list)
-    for key, cell in enumerate(cells):
-        of_cell[cell].append(key)
-    return {pair for keys in of_cell.values() for pair in combinations(keys, 2)}
+    by_cell = groupby(sorted(range(len(cells)), key=cells.__getitem__), key=cells.__getitem__)
+    return {pair for _, keys in by_cell for pair in combinations(keys, 2)}
 
 
 def chi_square(cells: list[int]) -> float:

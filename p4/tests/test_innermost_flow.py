@@ -90,7 +90,7 @@ def explanation(protocols: list[str], parsed: Parsed) -> str | None:
     reasons = [f"carried by {tunnel}" for tunnel in TUNNELS if tunnel in protocols]
     reasons += [f"{carried} carried by {carrier}" for carrier, carried in CARRIED if f"{carrier}:{carried}" in stack]
     reasons += ["more headers than the parser has room for"] * (parsed.parse_end == DEEP)
-    return reasons[0] if reasons else None
+    return next(iter(reasons), None)
 
 
 def test_flows_match_the_digest(frames, tmp_path, record_property):

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from collections.abc import Iterable, Iterator
 
 import pytest
 from acapella_p4_model.generated_connections import ACK, TCP, ethernet, ipv4, tcp
@@ -12,9 +13,9 @@ from acapella_p4_model.running import Frame, Result, run
 
 FRAMES = 1000
 REASONS = {"": SENT, "filtered": 1, "not-nth": 2, "flow-sampled": 3, "packet-sampled": 4}
-# The filter's key in the order of its fields, with their widths in bits.
-FILTER_KEY = {"src_high": 64, "src_low": 64, "dst_high": 64, "dst_low": 64, "src_port": 16, "dst_port": 16,
-              "ip_version": 8, "ip_proto": 8, "vlan_count": 8, "vlans": 64}  # fmt: skip
+# The filter's key in the order of its fields.
+FILTER_KEY = ("src_high", "src_low", "dst_high", "dst_low", "src_port", "dst_port", "ip_version", "ip_proto")
+FILTER_KEY += ("vlan_count", "vlans")
 # Other fields of random rules: share of the rules, one of these names, values, masks.
 OTHER_FIELDS = (
     (0.5, ("ip_proto",), (1, 6, 17, 58), (0xFF,)),
@@ -38,18 +39,14 @@ def control_of(model: Preprocess) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rules(name: str, prefix: str, table: Table, key: dict[str, int]) -> list[str]:
-    lines = [f"table {name} default action {_call(prefix, *table.default)}"]
+def _rules(name: str, prefix: str, table: Table, key: Iterable[str]) -> Iterator[str]:
+    """Yield the statements for a table."""
+    action, arguments = table.default
+    yield " ".join((f"table {name} default action {prefix}_{action}", *map(str, arguments)))
     for rule in table.rules:
         fields = " ".join("{:#x}/{:#x}".format(*rule.match.get(field, (0, 0))) for field in key)
-        called = _call(prefix, rule.action, rule.arguments)
-        lines.append(f"table {name} add match {fields} priority {rule.priority} action {called}")
-    return lines
-
-
-def _call(prefix: str, action: str, arguments: tuple[int, ...]) -> str:
-    """Return the call of an action."""
-    return " ".join((f"{prefix}_{action}", *map(str, arguments)))
+        call = " ".join((f"{prefix}_{rule.action}", *map(str, rule.arguments)))
+        yield f"table {name} add match {fields} priority {rule.priority} action {call}"
 
 
 def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
@@ -57,8 +54,8 @@ def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
     return [value >> sum(widths[n + 1 :]) & (1 << width) - 1 for n, width in enumerate(widths)]
 
 
-def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> list[str]:
-    """Return the statements for a table of addresses, whose values are divided into fields of these widths."""
+def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> Iterator[str]:
+    """Yield the statements for a table of addresses, whose values are divided into fields of these widths."""
     names = [f"part_{n}" for n in range(len(widths))]
 
     def divided(arguments: tuple[int, ...]) -> tuple[int, ...]:
@@ -70,7 +67,7 @@ def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> list[s
         match = dict(zip(names, zip(address, mask, strict=True), strict=True))
         rules.append(Rule(match, rule.action, divided(rule.arguments), rule.priority))
     action, arguments = table.default
-    return _rules(f"{prefix}_addresses", prefix, Table((action, divided(arguments)), rules), dict.fromkeys(names))
+    return _rules(f"{prefix}_addresses", prefix, Table((action, divided(arguments)), rules), names)
 
 
 def compare(model: Preprocess, frames: list[Frame], directory) -> Result:

@@ -14,13 +14,8 @@ from acapella_testing import processes
 from acapella_testing.requirements import require_built, require_programs
 
 # A field in P4 has at most 64 bits. It may be a part of a field of the layout, or combine several.
-PARTS = {
-    "src_high": ("src", 0, 8),
-    "src_low": ("src", 8, 8),
-    "dst_high": ("dst", 0, 8),
-    "dst_low": ("dst", 8, 8),
-    "vlans": ("vlan_0", 0, 8),
-}
+PARTS = {f"{end}_{half}": (end, at, 8) for end in ("src", "dst") for half, at in (("high", 0), ("low", 8))}
+PARTS["vlans"] = ("vlan_0", 0, 8)
 FIELDS = ("ip.checksum.status", "udp.dstport", "infiniband.bth.opcode", "infiniband.bth.destqp")
 FIELDS += ("infiniband.reth.dmalen", "_ws.malformed", "_ws.expert.severity")
 

@@ -19,15 +19,9 @@ REACHED_BITS = 256 * 8  # an operand's offset in its struct has 8 bits, in bytes
 HASH_DESTINATION_BITS = 256  # that of a hash's result has 8 bits, in bits
 
 
-def compile_script():
-    """Return p4/compile as a module."""
-    loader = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-COMPILE = compile_script()
+LOADER = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))
+COMPILE = importlib.util.module_from_spec(importlib.util.spec_from_loader(LOADER.name, LOADER))
+LOADER.exec_module(COMPILE)
 PROGRAMS = COMPILE.programs()
 
 
