@@ -74,11 +74,14 @@ def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
     return min(wire_len, at + 2 + length) if 0 < length <= LONGEST else wire_len
 
 
+def ip_header(data: bytes, at: int) -> int:
+    """Return the length of an IP header without extension headers."""
+    return 40 if data[at] >> 4 == 6 else (data[at] & 15) * 4
+
+
 def below_ip(data: bytes, at: int) -> tuple[str, int]:
     """Return the offset of the innermost IP header at or after ``at``, through IP in IP and GRE without options."""
-    version = data[at] >> 4
-    header = 40 if version == 6 else (data[at] & 15) * 4
-    inside = at + header
+    version, inside = data[at] >> 4, at + ip_header(data, at)
     if len(data) <= inside:
         return "ip", at
     protocol = data[at + 6] if version == 6 else data[at + 9]
@@ -102,8 +105,7 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
         end = end_without_ip(data, at, wire_len)
         part = Part(list(data[at:end]), len(data) >= end)
         return part if part.whole or len(part.content) >= 28 else None
-    version = data[at] >> 4
-    header = 40 if version == 6 else (data[at] & 15) * 4
+    version, header = data[at] >> 4, ip_header(data, at)
     if len(data) < at + header:
         length, protocol = wire_len - at, None
     elif version == 4:
@@ -124,12 +126,11 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
 
 def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
     """Return (ns, identity) of a trial's frames in order of (time, rank of the file's SHA-256, record)."""
-    ordered = sorted(paths, key=lambda path: hashlib.sha256(path.read_bytes()).digest())
+    ordered = sorted((path.read_bytes() for path in paths), key=lambda content: hashlib.sha256(content).digest())
     frames = []
-    for rank, path in enumerate(ordered):
-        for record, (ts_ns, wire_len, data) in enumerate(records(path.read_bytes())):
-            part = identity(data, wire_len, l4_checksum)
-            if part is not None:
+    for rank, content in enumerate(ordered):
+        for record, (ts_ns, wire_len, data) in enumerate(records(content)):
+            if (part := identity(data, wire_len, l4_checksum)) is not None:
                 frames.append((ts_ns, rank, record, part))
     return [(ts_ns, part) for ts_ns, _, _, part in sorted(frames, key=lambda frame: frame[:3])]
 
@@ -252,24 +253,16 @@ def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tupl
     common = len(ranks)
     u = quotient(n_a + n_b - 2 * common, n_a + n_b)
     if not common:
-        return {"U": u, "O": None, "O_published": None, "O_kendall": None, "L": None, "I": None} | {
-            name: 0.0 if n_a + n_b else None for name in ("kappa", "kappa_published")
-        }
+        unknown = dict.fromkeys(("O", "O_published", "O_kendall", "L", "I"))
+        return {"U": u, **unknown, **dict.fromkeys(("kappa", "kappa_published"), 0.0 if n_a + n_b else None)}
     moves = moved(ranks)
     distance = sum(abs(a - b) for a, b in moves)
     o = quotient(2 * distance, common * (common + 1))
     published = quotient(2 * distance, len(moves) * (common + 1))
     ell, i = quotient(sum(latency), common * spans[0]), quotient(sum(gap), spans[1])
-    return {
-        "U": u,
-        "O": o,
-        "O_published": published,
-        "O_kendall": quotient(2 * inversions(ranks), common * (common - 1)),
-        "L": ell,
-        "I": i,
-        "kappa": magnitude(u, o, ell, i),
-        "kappa_published": magnitude(u, published, ell, i),
-    }
+    kendall = quotient(2 * inversions(ranks), common * (common - 1))
+    kappas = {"kappa": magnitude(u, o, ell, i), "kappa_published": magnitude(u, published, ell, i)}
+    return {"U": u, "O": o, "O_published": published, "O_kendall": kendall, "L": ell, "I": i, **kappas}
 
 
 def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)) -> dict:

@@ -6,6 +6,7 @@ core.
 
 import ipaddress
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
 
 from acapella_testing.frames.report_frames import BYTES, LAYOUTS, TRIGGER, VALID, icrc
@@ -62,18 +63,14 @@ class Plain:
         self.pairs = {pair.number: pair for pair in pairs}
         self.number = number
         self.series_ns = series_ns
-        self.counters: dict[str, int] = {}
+        self.counters: Counter[str] = Counter()
         self.flows: dict[tuple, Flow] = {}
         self.series: list[dict] = []
-
-    def count(self, name: str) -> None:
-        """Increment a counter."""
-        self.counters[name] = self.counters.get(name, 0) + 1
 
     def frame(self, data: bytes, wire: int | None = None) -> None:
         """Process a frame of `wire` bytes, captured as `data`."""
         verdict, payload = self.judge(data, len(data) if wire is None else wire)
-        self.count(verdict)
+        self.counters[verdict] += 1
         if verdict == "accepted":
             self.report(payload)
 
@@ -145,10 +142,9 @@ class Plain:
         """Process a report from the ring."""
         fields = fields_of(self.number, payload)
         key = published_key(fields) if self.number == 1 else tagged_key(fields)
-        flow = self.flows.get(key)
-        if flow is None:
-            flow = self.flows[key] = (Published if self.number == 1 else Tagged)(len(self.flows))
-        self.count(flow.take(fields, self))
+        if key not in self.flows:
+            self.flows[key] = (Published if self.number == 1 else Tagged)(len(self.flows))
+        self.counters[self.flows[key].take(fields, self)] += 1
 
     def finish(self) -> None:
         """End the open windows of all flows."""
