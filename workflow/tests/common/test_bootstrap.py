@@ -21,27 +21,22 @@ from acapella.common.bootstrap import (
 def test_bounds_equal_those_of_a_plain_loop_over_resamples():
     counts, totals = [[3, 0], [1, 9], [0, 5], [7, 7], [2, 2], [5, 1]], [10, 20, 5, 40, 9, 30]
     raw = [int(x) for x in np.random.PCG64(SEED).random_raw(RESAMPLES * 6)]
-    shares = [[], []]
-    for n in range(RESAMPLES):
-        drawn = [(x >> 32) * 6 >> 32 for x in raw[6 * n : 6 * n + 6]]
-        for category in (0, 1):
-            shares[category].append(sum(counts[d][category] for d in drawn) / sum(totals[d] for d in drawn))
+    resamples = [[(x >> 32) * 6 >> 32 for x in raw[6 * n : 6 * n + 6]] for n in range(RESAMPLES)]
     lo, hi = share_intervals(counts, totals)
     for category in (0, 1):
-        order = sorted(shares[category])
+        order = sorted(sum(counts[d][category] for d in drawn) / sum(totals[d] for d in drawn) for drawn in resamples)
         assert (lo[category], hi[category]) == (order[2], order[997])  # Phi(-2.571 * sqrt(6 / 5)) = 0.0024
 
 
 @pytest.mark.parametrize(("samples", "least"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
 def test_interval_covers_the_true_share_at_its_confidence_level(samples, least):
     """Percentiles of 6 samples cover it in 84 % of cases, of 2 samples in half."""
-    truth, covered = 0.3, 0
-    rng = np.random.default_rng(5)
+    covered, rng = 0, np.random.default_rng(5)
     for _ in range(300):
         totals = rng.integers(200, 2000, samples)
         share = rng.beta(3, 7, samples)  # the share differs between samples, around 0.3
         lo, hi = share_intervals(rng.binomial(totals, share)[:, None], totals, resamples=400)
-        covered += bool(lo[0] <= truth <= hi[0])
+        covered += bool(lo[0] <= 0.3 <= hi[0])
     assert least <= covered / 300 <= 0.98
 
 

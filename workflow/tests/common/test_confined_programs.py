@@ -127,8 +127,7 @@ def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, m
 def test_p4_loader_is_confined_unless_it_sends_to_an_interface(program):
     path, own, other = program
     for written, expected in (([own], "Seccomp: 2"), (None, "Seccomp: 0")):
-        process = run_program.start_loader(written, [str(path), str(own / "found")], [str(other / "made")])
-        assert process.wait() == 0
+        assert run_program.start_loader(written, [str(path), str(own / "found")], [str(other / "made")]).wait() == 0
         if written is None and status_of(os.getpid())["Seccomp"] != "0":
             continue
         assert expected in found(own)

@@ -10,6 +10,7 @@ import json
 import socket
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.control_peers import PATIENT, SECRET, TIMEOUT_S, Rings, collector_at, listening
@@ -55,11 +56,7 @@ class Client:
 
     def hear(self) -> dict:
         """Return the next message that is not a keepalive; {} at the end of the connection."""
-        for line in self._lines:
-            message = json.loads(line)
-            if "alive" not in message:
-                return message
-        return {}
+        return next((message for message in map(json.loads, self._lines) if "alive" not in message), {})
 
     def __enter__(self):
         return self
@@ -227,8 +224,7 @@ def test_other_addresses_than_loopback_require_listen_anywhere():
 @contextlib.contextmanager
 def data_plane(port, logged, instance="a1", secret=SECRET):
     """Yield a control plane and the sessions that its data plane recorded."""
-    written = []
-    hello = Hello("flowstats", 2, instance)
+    written, hello = [], Hello("flowstats", 2, instance)
     with (
         collector_at(port, secret) as collector,
         ControlPlane(collector, hello, written.append, log=logged.append, pace=PATIENT) as plane,
@@ -242,7 +238,6 @@ def test_restarted_collector_is_detected():
         with listening(Rings()) as (_, port):
             plane, written = stack.enter_context(data_plane(port, logged))
             assert plane.wait(TIMEOUT_S)
-        first = written[0]
         again = Rings()
         again.allocate(50, 192, 2)
         server = ControlServer(Sessions(again, queue_pairs=2, ring_bytes=1000), SECRET, PATIENT)
@@ -254,16 +249,17 @@ def test_restarted_collector_is_detected():
             return reached
 
         assert asyncio.run(collect())
-    assert not {pair.number for pair in written[1].queue_pairs} & {pair.number for pair in first.queue_pairs}
+    first, second = ({pair.number for pair in session.queue_pairs} for session in written[:2])
+    assert not first & second
     assert any("no session with the collector" in line for line in logged)
 
 
 def test_restarted_data_plane_gets_new_queue_pairs():
-    rings, logged = Rings(), []
+    rings = Rings()
     with listening(rings) as (server, port):
-        with data_plane(port, logged) as (plane, _):
+        with data_plane(port, []) as (plane, _):
             assert plane.wait(TIMEOUT_S)
-        with data_plane(port, logged, "a2") as (plane, written):
+        with data_plane(port, [], "a2") as (plane, written):
             assert plane.wait(TIMEOUT_S)
             plane.ended(77)
         assert [pair.number for pair in written[0].queue_pairs] == [102, 103]
@@ -287,13 +283,12 @@ def test_invalid_collector_message_closes_the_connection():
 
 
 def test_registers_that_cannot_be_written_end_the_control_plane():
-    def fail(session):
-        raise OSError("no data plane")
-
-    with contextlib.ExitStack() as stack:
-        server, port = stack.enter_context(listening(Rings()))
-        collector = stack.enter_context(collector_at(port))
-        plane = stack.enter_context(ControlPlane(collector, HELLO, fail, log=print, pace=PATIENT))
+    fail = Mock(side_effect=OSError("no data plane"))
+    with (
+        listening(Rings()) as (server, port),
+        collector_at(port) as collector,
+        ControlPlane(collector, HELLO, fail, log=print, pace=PATIENT) as plane,
+    ):
         assert not plane.wait(TIMEOUT_S)
         assert str(plane.failure) == "no data plane"
     assert server.counts["sessions_written"] == 0
@@ -327,12 +322,12 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(first):
 
 def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
     """Records both directions between control plane and collector."""
-    logged, sent = [], {}
+    sent = {}
     with contextlib.ExitStack() as stack:
         _, port = stack.enter_context(listening(Rings()))
         between = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         forwarding = stack.enter_context(contextlib.ExitStack())  # until the control plane closes its connection
-        plane, _ = stack.enter_context(data_plane(between.getsockname()[1], logged))
+        plane, _ = stack.enter_context(data_plane(between.getsockname()[1], []))
         near = forwarding.enter_context(between.accept()[0])
         far = forwarding.enter_context(socket.create_connection(("127.0.0.1", port)))
 
@@ -370,13 +365,11 @@ def test_other_users_can_neither_read_the_secret_nor_open_a_session():
 
 def test_silent_connections_do_not_block_a_data_plane():
     """More silent connections than the collector accepts are open before the data plane connects."""
-    logged = []
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_UNAUTHENTICATED + 20)]
-        for connection in silent:
-            stack.enter_context(connection)
-        plane, written = stack.enter_context(data_plane(port, logged))
+        connections = (socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_UNAUTHENTICATED + 20))
+        silent = [stack.enter_context(connection) for connection in connections]
+        plane, written = stack.enter_context(data_plane(port, []))
         assert plane.wait(5)
         assert len(written) == 1
         with contextlib.suppress(ConnectionResetError):  # the oldest one was closed after its challenge

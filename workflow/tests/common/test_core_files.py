@@ -60,8 +60,7 @@ def test_link_to_a_file_is_followed(tmp_path):
 
 def test_full_disk_at_standard_output_is_reported_in_one_line():
     with Path("/dev/full").open("w") as full:
-        command = [*ACAPELLA, "doctor", "--json"]
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        result = subprocess.run([*ACAPELLA, "doctor"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert result.returncode == 75
     assert result.stderr.splitlines() == ["acapella: error: standard output: No space left on device"]
 
@@ -113,8 +112,7 @@ def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monk
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", child], **pipes) as process:
         left = Path(process.stdout.readline().strip())
-        target = new_directory(tmp_path / "target")
-        link = tmp_path / "acapella-scratch-abcdefgh"
+        target, link = new_directory(tmp_path / "target"), tmp_path / "acapella-scratch-abcdefgh"
         link.symlink_to(target)
         with scratch_directory() as ours:
             assert ours.stat().st_mode & 0o777 == 0o700
@@ -158,9 +156,7 @@ def test_links_of_killed_writers_are_removed(tmp_path):
 
 
 def test_catalog_that_is_being_written_is_kept(tmp_path):
-    part = tmp_path / ".catalog.duckdb.abcd1234.part"
-    other = tmp_path / ".other.duckdb.abcd1234.part"
-    other.touch()
+    part, other = tmp_path / ".catalog.duckdb.abcd1234.part", write_file(tmp_path / ".other.duckdb.abcd1234.part", "")
     directory = os.open(tmp_path, os.O_RDONLY)
     child = "import duckdb, sys; con = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", child, part], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
@@ -210,8 +206,9 @@ def test_temporary_files_are_only_in_the_named_directory(tmp_path, monkeypatch):
 
 def test_full_temporary_directory_is_rejected(tmp_path):
     """A file size limit of 0 bytes simulates the full disk: files can be created, but not written to."""
-    code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
-    code += "from acapella_core.files import temporary_directory; temporary_directory()"
+    code = (
+        "import acapella_core.files as f, resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); f.temporary_directory()"
+    )
     ended = run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)})
     assert f"UserError: temporary directory {tmp_path}: cannot write: " in ended.stderr
 

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from acapella_testing.frames.compressed import CODECS, damaged, packed
+from acapella_testing.new_files import write_file
 
 from acapella.common.decompression import END, streamed
 from acapella_core.errors import UserError
@@ -31,8 +32,7 @@ def test_compressed_capture_is_streamed_under_its_name(tmp_path, codec):
 
 
 def test_uncompressed_captures_are_opened_by_the_loader(tmp_path):
-    (tmp_path / "a.pcap").write_bytes(b"\xd4\xc3\xb2\xa1 and so on")
-    paths = [tmp_path / "a.pcap", tmp_path / "none", tmp_path]
+    paths = [write_file(tmp_path / "a.pcap", b"\xd4\xc3\xb2\xa1 and so on"), tmp_path / "none", tmp_path]
     with streamed(paths) as streams:
         assert streams.arguments == [word for path in paths for word in ("--in", str(path))]
         assert streams.descriptors == ()
@@ -51,8 +51,7 @@ def test_streaming_writes_no_file(tmp_path):
 
 
 def test_bytes_after_the_compressed_data_are_not_streamed(tmp_path):
-    (tmp_path / "a.pcap").write_bytes(CONTENT)
-    for path in (tmp_path / "a.pcap", packed(tmp_path / "a.zst", "zstd", CONTENT)):
+    for path in (write_file(tmp_path / "a.pcap", CONTENT), packed(tmp_path / "a.zst", "zstd", CONTENT)):
         with streamed([path], [1_000_001]) as streams:
             assert read(streams) == CONTENT[:1_000_001]
 
@@ -67,9 +66,8 @@ def test_stream_without_a_reader_ends(tmp_path):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_damaged_and_truncated_data_are_distinct_errors(tmp_path, codec):
-    broken = damaged(tmp_path / "broken", codec, CONTENT, CONTENT)
-    cut = tmp_path / "cut"
-    cut.write_bytes(packed(tmp_path / "two", codec, CONTENT, CONTENT).read_bytes()[:-20])
+    broken, cut = (make(tmp_path / make.__name__, codec, CONTENT, CONTENT) for make in (damaged, packed))
+    os.truncate(cut, cut.stat().st_size - 20)
     for path, kind in ((broken, "bad_compression"), (cut, "cut_compressed")):
         with streamed([path]) as streams:
             got = read(streams)
@@ -80,7 +78,6 @@ def test_damaged_and_truncated_data_are_distinct_errors(tmp_path, codec):
 
 
 def test_file_that_cannot_be_decompressed_is_rejected(tmp_path):
-    path = tmp_path / "a.zst"
-    path.write_bytes(bytes.fromhex("28b52ffd") + b"nothing of the kind")
+    path = write_file(tmp_path / "a.zst", bytes.fromhex("28b52ffd") + b"nothing of the kind")
     with pytest.raises(UserError, match=r"a\.zst: zstd: "), streamed([path]):
         pass

@@ -39,8 +39,8 @@ def zstd(plain: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def bomb(tmp_path_factory) -> Path:
     """Write 10 GiB of empty frames in less than 400 KB. A zstd file may contain any number of zstd frames."""
-    path = tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst"
-    path.write_bytes(zstd(PCAP) + zstd(bytes(64 * MIB)) * 160)
+    content = zstd(PCAP) + zstd(bytes(64 * MIB)) * 160
+    path = write_file(tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst", content)
     assert path.stat().st_size < 400_000
     return path
 
@@ -178,8 +178,7 @@ def syns(flows: int) -> bytes:
 @pytest.mark.soak
 def test_too_many_flows_end_at_the_memory_limit(tmp_path):
     """A million flows take more than 300 MiB. The process stays within --memory plus the 150 MiB that --help states."""
-    path, out = tmp_path / "syns.pcap", tmp_path / "s.parquet"
-    path.write_bytes(syns(1_000_000))
+    path, out = write_file(tmp_path / "syns.pcap", syns(1_000_000)), tmp_path / "s.parquet"
     words = ["digest", str(path), "-o", str(out), "--engine", "native"]
     mib, error = own_mib(*words, "--memory", "16M", code=OUTSIDE)
     assert error.count("\n") == 1
@@ -197,18 +196,15 @@ def test_too_many_flows_end_at_the_memory_limit(tmp_path):
 @pytest.mark.soak
 def test_equal_packets_are_compared_within_the_memory_limit(tmp_path):
     count, out = 400_000, tmp_path / "out.json"
-    trials = [
-        write_file(tmp_path / f"{step_ns}.pcap.zst", zstd(PCAP + copies(count, step_ns).tobytes()))
-        for step_ns in (1, 2)
-    ]
+    contents = (zstd(PCAP + copies(count, step_ns).tobytes()) for step_ns in (1, 2))
+    trials = [write_file(tmp_path / f"{number}.pcap.zst", content) for number, content in enumerate(contents)]
     empty = write_file(tmp_path / "empty.pcap", PCAP)
     base, _ = own_mib("kappa", empty, empty, "--json", "-o", out)
     small, _ = own_mib("kappa", *trials, "--json", "-o", out, "--memory", "16M")
     spilled = out.read_bytes()
     own_mib("kappa", *trials, "--json", "-o", out, "--memory", "1G")
-    plain = out.read_bytes()
-    assert spilled == plain
-    (pair,) = json.loads(plain)["pairs"]
+    assert spilled == out.read_bytes()
+    (pair,) = json.loads(spilled)["pairs"]
     # B takes twice the time: each gap changes by 1 ns, each latency by the packet's number.
     assert (pair["n_common"], pair["ambiguous_a"]) == (count, count)
     assert pair["integers"]["gap"]["sum"] == count - 1
@@ -220,9 +216,8 @@ def test_packets_out_of_order_end_at_the_memory_limit(tmp_path):
     forward = np.frombuffer(syns(200_000)[len(PCAP) :], dtype="u1").reshape(200_000, -1)
     backward = forward[::-1].copy()
     backward[:, :16] = forward[:, :16]  # timestamps
-    trials = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
-    for path, records in zip(trials, (forward, backward), strict=True):
-        path.write_bytes(PCAP + records.tobytes())
+    records = {"a.pcap": forward, "b.pcap": backward}
+    trials = [write_file(tmp_path / name, PCAP + each.tobytes()) for name, each in records.items()]
     out = tmp_path / "ab.json"
     _, error = own_mib("kappa", *trials, "--json", "-o", out, "--memory", "16M", code=OUTSIDE)
     assert error.count("\n") == 1

@@ -93,14 +93,14 @@ def test_warning_about_root_is_not_an_error():
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_missing_tshark_error_names_the_fix_in_one_line(engine, capture, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
-    acap, flows = tmp_path / "a.parquet", tmp_path / "f.parquet"
-    assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", engine]) == OUTSIDE
+    words = ["digest", str(capture), "-o", str(tmp_path / "a.parquet"), "--engine"]
+    assert main([*words, engine]) == OUTSIDE
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "tshark not found on the PATH" in error
     assert "--engine native" in error
-    assert not acap.exists()
-    assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", "native"]) == 0
+    assert not (tmp_path / "a.parquet").exists()
+    assert main([*words, "native"]) == 0
 
 
 def path_with(program: Path) -> str:
@@ -130,7 +130,7 @@ def test_failed_tshark_is_reported_in_one_line_without_output(script, message, c
     text = f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n'
     monkeypatch.setenv("PATH", path_with(executable(capture.parent / "bin" / "tshark", text)))
     out = new_directory(capture.parent / "out")
-    code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--flows", str(out / "f.parquet")])
+    code = main(["digest", str(capture), "-o", str(out / "a.parquet")])
     assert code == (OUTSIDE if "kill" in script or "it fails on" in message else 2)
     error = capsys.readouterr().err
     assert error.count("\n") == 1

@@ -1,10 +1,10 @@
 """Importing jsonschema is fast, even if optional packages for unused formats are installed."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+from acapella_testing.processes import run
 
 IMPORTS = {
     "capture": "from acapella_capture import settings; settings.parse_settings({'testbed': 'local'})",
@@ -17,12 +17,7 @@ IMPORTS = {
 def test_jsonschema_is_imported_without_the_iri_grammar(tmp_path, code):
     """The grammar, which is slow to import, is replaced by a module that fails. Only an explicit import runs it."""
     (tmp_path / "rfc3987_syntax.py").write_text("raise RuntimeError('imported')\n")
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport jsonschema\nimport rfc3987_syntax"],
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    code += "\nimport jsonschema\nimport rfc3987_syntax"
+    ended = run(sys.executable, "-c", code, env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert ended.stderr.splitlines()[-1] == "RuntimeError: imported"
     assert '"<string>", line 3' in ended.stderr
