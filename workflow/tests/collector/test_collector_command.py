@@ -8,7 +8,6 @@ import socket
 import stat
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -200,8 +199,7 @@ def lingering(monkeypatch):
 
     def linger(self, path, attend, *limits):
         end = feed(self, path, attend, *limits)
-        while not attend():
-            time.sleep(0.01)
+        wait_until(attend)
         return end
 
     monkeypatch.setattr(core.Collector, "feed", linger)
@@ -319,21 +317,19 @@ def test_inconsistent_control_file_is_an_error(line, what, control):
 
 
 def test_top_abbreviates_numbers():
-    short = [top.short(value) for value in (0, 999, 1000, 12_345, 999_999, 10**9)]
-    assert short == ["0", "999", "1k", "12.3k", "1M", "1G"]
+    numbers = {0: "0", 999: "999", 1000: "1k", 12_345: "12.3k", 999_999: "1M", 10**9: "1G"}
+    assert {number: top.short(number) for number in numbers} == numbers
 
 
 def test_rates_are_relative_to_the_previous_request():
-    unsigned = [("flow", pa.uint32()), ("bytes", pa.uint64()), ("last_ns", pa.int64()), ("throughput_bps", pa.uint64())]
-    schema = pa.schema(unsigned)
+    rates, names = Rates(), ("flow", "bytes", "last_ns", "throughput_bps")
 
-    def update(*rows):
-        return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    def rates_after(*rows):
+        batch = pa.RecordBatch.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        return [row["rate_bps"] for row in rates.add_rates(batch)]
 
-    rates = Rates()
-    assert [row["rate_bps"] for row in rates.add_rates(update((0, 1000, 10**9, 5), (1, 10, 10**9, None)))] == [5, 0]
-    later = update((1, 10, 10**9, None), (2, 7, 0, 9), (0, 3000, 3 * 10**9, 6))
-    assert [row["rate_bps"] for row in rates.add_rates(later)] == [0, 9, 8000]
+    assert rates_after((0, 1000, 10**9, 5), (1, 10, 10**9, None)) == [5, 0]
+    assert rates_after((1, 10, 10**9, None), (2, 7, 0, 9), (0, 3000, 3 * 10**9, 6)) == [0, 9, 8000]
 
 
 def test_file_that_is_not_a_capture_is_an_error(collect, tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import io
 import json
 import statistics
 import xml.etree.ElementTree as ET
@@ -31,6 +32,12 @@ def inputs(tmp_path_factory):
     directory = tmp_path_factory.mktemp("inputs")
     infrastructure_inputs.write_inputs(directory, SHAPE)
     return directory
+
+
+@pytest.fixture(scope="module")
+def rates(inputs):
+    """Return the rates in bytes/s (received, sent) of each port by bin."""
+    return naive_rates(inputs / "telemetry.csv")
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +73,8 @@ def walk(path) -> dict[str, tuple[set, int]]:
         trunks = [nodes[trunk] for service in services for trunk in near[service]]
         labels = [json.loads(trunk["Labels"]) for trunk in trunks if trunk["Class"] == "ConnectionPoint"]
         nics = 0
-        for other in (nodes[other] for other in near[number]):
-            units = json.loads(other.get("Capacities") or '{"unit": 0}').get("unit", 0)
+        for other in map(nodes.get, near[number]):
+            units = json.loads(other.get("Capacities") or "{}").get("unit", 0)
             nics += {"SmartNIC": 2 * units, "SharedNIC": units // 127}.get(other["Type"], 0)
         found[node["Name"]] = ({label["local_name"].split(".")[0] for label in labels}, nics)
     return found
@@ -112,8 +119,8 @@ def test_ports_of_the_real_advertisement_match_a_walk_over_its_graph(tmp_path, c
     assert run(tmp_path, "--advertisement", path) == 0
     rows = read_rows(tmp_path / "tables" / "infrastructure_ports.csv")
     assert ports_of(rows) == {site: (len(uplinks), nics) for site, (uplinks, nics) in walk(path).items()}
-    unknown = [row["site"] for row in rows if row["downlinks_from"] == "unknown"]
-    assert "MASS" in unknown, "the advertisement has no NIC of this site"
+    sources = {row["site"]: row["downlinks_from"] for row in rows}
+    assert sources["MASS"] == "unknown", "the advertisement has no NIC of this site"
     assert sum(int(row["interfaces"]) for row in rows) == 18
 
 
@@ -132,8 +139,7 @@ def test_model_of_a_site_lists_its_downlinks(tmp_path):
 
 
 def test_advertisement_and_models_of_sites_complete_each_other(tmp_path, inputs, capsys):
-    first = tmp_path / "star.graphml"
-    infrastructure_inputs.write_site_model(first, "STAR", downlinks=7, uplinks=0)
+    infrastructure_inputs.write_site_model(first := tmp_path / "star.graphml", "STAR", downlinks=7, uplinks=0)
     options = ("--advertisement", inputs / "advertisement.graphml", "--advertisement")
     assert run(tmp_path, *options, first) == 0
     rows = {row["site"]: row for row in read_rows(tmp_path / "tables" / "infrastructure_ports.csv")}
@@ -198,8 +204,7 @@ def midnights(first: datetime, last: datetime) -> set[datetime]:
     return {day + timedelta(days=n) for n in range((last - day).days + 1)}
 
 
-def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls(inputs, study):
-    rates = naive_rates(inputs / "telemetry.csv")
+def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls(rates, study):
     bins = defaultdict(float)
     for number, pair in [one for of_port in rates.values() for one in of_port.items()]:
         bins[number] += sum(pair)
@@ -221,8 +226,7 @@ def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls
     )
 
 
-def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(inputs, study):
-    rates = naive_rates(inputs / "telemetry.csv")
+def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(rates, study):
     rows = {(row["site"], row["port"]): row for row in study["infrastructure_port_use"]}
     assert rows.keys() == rates.keys()
     for port, of_port in rates.items():
@@ -240,8 +244,7 @@ def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(
     for site, number, pair in [(site, *one) for (site, _), of_port in rates.items() for one in of_port.items()]:
         bins[site][number] += 8 * sum(pair)
     means = {site: statistics.fmean(of_site.values()) for site, of_site in bins.items()}
-    ranked = sorted(means, key=lambda site: -means[site])
-    assert [row["site"] for row in study["infrastructure_activity"]] == ranked
+    assert [row["site"] for row in study["infrastructure_activity"]] == sorted(means, key=lambda site: -means[site])
     for row in study["infrastructure_activity"]:
         assert float(row["mean_bps"]) == pytest.approx(means[row["site"]])
         assert float(row["share"]) == pytest.approx(means[row["site"]] / sum(means.values()))
@@ -256,12 +259,10 @@ def test_resets_and_gaps_are_counted(study):
 
 
 def test_compressed_and_parquet_exports_give_the_same_tables(tmp_path, inputs, study):
-    rows = (inputs / "telemetry.csv").read_text().splitlines(keepends=True)
-    half = len(rows) // 2
-    with gzip.open(tmp_path / "a.csv.gz", "wt") as stream:
-        stream.writelines(rows[:half])
-    (tmp_path / "b.csv").write_text("".join([rows[0], *rows[half:]]))
-    pyarrow.parquet.write_table(pyarrow.csv.read_csv(tmp_path / "b.csv"), tmp_path / "b.parquet")
+    header, *rows = (inputs / "telemetry.csv").read_bytes().splitlines(keepends=True)
+    first, second = (b"".join([header, *part]) for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]))
+    write_file(tmp_path / "a.csv.gz", gzip.compress(first))
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(io.BytesIO(second)), tmp_path / "b.parquet")
     files = ("--telemetry", tmp_path / "a.csv.gz", "--telemetry", tmp_path / "b.parquet")
     files += ("--advertisement", inputs / "advertisement.graphml")
     assert run(tmp_path, "--bin", SHAPE.step_s, *files) == 0
