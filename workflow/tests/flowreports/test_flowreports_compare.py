@@ -115,8 +115,7 @@ def test_windows_in_one_row_get_equal_shares():
         for place in range(windows):
             if share := total * (place + 1) // windows - total * place // windows:
                 expected[flow + 10, begin + 10 * place] = share
-    years = {(11, 200 + 10 * (10**15 // 2 - 1)): 1, (11, 200 + 10 * (10**15 - 1)): 1}
-    assert found == expected | years
+    assert found == expected | {(11, 200 + 10 * (10**15 // 2 - 1)): 1, (11, 200 + 10 * (10**15 - 1)): 1}
 
 
 def test_r2_is_one_without_error(tmp_path):
@@ -242,8 +241,7 @@ def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
     stamps[4] = (0, 45, 7, 3, 45, 0, 4, True)  # since the report at 35
     register(con, "stamps", STAMPS, stamps)
     register(con, "starts", ("flow", "start_ns"), [(0, 5)])
-    windows = [("s", 0, 10 * place, 7, 7) for place in range(10)]
-    register(con, "compared_windows", WINDOWS, windows)
+    register(con, "compared_windows", WINDOWS, [("s", 0, 10 * place, 7, 7) for place in range(10)])
     found = judged_windows(con, 10)
     assert [row["window_ns"] for row in found if row["reason"] == "sketch_load"] == [30, 40]
     assert all((row["bytes_low"] is None) == (row["reason"] == "sketch_load") for row in found)

@@ -28,8 +28,7 @@ def check(tmp_path, trace):
         if found[key]["missing_bytes"] is not None:
             assert {name: found[key][name] for name in LOSSES} == {name: values[name] for name in LOSSES}, key
     check_acknowledgments(con, frames)
-    windows = with_keys(con, "exact_windows")
-    seen = {(keyed(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in windows}
+    seen = {(keyed(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in with_keys(con, "exact_windows")}
     assert seen == naive.windows(frames, WINDOW_NS)
     return found
 

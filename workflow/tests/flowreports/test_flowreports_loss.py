@@ -129,5 +129,4 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
     widths = [more / size for more, size in sizes if size > 0]
     (found,) = con.execute(queries.text("flowreports", "loss_intervals")).fetchall()
     quantiles = [naive.nearest_rank(widths, share) if widths else None for share in (0.5, 0.99)]
-    uncertain = sum(more > 0 for more, _ in sizes)
-    assert found == (len(kept), len(bounded) - len(kept), covered, uncertain, *quantiles)
+    assert found == (len(kept), len(bounded) - len(kept), covered, sum(more > 0 for more, _ in sizes), *quantiles)

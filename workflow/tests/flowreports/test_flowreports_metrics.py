@@ -58,11 +58,9 @@ class Conversation:
 
     def count(self, side: str, flags: int, seq: int, size: int) -> None:
         """Add a segment to the counts of its direction."""
-        counts, occupied = self.counts[side], set(range(seq, seq + size))
-        counts["bytes"] += 40 + size
-        counts["packets"] += 1
-        counts["payload_bytes"] += size
-        counts["retransmitted_bytes"] += len(occupied & self.seen[side])
+        occupied = set(range(seq, seq + size))
+        counts = {"bytes": 40 + size, "packets": 1, "payload_bytes": size}
+        self.counts[side].update(counts, retransmitted_bytes=len(occupied & self.seen[side]))
         self.seen[side] |= occupied | ({seq + size} if flags & FIN else set()) | ({0} if flags & SYN else set())
         self.stamps[side].append(self.now)
         if flags & (FIN | RST):

@@ -101,8 +101,7 @@ def test_source_of_a_different_dpdk_version_is_rejected(arguments, tmp_path, cap
 def test_compiler_error_falls_back_and_leaves_no_library(loader, arguments, cache, tmp_path, capfd):
     code = tmp_path / "code.c"
     compiled.output_of([loader, "--spec", str(FORWARD), "--generate", str(code)])
-    broken = fake_source(tmp_path / "dpdk", compiled.version_of(code))
-    assert main([*arguments, "--dpdk-source", str(broken)]) == 0
+    assert main([*arguments, "--dpdk-source", str(fake_source(tmp_path / "dpdk", compiled.version_of(code)))]) == 0
     assert "interpreted, not compiled: cc failed: " in capfd.readouterr().err
     assert list(cache.iterdir()) == []
 
