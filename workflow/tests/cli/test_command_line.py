@@ -7,6 +7,7 @@ import signal
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -126,16 +127,13 @@ def test_collect_inside_the_sandbox_reports_usage_errors_in_one_line(argv):
 INTERRUPTED_IMPORT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from acapella.cli import commands, doctor
-from acapella.cli import entry as start
-
+from acapella.cli import commands, doctor, entry
 class Finder:
     def find_spec(self, name, path, target=None):
         if name == "acapella.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
-
 sys.meta_path.insert(0, Finder())
-start.main()
+entry.main()
 """
 
 
@@ -147,16 +145,15 @@ def test_ctrl_c_during_imports_prints_one_line():
 @pytest.mark.parametrize("place", ["remove_scratch", "exceptions_for_signals", "run_command"])
 def test_ctrl_c_before_the_stage_prints_one_line(place):
     """Also where the handler of the stage is set and its errors are not yet caught."""
-    program = (
-        "import os, signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from acapella.cli import entry, main as cli\n"
-        f"original = cli.{place}\n"
-        f"def interrupted(*args): os.kill(os.getpid(), signal.SIGINT); return original(*args)\n"
-        f"cli.{place} = interrupted\n"
-        "sys.argv = ['acapella', 'doctor']\n"
-        "sys.exit(entry.main())\n"
-    )
+    program = f"""
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from acapella.cli import entry, main as cli
+original = cli.{place}
+cli.{place} = lambda *args: os.kill(os.getpid(), signal.SIGINT) or original(*args)
+sys.argv = ["acapella", "doctor"]
+sys.exit(entry.main())
+"""
     ended = run(sys.executable, "-c", program)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
 
@@ -196,10 +193,7 @@ def test_file_error_has_the_name_and_the_reason(error, line):
 def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
     """DuckDB can fail even without a query, such as while it opens a database in memory."""
 
-    def fail(_):
-        raise error
-
-    monkeypatch.setattr(doctor, "run", fail)
+    monkeypatch.setattr(doctor, "run", Mock(side_effect=error))
     assert main(["doctor"]) == OUTSIDE
     assert capsys.readouterr().err == "acapella: error: out of memory\n"
     with pytest.raises(type(error)):
@@ -218,17 +212,19 @@ def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
     assert ended.stderr == "acapella: error: a library failed, perhaps because memory is short: first second\n"
 
 
+CRASH = """
+import ctypes, os
+from acapella.cli.main import handle_fatal_signals
+handle_fatal_signals(debug={debug})
+{cause}
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL])
 def test_crash_ends_in_one_line(number):
     """Libraries that run out of memory may read through a null pointer. The exit code is that of a shell."""
     cause = "ctypes.string_at(0)" if number == signal.SIGSEGV else f"os.kill(os.getpid(), {int(number)})"
-    code = f"""
-import ctypes, os
-from acapella.cli.main import handle_fatal_signals
-handle_fatal_signals(debug=False)
-{cause}
-"""
-    ended = run(sys.executable, "-c", code)
+    ended = run(sys.executable, "-c", CRASH.format(debug=False, cause=cause))
     assert ended.returncode == 128 + number
     assert ended.stderr.startswith("acapella: error: "), ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr
@@ -236,13 +232,7 @@ handle_fatal_signals(debug=False)
 
 
 def test_debug_shows_the_location_of_a_crash():
-    code = """
-import ctypes
-from acapella.cli.main import handle_fatal_signals
-handle_fatal_signals(debug=True)
-ctypes.string_at(0)
-"""
-    ended = run(sys.executable, "-c", code)
+    ended = run(sys.executable, "-c", CRASH.format(debug=True, cause="ctypes.string_at(0)"))
     assert ended.returncode == -signal.SIGSEGV
     assert "string_at" in ended.stderr
 
@@ -259,7 +249,7 @@ if "refused" in sys.argv:
 import pyarrow
 pyarrow.array([1])
 """
-    found = os.environ | {"PYTHONPATH": str(tmp_path)}
+    options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(tmp_path)}}
     for words, printed in (((), "imported\n"), (("refused",), "")):
-        ended = run(sys.executable, "-c", code, *words, cwd=tmp_path, env=found)
+        ended = run(sys.executable, "-c", code, *words, **options)
         assert ended.stdout == printed, ended.stderr

@@ -29,9 +29,8 @@ def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, c
     parser = argparse.ArgumentParser()
     parser.set_defaults(run=run, debug=False)
     monkeypatch.setattr(cli, "build_parser", lambda *_: parser)
-    faulthandler.dump_traceback_later(
-        120, exit=True, file=sys.__stderr__
-    )  # otherwise a query that continues would hang all tests
+    # otherwise a query that continues would hang all tests
+    faulthandler.dump_traceback_later(120, exit=True, file=sys.__stderr__)
     before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.TERMINATION)}
     try:
         ended = cli.main([])

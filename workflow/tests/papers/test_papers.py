@@ -95,15 +95,12 @@ def test_every_loss_of_the_writer_in_tables_1_and_2_has_a_row(tmp_path):
     for name, row in losses.items():
         assert rows[name]["printed"] == f"{row['loss_percent']} % at {row['rate_gbps']} Gbps on {row['cores']} cores"
         assert rows[name]["where"] == ("table 1" if row["snaplen"] == "200" else "table 2")
-    measured = [name for name in losses if rows[name]["verdict"] == "not comparable"]
-    assert measured == ["loss_200_512", "loss_64_512"]
+    assert [name for name in losses if rows[name]["verdict"] == "not comparable"] == ["loss_200_512", "loss_64_512"]
     assert rows["loss_64_512"]["ours"] == "no loss at 4 Gbit/s"
 
 
-COLLECTION = {
-    "capture": {"buffer_kib": 32768},
-    "collect": {"cores": 2, "ram_gb": 8, "disk_gb": 50, "sample_period_s": 300},
-}
+NODE = {"cores": 2, "ram_gb": 8, "disk_gb": 50, "sample_period_s": 300}
+COLLECTION = {"capture": {"buffer_kib": 32768}, "collect": NODE}
 
 
 def test_settings_of_a_collection_match_its_configuration(tmp_path):
@@ -119,8 +116,7 @@ SETTINGS = ("node_cores", "node_ram", "node_disk", "buffer", "sample_period")
 
 def test_settings_without_a_collection_were_not_measured(tmp_path, capsys):
     assert {compare(tmp_path, "patchwork")[name]["ours"] for name in SETTINGS} == {"this campaign has no collect.json"}
-    unset = COLLECTION | {"collect": COLLECTION["collect"] | {"sample_period_s": None}}
-    write_file(tmp_path / "collect.json", json.dumps(unset))
+    write_file(tmp_path / "collect.json", json.dumps(COLLECTION | {"collect": NODE | {"sample_period_s": None}}))
     missing = result(compare(tmp_path, "patchwork"), "sample_period")
     assert missing == ["collect.sample_period_s is not set", "not measured"]
     for damaged in ('{"collect": {"cores": "x"}}', "[]", "{", '{"collect": 5}'):
@@ -159,8 +155,9 @@ def test_writer_has_the_thresholds_and_frames_per_call_of_the_storage_study(tmp_
 
 
 def test_value_agrees_if_it_rounds_to_the_printed_number(tmp_path):
-    records = "".join(slices(one=133, several=67))
-    path = write_file(tmp_path / "slices.csv", f"slice,start,end,sites\n{records}")
+    times = "2024-01-01T00:00:00Z,2024-01-02T00:00:00Z"
+    records = [f"{number},{times},{'A' if number < 133 else 'A B'}\n" for number in range(200)]
+    path = write_file(tmp_path / "slices.csv", "slice,start,end,sites\n" + "".join(records))
     run("campaign", "infrastructure", tmp_path, f"--slices={path}")
     rows = compare(tmp_path, "patchwork")
     assert result(rows, "single_site") == ["66.5 %", "agrees"]
@@ -177,12 +174,6 @@ def test_report_has_the_measured_numbers_and_counts_the_others(tmp_path):
     row = ["CHOIR (SC 2025 workshops)", "table 1", "run B, mean move, packets", "1,790.54", "-2.25"]
     assert row in [row[:5] for row in shown["rows"]]
     assert f"{len(shown['rows'])} of {len(printed.rows('choir'))} printed numbers" in shown["note"]
-
-
-def slices(*, one: int, several: int):
-    """Yield slice records, each of a day."""
-    for number in range(one + several):
-        yield f"{number},2024-01-01T00:00:00Z,2024-01-02T00:00:00Z,{'A' if number < one else 'A B'}\n"
 
 
 MOVE = {"environment": "local-dual", "a": 1, "b": 2, "scope": "packet", "longest": None, "packets_common": 200}

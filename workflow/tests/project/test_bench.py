@@ -145,8 +145,7 @@ def test_samples_of_a_site_are_consecutive():
 def account(offered: int, refused: int, written: int, full: int = 0) -> dict:
     """Return the accounts of a run of the DPDK writer with its generator."""
     generator = {"frame_bytes": 1000, "seconds": 2.0, "offered": offered, "refused": refused, "left": 3, "behind": 0}
-    dropped = {"writer_full": full, "write_error": 0}
-    frames = {"written": written, "written_bytes": written * 216, "dropped": dropped}
+    frames = {"written": written, "written_bytes": written * 216, "dropped": {"writer_full": full, "write_error": 0}}
     times = {"queues": [{"cpu_ns": 1_500_000_000}], "begin_ns": 0, "end_ns": 2_500_000_000}
     return {"generator": generator, "frames": frames, **times}
 
@@ -172,8 +171,7 @@ def test_published_tables_match_the_stored_facts():
 
 def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    unknown = disk.Speed(0, "not measured: fio is not installed; apt-get install fio")
-    assert disk.speed(tmp_path, 1) == unknown
+    assert disk.speed(tmp_path, 1) == disk.Speed(0, "not measured: fio is not installed; apt-get install fio")
 
 
 @pytest.mark.parametrize(

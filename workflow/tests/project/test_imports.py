@@ -86,8 +86,7 @@ def packages_imported(package: str, path: Path) -> set[str]:
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_distributions_import_only_the_core(package):
-    paths = modules(package).values()
-    others = {path: {other for other, _ in imported(package, path)} - {package} for path in paths}
+    others = {path: {other for other, _ in imported(package, path)} - {package} for path in modules(package).values()}
     assert {path: names for path, names in others.items() if names - PERMITTED[package]} == {}
 
 

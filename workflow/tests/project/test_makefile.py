@@ -174,8 +174,7 @@ def test_program_for_nodes_that_cannot_be_built_is_removed(name, tmp_path):
 
 
 def test_setup_rebuilds_existing_programs_for_nodes(tmp_path):
-    tree = tree_with_node_programs(tmp_path)
-    words = ("make", "-C", tree, "--dry-run", "PACKAGES=no", "setup")
+    words = ("make", "-C", tree := tree_with_node_programs(tmp_path), "--dry-run", "PACKAGES=no", "setup")
     shown = run(*words, check=True).stdout
     assert [name for name in NODE_PROGRAMS if f"setup: {name}, for captures" in shown] == list(NODE_PROGRAMS)
     (tree / ".venv" / "bin" / "acapella-digest").unlink()
@@ -184,8 +183,7 @@ def test_setup_rebuilds_existing_programs_for_nodes(tmp_path):
 
 @pytest.mark.parametrize(("words", "jobs"), [(("PACKAGES=no", "CORES=3"), "3"), ((), "auto")])
 def test_programs_for_nodes_are_linked_by_as_many_compilers_as_memory_allows(tmp_path, words, jobs):
-    tree = tree_with_node_programs(tmp_path)
-    shown = run("make", "-C", tree, "--dry-run", *words, "setup", check=True).stdout
+    shown = run("make", "-C", tree_with_node_programs(tmp_path), "--dry-run", *words, "setup", check=True).stdout
     assert set(re.findall(r"-flto=(\w+)", shown)) == {jobs}
 
 

@@ -7,9 +7,7 @@ import pytest
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 SOURCE = NATIVE / "src"
-LAYERS = [
-    line.split() for line in re.findall(r"^#   layer: (.+)$", (NATIVE / "CMakeLists.txt").read_text(), re.MULTILINE)
-]
+LAYERS = [*map(str.split, re.findall(r"^#   layer: (.+)$", (NATIVE / "CMakeLists.txt").read_text(), re.MULTILINE))]
 LOWER = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}
 
 

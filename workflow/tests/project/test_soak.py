@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.soak import is_selected
 
 CONFTEST = "from acapella_testing import soak\ndef pytest_configure(config):\n    soak.register(config)\n"
@@ -37,9 +37,9 @@ def test_long_tests_are_selected_by_the_environment(tmp_path, variables, expecte
     write_file(tmp_path / "test_larger.py", LARGER.replace("EXPECTED", str("ACAPELLA_SOAK" in variables)))
     own = {name: value for name, value in os.environ.items() if not name.startswith(("ACAPELLA_SOAK", "PYTEST"))}
     command = [sys.executable, "-m", "pytest", "-q", "-c", "pytest.ini", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, cwd=tmp_path, env=own | variables, capture_output=True, text=True, check=False)
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", done.stdout.splitlines()[-1])}
-    assert counts == expected, done.stdout
+    printed = run(*command, cwd=tmp_path, env=own | variables).stdout
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", printed.splitlines()[-1])}
+    assert counts == expected, printed
 
 
 def test_share_of_the_files_depends_on_the_seed():

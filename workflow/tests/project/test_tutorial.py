@@ -11,8 +11,7 @@ PAGE = "tutorial.md"
 def test_commands_print_the_output_in_the_tutorial(tmp_path):
     (tmp_path / ".test").symlink_to(ROOT / ".test")
     (tmp_path / "results").mkdir()
-    listed = pages.commands(pages.text_of(PAGE))
-    assert {command.split()[0] for command, _ in listed} >= {"acapella", "snakemake"}
+    assert {command.split()[0] for command, _ in pages.commands(pages.text_of(PAGE))} >= {"acapella", "snakemake"}
     pages.check(pages.text_of(PAGE), tmp_path)
     assert "<svg" in (tmp_path / "results/first/figures/frame_sizes.svg").read_text()
 
