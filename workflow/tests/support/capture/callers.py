@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs, require_success
 from acapella_testing.source_tree import ROOT
 
@@ -59,9 +60,7 @@ def ordinary_user(directory: Path) -> Caller:
     """Return an unprivileged caller whose interpreter finds our packages through ``directory``."""
     if os.geteuid() != 0:
         return namespaces_or_skip(Caller())
-    site = directory / "sitecustomize.py"
-    site.write_text(SITE)
-    site.chmod(0o644)
+    write_file(directory / "sitecustomize.py", SITE).chmod(0o644)
     prefix = ("setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups")
     environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):

@@ -19,6 +19,7 @@ from acapella_testing.source_tree import ROOT
 SOURCE = ROOT / "capture" / "dpdk"
 BINARY = c_programs.path_of("acapella-dpdk-capture")
 SECOND = 1_000_000_000
+DROP_ARP = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"  # rules of p4/loader/tests/forward.spec
 LIMIT_S = 300  # reached only if the program hangs
 
 
@@ -121,12 +122,9 @@ def read_capture(path: Path) -> tuple[list[Frame], int]:
 
 def fragments() -> list[Frame]:
     """Return two IPv4 fragments of a UDP datagram, which together exceed the MTU."""
-    ethernet = bytes.fromhex("02000000000102000000000208 00")
-    heads = (
-        "4500 03fc 0007 2000 4011 0000 0a000001 0a000002",  # 1000 bytes from 0, more follow
-        "4500 03fc 0007 007d 4011 0000 0a000001 0a000002",  # the last 1000 bytes
-    )
-    data = [ethernet + bytes.fromhex(head) + bytes([number]) * 1000 for number, head in enumerate(heads)]
+    start, end = "02000000000102000000000208 00 4500 03fc 0007", "4011 0000 0a000001 0a000002"
+    offsets = ("2000", "007d")  # 1000 bytes from 0, and more follow; the last 1000 bytes
+    data = [bytes.fromhex(start + offset + end) + bytes([n]) * 1000 for n, offset in enumerate(offsets)]
     return [Frame(number, len(each), each) for number, each in enumerate(data)]
 
 
@@ -141,8 +139,7 @@ def some_frames(count: int, seed: int = 1, sizes: tuple[int, ...] = (60, 64, 128
         address = bytes((10, 0, draw.randrange(4), draw.randrange(1, 255)))
         ip = struct.pack("!BBHHHBBH", 0x45, 0, size - 14, 0, 0, 64, protocol, 0) + address + b"\x0a\x00\x00\x02"
         ethernet = bytes.fromhex("020000000002020000000001") + b"\x08\x00"
-        rest = draw.randbytes(size - 14 - 20 - 4)
-        frames.append(Frame(ts_ns, size, ethernet + ip + ports + rest))
+        frames.append(Frame(ts_ns, size, ethernet + ip + ports + draw.randbytes(size - 14 - 20 - 4)))
     return frames
 
 

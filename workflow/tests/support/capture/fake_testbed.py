@@ -75,8 +75,7 @@ class FakeTestbed(Testbed):
 
     def __init__(self, *ports: str, sites: tuple[str, ...] = ("S",), **attributes: object):
         """``attributes`` replace those below."""
-        self.ports = ports
-        self.site_names = sites
+        self.ports, self.site_names = ports, sites
         self.fetched: list[str] = []
         self.calls: list[tuple[str, str]] = []
         self.most_instances = 99  # at a site
@@ -145,8 +144,7 @@ class FakeTcpdump:
     running: ClassVar[set[str]] = set()
 
     def __init__(self, testbed, node, interface, settings, output):
-        self.output = output
-        self.where = f"tcpdump on {node}"
+        self.output, self.where = output, f"tcpdump on {node}"
 
     def start(self) -> None:
         if "no_start" in self.output:

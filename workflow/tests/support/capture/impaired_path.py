@@ -6,11 +6,13 @@ through the TUN device of acapella-link. `router1` is connected to `arrived0`.
 
 import contextlib
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_testing import processes
 from acapella_testing.capture import veth
 from acapella_testing.requirements import require, require_programs
 
@@ -96,14 +98,13 @@ def path(program: Path) -> Iterator[tuple[tuple[str, ...], Link]]:
 
 def arrived(prefix: tuple[str, ...], interface: str = "arrived0") -> int:
     """Return the number of packets that an interface has received."""
-    done = subprocess.run([*prefix, "cat", "/proc/net/dev"], capture_output=True, text=True, check=True)
-    (line,) = [line for line in done.stdout.splitlines() if line.strip().startswith(f"{interface}:")]
-    return int(line.split(":")[1].split()[1])
+    shown = processes.run(*prefix, "cat", "/proc/net/dev", check=True).stdout
+    return int(re.search(rf"(?m)^ *{interface}: *\d+ +(\d+)", shown)[1])  # after the bytes
 
 
 def run(prefix: tuple[str, ...], *argv: str) -> None:
     """Run a command in the namespace; skip the test if it fails."""
-    done = subprocess.run([*prefix, *argv], capture_output=True, text=True, check=False)
+    done = processes.run(*prefix, *argv)
     require(done.returncode == 0, f"{' '.join(argv)}: {done.stderr.strip()}")
 
 
@@ -124,9 +125,7 @@ def schedule(impairments: Impairments, packets: int) -> tuple[list[int], list[in
             mixed = (mixed ^ mixed >> shift) * factor & MASK
         return ((mixed ^ mixed >> 31) >> 32) * 1_000_000 >> 32 < ppm
 
-    at_once: list[int] = []
-    later: list[int] = []
-    lost: list[int] = []
+    at_once, later, lost = [], [], []
     for sequence in range(packets):
         if happens(impairments.loss_ppm):
             lost.append(sequence)

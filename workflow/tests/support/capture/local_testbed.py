@@ -17,11 +17,7 @@ from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.ovs import TUN
 from acapella_capture.testbeds.local.testbed import LocalTestbed
 
-TRAFFIC = [
-    {"kind": "ping", "path": "jumbo", "span": "run"},
-    {"kind": "dns", "path": "vxlan"},
-    {"kind": "https"},
-]
+TRAFFIC = [{"kind": "ping", "path": "jumbo", "span": "run"}, {"kind": "dns", "path": "vxlan"}, {"kind": "https"}]
 
 
 def local_testbed(**changes) -> LocalTestbed:
@@ -50,8 +46,7 @@ def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction)
 
 def tcpdump_of(testbed: LocalTestbed, node: str, interface: str, output: str = "x.pcap", **settings) -> Tcpdump:
     """Return a capture with these settings of section `capture`."""
-    how = parse_settings({"testbed": "local", "capture": settings}).capture
-    return Tcpdump(testbed, node, interface, how, output)
+    return Tcpdump(testbed, node, interface, parse_settings({"testbed": "local", "capture": settings}).capture, output)
 
 
 class Sampled:

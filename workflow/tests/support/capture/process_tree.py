@@ -93,11 +93,8 @@ class Tree:
 
     def alive(self) -> list[str]:
         """Return descriptions of what is left: processes, and processes in the tree's namespaces."""
-        left = []
-        for pid, (parent, started) in processes().items():
-            if (pid, started) in self.members or namespaces_of(pid) & self.namespaces.keys():
-                left.append(f"process {pid} below {parent}")
-        return left
+        return [f"process {pid} below {parent}" for pid, (parent, started) in processes().items()
+                if (pid, started) in self.members or namespaces_of(pid) & self.namespaces.keys()]  # fmt: skip
 
     def gone_within(self, seconds: float) -> list[str]:
         """Wait until nothing is left; return what is left after the timeout."""

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing import processes
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import required
 from acapella_testing.waiting import wait_until
 
@@ -39,9 +40,8 @@ def stand_in_argv(**options: object) -> list[str]:
 
 def stand_in_on_path(directory: Path, monkeypatch, **options: object) -> None:
     """Have `acapella replay` run a stand-in with options."""
-    script = directory / "bin" / PROGRAM
-    write_file(script, "#!/bin/sh\nexec " + shlex.join(stand_in_argv(**options)) + "\n")
-    script.chmod(0o755)
+    text = f"#!/bin/sh\nexec {shlex.join(stand_in_argv(**options))}\n"
+    script = processes.executable(directory / "bin" / PROGRAM, text)
     monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
 
 
@@ -87,16 +87,10 @@ def listening(
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as parts:
         log: list[str] = []
         program = parts.enter_context(ReplayProgram(argv, report=log.append))
-        scratch = new_directory(Path(directory) / "scratch")
-        facts = {"directory": Path(directory), "ports": "eth1", "pacing": "bursts", **replayer}
-        agent = Agent(
-            Replayer(program, scratch=scratch, **facts),
-            secret,
-            timeouts,
-            clock=lambda: time.time_ns() + clock_ns,
-            own_clock=lambda: NO_CLOCK,
-            log=log.append,
-        )
+        directories = {"directory": Path(directory), "scratch": new_directory(Path(directory) / "scratch")}
+        facts = directories | {"ports": "eth1", "pacing": "bursts"} | replayer
+        clocks = {"clock": lambda: time.time_ns() + clock_ns, "own_clock": lambda: NO_CLOCK}
+        agent = Agent(Replayer(program, **facts), secret, timeouts, **clocks, log=log.append)
         ready, address, ended = threading.Event(), [], []
 
         def serve() -> None:

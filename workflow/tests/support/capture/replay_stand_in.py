@@ -86,9 +86,8 @@ class StandIn:
     def on_record(self, start: str, until: str) -> None:
         self.begin("recording", max(int(start), self.now()), int(until))
 
-    def on_rolling(self, seconds: str) -> None:
+    def on_rolling(self, _seconds: str) -> None:
         self.begin("recording", self.now(), 0)
-        del seconds
 
     def begin(self, activity: str, start: int, until: int) -> None:
         """Start a thread that ends the activity."""

@@ -76,14 +76,8 @@ class Replayer:
     ) -> None:
         """``program`` is another build; ``variables`` are added to the environment."""
         argv = [*prefix, str(program or built_or_skip()), *map(str, (*SMALL, *arguments))]
-        self.process = subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment() | dict(variables or {}),
-        )
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.process = subprocess.Popen(argv, **pipes, text=True, env=environment() | dict(variables or {}))
         self.events: list[dict] = []
         self.messages = ""
         self._new: queue.Queue = queue.Queue()
@@ -201,10 +195,8 @@ def received(path: Path) -> list[bytes]:
 
 def sent_to_file(path: Path) -> list[bytes]:
     """Return the frames that net_pcap wrote; its files are in microseconds or nanoseconds."""
-    raw = bytearray(path.read_bytes())
-    raw[:4] = struct.pack("<I", 0xA1B23C4D)
-    path.with_suffix(".ns").write_bytes(raw)
-    return received(path.with_suffix(".ns"))
+    data = struct.pack("<I", 0xA1B23C4D) + path.read_bytes()[4:]
+    return received(write_file(path.with_suffix(".ns"), data))
 
 
 def soon_ns(after_ns: int = 300_000_000) -> int:

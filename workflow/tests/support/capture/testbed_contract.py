@@ -12,7 +12,15 @@ import pytest
 from acapella_testing.requirements import require
 from acapella_testing.waiting import wait_until
 
-from acapella_capture.testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Telemetry, Testbed
+from acapella_capture.testbeds.base import (
+    Host,
+    Instance,
+    InsufficientResources,
+    ResourceRequest,
+    Site,
+    Telemetry,
+    Testbed,
+)
 from acapella_core.errors import UserError
 
 WITHOUT_SWITCH = ("files",)
@@ -58,24 +66,32 @@ def test_sites_with_a_switch_have_a_downlink(switched):
     assert all(any(port.kind == "downlink" for port in site.ports) for site in switched.sites())
 
 
-def test_unknown_names_are_user_errors(testbed):
-    site = testbed.sites()[0]
-    missing = Instance("missing", site.name, ("none",))
-    for call in (
-        lambda: testbed.site("nowhere"),
-        lambda: testbed.port(site.name, "none"),
-        lambda: testbed.resources("nowhere"),
-        lambda: testbed.telemetry("nowhere", 1),
-        lambda: testbed.allocate("nowhere", ResourceRequest(1)),
-        lambda: testbed.instances("nowhere"),
-        lambda: testbed.extend("nowhere", time.time_ns()),
-        lambda: testbed.mirror(missing, "none", site.ports[0].name, "both"),
-        lambda: testbed.mirror_capacity_bps(missing, "none"),
-        lambda: testbed.run("missing", ["true"]),
-        lambda: testbed.start("missing", ["true"]),
-        lambda: testbed.fetch("missing", "none", Path("/nonexistent/none")),
-    ):
-        assert not isinstance(one_line(call), InsufficientResources)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda testbed, site: testbed.site("nowhere"),
+        lambda testbed, site: testbed.port(site.name, "none"),
+        lambda testbed, site: testbed.resources("nowhere"),
+        lambda testbed, site: testbed.telemetry("nowhere", 1),
+        lambda testbed, site: testbed.allocate("nowhere", ResourceRequest(1)),
+        lambda testbed, site: testbed.instances("nowhere"),
+        lambda testbed, site: testbed.extend("nowhere", time.time_ns()),
+        lambda testbed, site: testbed.mirror(missing_at(site), "none", site.ports[0].name, "both"),
+        lambda testbed, site: testbed.mirror_capacity_bps(missing_at(site), "none"),
+        lambda testbed, site: testbed.run("missing", ["true"]),
+        lambda testbed, site: testbed.start("missing", ["true"]),
+        lambda testbed, site: testbed.fetch("missing", "none", Path("/nonexistent/none")),
+    ],
+    ids=["site", "port", "resources", "telemetry", "allocate", "instances", "extend", "mirror", "capacity", "run",
+         "start", "fetch"],
+)  # fmt: skip
+def test_unknown_name_is_a_user_error(testbed, call):
+    assert not isinstance(one_line(lambda: call(testbed, testbed.sites()[0])), InsufficientResources)
+
+
+def missing_at(site: Site) -> Instance:
+    """Return an instance that is not allocated."""
+    return Instance("missing", site.name, ("none",))
 
 
 def test_resources_are_whole_numbers_by_host(testbed):
@@ -110,17 +126,21 @@ def test_repeated_allocation_returns_the_same_instances(switched, instance):
     assert switched.allocate(site, ResourceRequest(1)) == (instance,) == switched.instances(site)
 
 
-def test_excessive_request_is_rejected_and_changes_nothing(switched, instance):
-    before = switched.instances(instance.site), switched.resources(instance.site)
-    for request in (
+@pytest.mark.parametrize(
+    "excessive",
+    [
         ResourceRequest(1000),
         ResourceRequest(2, cores=10**6),
         ResourceRequest(2, ram_gb=10**6),
         ResourceRequest(2, disk_gb=10**9),
-    ):
-        with pytest.raises(InsufficientResources) as raised:
-            switched.allocate(instance.site, request)
-        assert "\n" not in str(raised.value)
+    ],
+    ids=["instances", "cores", "memory", "disk"],
+)
+def test_excessive_request_is_rejected_and_changes_nothing(switched, instance, excessive):
+    before = switched.instances(instance.site), switched.resources(instance.site)
+    with pytest.raises(InsufficientResources) as raised:
+        switched.allocate(instance.site, excessive)
+    assert "\n" not in str(raised.value)
     assert (switched.instances(instance.site), switched.resources(instance.site)) == before
 
 

@@ -4,13 +4,13 @@ import contextlib
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.dpdk_writer import LIMIT_S
-from acapella_testing.requirements import require, require_programs, require_root
+from acapella_testing.processes import run
+from acapella_testing.requirements import require, require_programs, require_root, require_success
+from acapella_testing.waiting import wait_until
 
 AF_XDP = 44  # linux/socket.h
 SEND = """
@@ -41,29 +41,35 @@ def af_xdp_or_skip() -> None:
         pytest.skip(f"no AF_XDP: {error}")
 
 
+def holder() -> subprocess.Popen:
+    """Start a process with its own network namespace."""
+    process = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    own = Path("/proc/self/ns/net").readlink()
+    wait_until(lambda: Path(f"/proc/{process.pid}/ns/net").readlink() != own, "no network namespace", running=process)
+    return process
+
+
+def inside(process: subprocess.Popen) -> tuple[str, ...]:
+    """Return the prefix of a command that runs in the network namespace of a process."""
+    return ("nsenter", f"--net=/proc/{process.pid}/ns/net")
+
+
 @contextlib.contextmanager
 def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield a command prefix for a network namespace with these veth pairs; it ends with its process."""
     require_root("no network namespaces")
     require_programs("unshare", "nsenter", "ip")
-    holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    require_success(["unshare", "--net", "true"], "network namespaces")
+    process = holder()
     try:
-        prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
-        own = Path("/proc/self/ns/net").readlink()
-        end = time.monotonic() + LIMIT_S
-        while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
-            if holder.poll() is not None or time.monotonic() > end:
-                pytest.skip("network namespaces are not available")
-            time.sleep(0.01)
         lines = ["link set lo up"]
         for left, right in pairs:
             lines.append(f"link add {left} type veth peer name {right}")
-            lines += [f"link set {end} addrgenmode none" for end in (left, right)]
-            lines += [f"link set {end} up" for end in (left, right)]
+            lines += [f"link set {end} {how}" for how in ("addrgenmode none", "up") for end in (left, right)]
         for line in lines:
-            done = subprocess.run([*prefix, "ip", *line.split()], capture_output=True, text=True, check=False)
+            done = run(*inside(process), "ip", *line.split())
             require(done.returncode == 0, f"ip {line}: {done.stderr.strip()}")
-        yield prefix
+        yield inside(process)
     finally:
-        holder.kill()
-        holder.wait()
+        process.kill()
+        process.wait()

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
+from acapella_testing.fabric.experiment import SLICE
 from acapella_testing.fabric.loopback import Loopback
 
 from acapella_capture import collect
@@ -15,6 +16,7 @@ OTHERS = ["HundredGigE0/0/0/2", "TenGigE0/0/0/22/0"]
 COLLECT = {"mode": "sites", "sites": ["STAR", "UTAH"], "instances": 1}
 COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
 ONE = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
+OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
 
 
 @dataclass(frozen=True)

@@ -119,8 +119,7 @@ def filled(model: str, state: str = "Active", management_ip: str = "127.0.0.1") 
             interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name), **vlan))
     for service in topology.network_services.values():
         for interface in service.interface_list:
-            port = OWN if service.mirror_port else SHARED_PORT
-            interface.set_properties(labels=Labels(local_name=port))
+            interface.set_properties(labels=Labels(local_name=OWN if service.mirror_port else SHARED_PORT))
     return topology.serialize()
 
 

@@ -32,15 +32,8 @@ Connection = Callable[[str], tuple[object, object]]  # from a node's name: the b
 PATCHES = (
     (Utils, "is_reachable"), (fablib.FablibManager, "probe_bastion_host"), (node.Node, "_get_ssh_connection")
 )  # fmt: skip
-QUICK = {
-    "poll_s": 0.02,
-    "wait_timeout_s": 60,
-    "mirror_timeout_s": 60,
-    "release_timeout_s": 60,
-    "ssh_tries": 3,
-    "ssh_retry_s": 0.05,
-    "part_mb": 1,
-}
+QUICK = dict.fromkeys(("wait_timeout_s", "mirror_timeout_s", "release_timeout_s"), 60)
+QUICK |= {"poll_s": 0.02, "ssh_tries": 3, "ssh_retry_s": 0.05, "part_mb": 1}
 
 
 @dataclass
@@ -61,10 +54,8 @@ class Loopback:
         return [each.name for each in self.orchestrator.alive()]
 
     def settings(self, **changes) -> FabricSettings:
-        requested = (
-            {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
-        )
-        return parse_settings({"testbed": "fabric", "fabric": requested}).fabric
+        own = {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url}
+        return parse_settings({"testbed": "fabric", "fabric": own | QUICK | changes}).fabric
 
     def testbed(self, campaign: str = "c", *, follow: str | None = None, fixed=None, **changes) -> FabricTestbed:
         return FabricTestbed(self.settings(**changes), campaign, follow=follow, fixed=fixed)

@@ -12,26 +12,20 @@ import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from acapella_testing.capture.veth import holder, inside
 from acapella_testing.fabric.graphs import graph, mac
 from acapella_testing.fabric.nodes import Nodes
 from acapella_testing.fabric.orchestrator import Orchestrator, StoredSlice
 from acapella_testing.processes import executable
 from acapella_testing.requirements import require_programs, require_root, require_success
-from acapella_testing.waiting import wait_until
 
 LIMIT_S = 20
 FIRST_BUS = 7  # the first data interface of a node is enp7s0
 NETWORKS = ("L2Bridge", "L2STS")
 # `modprobe` and the identifier of the boot concern the whole machine, so nodes have their own.
-MODPROBE = """#!/bin/sh
-echo "modprobe $*" >> "$HOME/commands.log"
-"""
-SYSCTL = """#!/bin/sh
-[ "$*" = "-n kernel.random.boot_id" ] && exec cat "$HOME/boot_id"
-exec {sysctl} "$@"
-"""
+MODPROBE = '#!/bin/sh\necho "modprobe $*" >> "$HOME/commands.log"\n'
+SYSCTL = '#!/bin/sh\n[ "$*" = "-n kernel.random.boot_id" ] && exec cat "$HOME/boot_id"\nexec {sysctl} "$@"\n'
 
 
 @dataclass
@@ -115,22 +109,9 @@ class NodeNetworks:
            "peer", "name", far, "address", far_mac, "netns", str(pids[other]))  # fmt: skip
 
 
-def inside(process: subprocess.Popen) -> tuple[str, ...]:
-    """Return the prefix of a command that runs in the network namespace of a process."""
-    return ("nsenter", f"--net=/proc/{process.pid}/ns/net")
-
-
 def ip(*words: str, prefix: tuple[str, ...] = ()) -> None:
     done = subprocess.run([*prefix, "ip", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
-
-
-def holder() -> subprocess.Popen:
-    """Start a process with its own network namespace."""
-    process = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-    own = Path("/proc/self/ns/net").readlink()
-    wait_until(lambda: Path(f"/proc/{process.pid}/ns/net").readlink() != own, "no network namespace", running=process)
-    return process
 
 
 def stop(process: subprocess.Popen) -> None:

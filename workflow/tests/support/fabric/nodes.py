@@ -29,9 +29,7 @@ case "$*" in
     *"mtu 9216"*) exit 2 ;;
 esac
 """
-CHRONYC = """#!/bin/sh
-cat "$HOME/chronyc.csv"
-"""  # fails like chronyc without chronyd, unless a test writes its output
+CHRONYC = '#!/bin/sh\ncat "$HOME/chronyc.csv"\n'  # fails like chronyc without chronyd, unless a test writes its output
 ETHTOOL = """#!/bin/sh
 # Offloads are on until they are turned off. The NIC has no lro, and a receive ring of at most 2048 descriptors.
 echo "ethtool $*" >> "$HOME/commands.log"
@@ -49,19 +47,10 @@ esac
 """
 BASTION = "@bastion"
 ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordinary user logs in
-INSTALL = """#!/bin/sh
-echo "install $*" >> "$HOME/commands.log"
-"""  # prevents tests from installing packages
-TIMEDATECTL = """#!/bin/sh
-[ -e "$HOME/unsynchronized" ] && echo no || echo yes
-"""
-LOGGED = """#!/bin/sh
-echo "${0##*/} $*" >> "$HOME/commands.log"
-"""  # of programs that would change or wait for this machine
-SUDO = """#!/bin/sh
-[ "$1" = -n ] && shift
-exec "$@"
-"""
+INSTALL = '#!/bin/sh\necho "install $*" >> "$HOME/commands.log"\n'  # prevents tests from installing packages
+TIMEDATECTL = '#!/bin/sh\n[ -e "$HOME/unsynchronized" ] && echo no || echo yes\n'
+LOGGED = '#!/bin/sh\necho "${0##*/} $*" >> "$HOME/commands.log"\n'  # of programs that would affect this machine
+SUDO = '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n'
 TCPDUMP = """#!{python} -IS
 import os, signal, struct, sys, time
 interface = sys.argv[sys.argv.index("-i") + 1]
@@ -129,27 +118,22 @@ class Nodes:
         self._transports: list[paramiko.Transport] = []
         self._programs = directory / "bin"
         self._programs.mkdir()
-        programs = {
-            "apt-get": INSTALL,
-            "dnf": INSTALL,
-            "cloud-init": LOGGED,
-            "nmcli": LOGGED,
-            "sysctl": LOGGED,
+        programs = dict.fromkeys(("apt-get", "dnf"), INSTALL) | dict.fromkeys(("cloud-init", "nmcli", "sysctl"), LOGGED)
+        programs |= {
             "timedatectl": TIMEDATECTL,
             "ethtool": ETHTOOL,
             "ip": IP,
             "chronyc": CHRONYC,
             "id": ID,
             "sudo": SUDO,
-            "tcpdump": TCPDUMP.format(python=sys.executable),
         }
+        programs["tcpdump"] = TCPDUMP.format(python=sys.executable)
         for name, text in programs.items():
             executable(self._programs / name, text)
         self._python = WarmPython(self._programs)
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._serve, daemon=True).start()
 
     @staticmethod
     def new_key() -> paramiko.PKey:
@@ -161,12 +145,10 @@ class Nodes:
         home = self.directory / node
         if not home.exists():
             home.mkdir()
-            links = [
-                {"ifname": "lo", "address": "00:00:00:00:00:00"},
-                {"ifname": "enp3s0", "address": "02:00:00:00:00:01"},
-            ]
-            links += [{"ifname": f"enp{7 + n}s0", "address": mac(node, f"{node}-nic-p{n}")} for n in (1, 2)]
-            (home / "links.json").write_text(json.dumps(links))
+            links = {"lo": "00:00:00:00:00:00", "enp3s0": "02:00:00:00:00:01"}
+            links |= {f"enp{7 + n}s0": mac(node, f"{node}-nic-p{n}") for n in (1, 2)}
+            entries = [{"ifname": name, "address": address} for name, address in links.items()]
+            (home / "links.json").write_text(json.dumps(entries))
         return home
 
     def program(self, name: str) -> Path:

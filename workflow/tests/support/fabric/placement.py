@@ -64,16 +64,11 @@ class PlacingOrchestrator(Orchestrator):
         stored = super()._begin(name, query, body)
         topology = graph(stored.model)
         for number, (node, each) in enumerate(topology.nodes.items()):
-            site = each.site.lower()
-            machine = Machine(
-                f"{site}-w1.fabric-testbed.net", f"instance-{number:08x}", each.capacities.core,
-                each.capacities.ram * 1024,
-            )  # fmt: skip
+            site, has = each.site.lower(), each.capacities
+            machine = Machine(f"{site}-w1.fabric-testbed.net", f"instance-{number:08x}", has.core, has.ram * 1024)
             self._machines[str(node)] = machine
-            each.set_properties(
-                capacity_allocations=each.capacities,
-                label_allocations=Labels(instance=machine.instance, instance_parent=machine.host),
-            )
+            labels = Labels(instance=machine.instance, instance_parent=machine.host)
+            each.set_properties(capacity_allocations=has, label_allocations=labels)
             for component in each.components.values():
                 component.set_properties(label_allocations=Labels(numa=NIC_NUMA))
         stored.model = topology.serialize()

@@ -44,15 +44,9 @@ Draw = Callable[[random.Random], object]
 # Draws a value for each setting: of the orchestrator's faults, of the nodes, and of the orchestrator itself.
 DRAWS: dict[str, Draw] = {
     "create_status": lambda rng: [rng.choice((500, 503))] * rng.randint(1, 9),
-    "refuse": lambda _: True,
     "notice": lambda rng: rng.choice(("playbook failed", "Insufficient resources : ['disk']")),
     "queries": lambda rng: rng.randint(1, 200),
-    "first_mirrors_fail": lambda _: True,
-    "stuck": lambda _: True,
-    "modify_fails": lambda _: True,
-    "failed_service_stays": lambda _: True,
     "kept": lambda rng: f"acapella-{CAMPAIGN}-{rng.choice(SITES)}",
-    "no_summary": lambda _: True,
     "metrics_status": lambda rng: rng.choice((403, 500)),
     "lease_limit_h": lambda rng: rng.choice((0.5, 3)),
     "lost_answers": lambda rng: [rng.choice(PATHS) for _ in range(rng.randint(1, 6))],
@@ -60,15 +54,15 @@ DRAWS: dict[str, Draw] = {
     "latency_s": lambda _: 0.01,
     "too_many": lambda rng: rng.randint(1, 40),
     "expire_after": lambda rng: rng.randint(0, 40),
-    "ipv6_management": lambda _: True,
     "drop_every": lambda rng: rng.randint(3, 12),
-    "refusing": lambda _: True,
-    "expired_key": lambda _: True,
     "booting": lambda rng: rng.randint(1, 30),
     "states": lambda rng: {rng.choice(SITES): rng.choice(("Maint", "PartMaint"))},
     "sites": lambda rng: {site: [HOSTS | {"maintenance": rng.random() < 0.5} for _ in range(2)] for site in SITES},
     "tags": lambda rng: tuple(tag for tag in TAGS if rng.random() < 0.8),
 }
+ON = ("refuse", "first_mirrors_fail", "stuck", "modify_fails", "failed_service_stays", "no_summary", "ipv6_management",
+      "refusing", "expired_key")  # fmt: skip
+DRAWS |= dict.fromkeys(ON, lambda _: True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,9 +168,8 @@ class ScheduledOrchestrator(Orchestrator):
         allowed = set() if self.plan.own else {f"acapella-{CAMPAIGN}-{site}" for site in SITES}
         if len(set(names)) != len(names) or not set(names) <= allowed:
             self.excesses.append(f"slices {names}")
-        for each in ours:
-            if len(needs(each.model)) > self.plan.instances:
-                self.excesses.append(f"{each.name} has {len(needs(each.model))} nodes")
+        nodes = {each.name: len(needs(each.model)) for each in ours}
+        self.excesses += [f"{name} has {count} nodes" for name, count in nodes.items() if count > self.plan.instances]
         added = [name for each in self.alive() if each.name == SLICE for name in nodes_in(each)]
         if len(added) > self.plan.instances * len(SITES):
             self.excesses.append(f"nodes {added}")
@@ -208,9 +201,8 @@ def left_in(orchestrator: Orchestrator) -> Iterator[str]:
 def mirrors_in(orchestrator: Orchestrator) -> Iterator[str]:
     """Yield the mirrors in the user's slice."""
     for each in orchestrator.alive():
-        if each.name == SLICE:
-            services = graph(each.accepted or each.model).network_services
-            yield from (str(name) for name, service in services.items() if service.mirror_port)
+        services = graph(each.accepted or each.model).network_services if each.name == SLICE else {}
+        yield from (str(name) for name, service in services.items() if service.mirror_port)
 
 
 @dataclass(frozen=True)
@@ -234,23 +226,18 @@ class Ended:
 
     def faults(self) -> list[str]:
         """Return the violations of the rules for a collection."""
-        found = list(self.excesses)
-        if self.status not in (0, 2, 130):
-            found.append(f"status {self.status}")
-        if "Traceback" in self.out + self.err:
-            found.append("a traceback is printed")
-        if self.status == 2 and not self.last_line.startswith("acapella: error: "):
-            found.append(f"the last line is not the error: {self.last_line!r}")
-        found += [f"{name} is left and not named" for name in self.left if name not in self.last_line]
-        if self.left and not self.last_line.endswith(" --release-all"):
-            found.append("no command releases what is left")
-        if self.others != self.plan.others:
-            found.append(f"{self.plan.others - self.others} slices of other campaigns are deleted")
-        if self.status == 0 and not (self.raw / "samples.tsv").is_file():
-            found.append("success without samples.tsv")
-        if self.passed_s > limit_s(self.plan):
-            found.append(f"{self.passed_s:.0f} s of waiting, the limit is {limit_s(self.plan):.0f} s")
-        return found
+        last, limit = self.last_line, limit_s(self.plan)
+        rules = {
+            f"status {self.status}": self.status in (0, 2, 130),
+            "a traceback is printed": "Traceback" not in self.out + self.err,
+            f"the last line is not the error: {last!r}": self.status != 2 or last.startswith("acapella: error: "),
+            "no command releases what is left": not self.left or last.endswith(" --release-all"),
+            f"{self.plan.others - self.others} slices of others are deleted": self.others == self.plan.others,
+            "success without samples.tsv": self.status != 0 or (self.raw / "samples.tsv").is_file(),
+            f"{self.passed_s:.0f} s of waiting, the limit is {limit:.0f} s": self.passed_s <= limit,
+        }
+        unnamed = [f"{name} is left and not named" for name in self.left if name not in last]
+        return [*self.excesses, *unnamed, *(fault for fault, followed in rules.items() if not followed)]
 
 
 def limit_s(plan: Schedule) -> float:
@@ -273,8 +260,7 @@ def scheduled_fabric(directory: Path, plan: Schedule) -> Iterator[Loopback]:
         if plan.own or plan.replays:
             experiment(fabric)
         if plan.replays:
-            prefix = stack.enter_context(veth.namespace((SENDER["interface"], "peer")))
-            fabric.nodes.prefixes[SENDER["node"]] = prefix
+            fabric.nodes.prefixes[SENDER["node"]] = stack.enter_context(veth.namespace((SENDER["interface"], "peer")))
         orchestrator.nodes, orchestrator.plan = fabric.nodes, plan
         fabric.give_token(**({"refresh_token": "refresh-1"} if plan.refresh else {}))
         for number in range(plan.others):
@@ -313,10 +299,9 @@ def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple
     with scheduled_fabric(directory, plan) as fabric, pytest.MonkeyPatch.context() as patch:
         first = end(fabric, plan, capsys, patch)
         orchestrator = fabric.orchestrator
-        orchestrator.plan = None
+        orchestrator.plan, orchestrator.states = None, {}
         orchestrator.faults, fabric.nodes.refusing, fabric.nodes.drop_every = Faults(), False, 0
         fabric.nodes.expired_key, fabric.nodes.booting = False, 0
-        orchestrator.states = {}
         for stored in orchestrator.alive():
             stored.queries = 0
         fabric.give_token()
