@@ -83,8 +83,7 @@ def test_relative_paths_start_at_the_sheets_directory(directory, monkeypatch):
 def test_files_with_the_same_name_get_directory_names(directory):
     for name in ("x/y", "z/y"):
         write_file(directory / name / "a.pcap", name.encode())
-    found = [row.sample for row in files.read_sheet(sheet(directory, "\tS\tp\t?/y/a.pcap\t\n"))]
-    assert found == ["x-y-a", "z-y-a"]
+    assert [row.sample for row in files.read_sheet(sheet(directory, "\tS\tp\t?/y/a.pcap\t\n"))] == ["x-y-a", "z-y-a"]
 
 
 def test_sample_name_has_only_characters_valid_in_file_names(directory):
@@ -144,17 +143,14 @@ def test_duplicate_sample_name_is_an_error(directory):
 
 @pytest.mark.parametrize("rows", ["\tS\tp\ta.pcap*\t\n", "\tS\tp\ta.pcap\t\n\tS\tp\ta.pcapn*\t\n"])
 def test_error_names_both_files_with_the_same_sample_name(directory, rows):
-    (directory / "a.pcapng").write_bytes((directory / "a.pcap").read_bytes())
-    message = complaint(directory, rows)
-    assert (
-        f"{directory}/a.pcap and {directory}/a.pcapng would have the same sample name; set the column sample" in message
-    )
+    (directory / "a.pcapng").write_bytes(FRAMES)
+    same = f"{directory}/a.pcap and {directory}/a.pcapng would have the same sample name; set the column sample"
+    assert same in complaint(directory, rows)
 
 
 def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
-    capture = (directory / "a.pcap").read_bytes()
     for name in ("東京 1.pcapng", "大阪 1.pcapng", "東京.pcap", "x/東京/b.pcap", "x/大阪/b.pcap"):
-        write_file(directory / name, capture)
+        write_file(directory / name, FRAMES)
     lines = "\tS\tp\t東京.pcap\t\n\tS\tp\t*1.pcapng\t\n\tS\tp\tx/*/b.pcap\t\n"
     names = {str(row.file.relative_to(directory)): row.sample for row in files.read_sheet(sheet(directory, lines))}
     checksums = {name: f"{zlib.crc32(name.encode()):08x}" for name in ("東京 1", "大阪 1", "東京-b", "大阪-b")}
@@ -289,8 +285,11 @@ def test_first_and_last_valid_start_are_accepted(directory, start, start_ns):
 
 def test_missing_column_is_an_error(directory):
     assert complaint(directory, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
-    for header in ("site    port    file\n", "site,port,file\n", "sample\tsite port file\n"):
-        assert complaint(directory, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
+
+
+@pytest.mark.parametrize("header", ["site    port    file\n", "site,port,file\n", "sample\tsite port file\n"])
+def test_columns_without_tabs_are_an_error(directory, header):
+    assert complaint(directory, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
 
 
 def test_unknown_column_is_an_error(directory):

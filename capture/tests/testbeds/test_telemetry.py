@@ -48,12 +48,8 @@ def matrix(query: str) -> dict:
     now = time.time()
     step = 1000 if query.startswith("ifHCInOctets") else 500
     readings = [[now - 65 + 10 * n, f"{n * 10 * step:e}"] for n in range(7)]
-    series = [
-        {"metric": {"ifName": "p1"}, "values": readings},
-        {"metric": {"ifName": "p2"}, "values": readings[:1]},
-        {"metric": {}, "values": readings},
-        {"metric": {"ifName": "elsewhere"}, "values": readings},
-    ]
+    series = [{"metric": metric, "values": readings} for metric in ({"ifName": "p1"}, {}, {"ifName": "elsewhere"})]
+    series.append({"metric": {"ifName": "p2"}, "values": readings[:1]})
     return {"status": "success", "data": {"resultType": "matrix", "result": series}}
 
 

@@ -96,8 +96,7 @@ else:
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
 def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
     """Not by the timeout, which kills the processes inside."""
-    program = write_file(open_directory / "background.py", STOPPED_IN_ORDER)
-    argv = [*caller.prefix, caller.python, str(program)]
+    argv = [*caller.prefix, caller.python, str(write_file(open_directory / "background.py", STOPPED_IN_ORDER))]
     with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout.readline() == "running\n"
         process.terminate()

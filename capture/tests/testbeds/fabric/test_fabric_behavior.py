@@ -52,9 +52,8 @@ def test_slice_on_the_second_page_is_found(fabric):
 
 @pytest.mark.parametrize("lost", ["/slices/creates", "/slices/modify", "/slices/delete", "/slices", "/slivers"])
 def test_request_without_an_answer_has_one_effect(fabric, lost):
-    with fabric.testbed() as testbed:
-        fabric.orchestrator.faults.lost_answers = [lost]
-        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
+    fabric.orchestrator.faults.lost_answers = [lost]
+    with fabric.allocated() as (testbed, instance):
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         assert len(fabric.orchestrator.slices) == 1
     assert not fabric.slices
@@ -64,16 +63,13 @@ def test_request_without_an_answer_has_one_effect(fabric, lost):
 
 def test_created_slice_that_is_listed_late_is_found(fabric):
     """The answer to the creation is lost, and the first lists do not contain the slice yet."""
-    fabric.orchestrator.faults.create_status = [503] * 3 + [500]
-    fabric.orchestrator.faults.hidden = 4
-    with fabric.allocated():
+    with fabric.faulty(create_status=[503] * 3 + [500], hidden=4), fabric.allocated():
         assert len(fabric.orchestrator.slices) == 1
     assert not fabric.slices
 
 
 def test_slice_that_is_listed_late_is_released(fabric):
-    fabric.orchestrator.faults.hidden = 1000
-    with fabric.allocated() as (testbed, _):
+    with fabric.faulty(hidden=1000), fabric.allocated() as (testbed, _):
         assert testbed.slices.list_slices() == []
     assert not fabric.slices
 
@@ -88,10 +84,8 @@ def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
 
 
 @pytest.mark.parametrize("moment", ["close", "list"])
-def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, monkeypatch, moment):
+def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, testbed, instance, monkeypatch, moment):
     """This holds while connections are closed, and while FABRIC lists leftovers."""
-    testbed = fabric.testbed()
-    (instance,) = testbed.allocate(SITE, ResourceRequest(1))
     nodes = testbed._site_slices[SITE].nodes
     owner, name = (nodes[instance.name], "close_ssh") if moment == "close" else (testbed.slices, "list_slices")
     monkeypatch.setattr(owner, name, Mock(side_effect=KeyboardInterrupt))
@@ -119,9 +113,9 @@ def test_slice_that_may_exist_is_named(fabric, monkeypatch):
         testbed.release()
 
 
-def test_slice_that_exists_and_is_not_listed_is_named(fabric):
+def test_slice_that_exists_and_is_not_listed_is_named(fabric, testbed):
     """The response to the creation is lost, its retry is refused, and no list contains the slice for a long time."""
-    testbed, error = fabric.testbed(), r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"
+    error = r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"
     with fabric.faulty(lost_answers=[CREATE], hidden=1000):
         with pytest.raises(UserError, match="already exists"):
             testbed.allocate(SITE, ResourceRequest(1))
@@ -135,8 +129,7 @@ def test_slice_that_exists_and_is_not_listed_is_named(fabric):
 
 def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):
     """FABRIC grants less without an error, and reconfigures the slice with each renewal."""
-    fabric.orchestrator.faults.lease_limit_h = 3
-    with fabric.allocated(lease_h=2) as (testbed, _):
+    with fabric.faulty(lease_limit_h=3), fabric.allocated(lease_h=2) as (testbed, _):
         for _ in range(2):
             with pytest.raises(UserError, match=r"FABRIC shortened the lease: it ends at \d{4}-"):
                 testbed.extend(SITE, time.time_ns() + 48 * HOUR_NS)
@@ -147,8 +140,8 @@ def test_shortened_lease_is_reported_and_not_renewed_at_once(fabric):
 def test_mirrors_move_although_an_earlier_service_has_failed(fabric, testbed, instance):
     """FABRIC may report each later modification of the slice as failed."""
     error = "port is mirrored already"
-    fabric.orchestrator.faults.failed_service_stays = True
-    with fabric.faulty(modify_fails=True, notice=error), pytest.raises(UserError, match=error):
+    faults = fabric.faulty(modify_fails=True, failed_service_stays=True, notice=error)
+    with faults, pytest.raises(UserError, match=error):
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
     testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
     testbed.mirror(instance, instance.receivers[0], PORTS[2], "rx")

@@ -53,9 +53,9 @@ def test_new_slice_contains_its_first_mirrors(fabric, collection):
 @pytest.mark.soak
 def test_first_mirrors_that_fail_and_frames_longer_than_the_mtu_are_noted(fabric, collection):
     """The slice is created without mirrors."""
-    fabric.orchestrator.faults.first_mirrors_fail, fabric.orchestrator.faults.notice = True, "port is mirrored already"
     (fabric.nodes.home("UTAH-listener1") / "wire_bytes").write_text("64000")
-    done = collection(collect=ONE)
+    with fabric.faulty(first_mirrors_fail=True, notice="port is mirrored already"):
+        done = collection(collect=ONE)
     assert done.status == 0 and "UTAH: success" in done.out
     assert fabric.orchestrator.posts("/slices/creates") == 2 and fabric.orchestrator.modifications() == 1
     (manifest,) = done.manifests()
@@ -67,8 +67,7 @@ def test_first_mirrors_that_fail_and_frames_longer_than_the_mtu_are_noted(fabric
 
 def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, collection, tmp_path, monkeypatch):
     require_built(PROGRAM, "build/anonymize.log has the reason")
-    key = tmp_path / "key"
-    make_key(key)
+    make_key(key := tmp_path / "key")
     (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # instead of tshark's, which is long
     monkeypatch.setattr("acapella_capture.control.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
     done = collection(collect=ONE, preprocess={"anonymize": True, "key_file": str(key)})
@@ -77,8 +76,7 @@ def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, collect
     data = (done.raw / manifest["file"]).read_bytes()
     assert len(data) == 24 + manifest["frames_captured"] * (16 + 14 + 20 + 8)
     assert bytes((203, 0, 113, 77)) not in data
-    home = fabric.nodes.home("UTAH-listener1")
-    there = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    there = {path.name: path.read_bytes() for path in fabric.nodes.home("UTAH-listener1").rglob("*") if path.is_file()}
     assert {PROGRAM, "manuf"} <= there.keys()
     assert not [name for name, found in there.items() if key.read_bytes() in found]
 

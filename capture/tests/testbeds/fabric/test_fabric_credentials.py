@@ -61,14 +61,18 @@ def test_missing_credentials_are_named_in_one_line(home):
     assert "\n" not in str(raised.value)
 
 
-def test_unreadable_tokens_are_an_error_and_leave_no_lock(home):
+@pytest.mark.parametrize(
+    "text",
+    [None, "not JSON", "[]", "[" * 100_000, '{"refresh_token": null}'],
+    ids=["missing", "text", "list", "nested", "no token"],
+)
+def test_unreadable_tokens_are_an_error_and_leave_no_lock(home, text):
     found = credentials.find(environment={})
-    for text in (None, "not JSON", "[]", "[" * 100_000, json.dumps({"refresh_token": None})):
-        if text is not None:
-            found.tokens.write_text(text)
-        with pytest.raises(UserError, match=r"cm\.fabric-testbed\.net"):
-            credentials.id_token(found, lambda _: {})
-        assert text is not None or not list(home.iterdir())
+    if text is not None:
+        found.tokens.write_text(text)
+    with pytest.raises(UserError, match=r"cm\.fabric-testbed\.net"):
+        credentials.id_token(found, lambda _: {})
+    assert text is not None or not list(home.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
 from acapella_testing.fabric import program
-from acapella_testing.fabric.collection_runs import ONE, config_of, ended
-from acapella_testing.fabric.experiment import SLICE, fabric_with_experiment
+from acapella_testing.fabric.collection_runs import ONE, OWN, config_of, ended
+from acapella_testing.fabric.experiment import fabric_with_experiment
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import executable, run, running
@@ -44,14 +44,8 @@ BROKEN_CC = """#!/bin/sh
 case "$*" in *capture/common/*.c*) echo "clock.c:1:1: error: broken by the test"; exit 1 ;; esac
 exec /usr/bin/cc "$@"
 """
-NO_PACKAGE = """#!/bin/sh
-echo "E: Unable to locate package liburing-dev" >&2
-exit 100
-"""
-CCACHE = """#!/bin/sh
-export CCACHE_DIR={cache} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=/
-exec {ccache} "$@"
-"""
+NO_PACKAGE = "#!/bin/sh\necho 'E: Unable to locate package liburing-dev' >&2\nexit 100\n"
+CCACHE = '#!/bin/sh\nexport CCACHE_DIR={cache} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=/\nexec {ccache} "$@"\n'
 
 
 def with_packages(fabric: Loopback) -> None:
@@ -96,8 +90,7 @@ def sending(
     fabric: Loopback, prefix: tuple[str, ...], frames: list[dpdk.Frame], count: int = 1
 ) -> contextlib.AbstractContextManager[None]:
     """Send frames in each of a number of samples, once the program listens."""
-    path = write_file(fabric.directory / "frames.pcap", dpdk.pcap_bytes(frames))
-    home = fabric.nodes.home(NODE)
+    path, home = write_file(fabric.directory / "frames.pcap", dpdk.pcap_bytes(frames)), fabric.nodes.home(NODE)
     seen = listening(home)
 
     def send() -> None:
@@ -152,8 +145,7 @@ def test_capture_has_the_frames_that_tcpdump_captures(fabric, network, tmp_path,
 
 @pytest.mark.soak
 def test_p4_program_and_its_control_file_are_uploaded(fabric, network, tmp_path, collection):
-    rules = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"
-    control = write_file(tmp_path / "control", rules)
+    control = write_file(tmp_path / "control", dpdk.DROP_ARP)
     frames = dpdk.some_frames(30, sizes=(64, 1514))
     arp = [replace(frame, data=frame.data[:12] + b"\x08\x06" + frame.data[14:]) for frame in frames[:10]]
     capture = {"method": "fpga", "p4_program": str(FORWARD), "p4_control": str(control), "format": "pcapng"}
@@ -184,9 +176,8 @@ def test_next_samples_use_the_build_and_replace_files_of_a_killed_collection(fab
         wait_until(lambda: listening(home), running=process)
     left = capturing(fabric)
     assert left and list(home.glob("acapella-first/*.pcap.part"))
-    two = ONE | {"samples_per_run": 2}
     with sending(fabric, network, dpdk.some_frames(20, sizes=(64,)), 2):
-        done = collection(collect=two, sample_s=2, capture={"method": "dpdk"}, image=IMAGE)
+        done = collection(collect=ONE | {"samples_per_run": 2}, sample_s=2, capture={"method": "dpdk"}, image=IMAGE)
     assert done.status == 0, done.err
     assert [each["frames_captured"] for each in done.manifests()] == [20, 20]
     assert "compile" not in done.out
@@ -209,16 +200,16 @@ def collector(fabric: Loopback) -> list:
     return [str(word) for word in (sys.executable, "-m", program.__name__, *where, *argv)]
 
 
-FAILING = {
-    "install packages": ("apt-get", NO_PACKAGE, "E: Unable to locate package liburing-dev"),
-    "compile": ("cc", BROKEN_CC, "clock.c:1:1: error: broken by the test"),
-}
-
-
 @pytest.mark.soak
-@pytest.mark.parametrize("step", FAILING)
-def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, collection, monkeypatch, step):
-    broken, script, reason = FAILING[step]
+@pytest.mark.parametrize(
+    ("step", "failing"),
+    [
+        ("install packages", ("apt-get", NO_PACKAGE, "E: Unable to locate package liburing-dev")),
+        ("compile", ("cc", BROKEN_CC, "clock.c:1:1: error: broken by the test")),
+    ],
+)
+def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, collection, monkeypatch, step, failing):
+    broken, script, reason = failing
     monkeypatch.setattr(node_build, "LOG_BYTES", 1000)  # a node may write any length
     with_packages(fabric)
     if step == "compile":
@@ -244,7 +235,6 @@ def test_image_without_dpdk_is_rejected_before_anything_is_allocated(fabric, col
     )
 
 
-OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
 OWN_NODES = ("n3", "n4")
 
 

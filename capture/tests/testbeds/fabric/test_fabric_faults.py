@@ -31,8 +31,7 @@ HOW = parse_settings({"testbed": "fabric"}).capture
 
 def test_error_on_create_does_not_create_a_second_slice(fabric):
     """The client sends a POST four times; the first one creates the slice although the reply is 500."""
-    fabric.orchestrator.faults.create_status = [500] * 4
-    with fabric.allocated() as (testbed, instance):
+    with fabric.faulty(create_status=[500] * 4), fabric.allocated() as (testbed, instance):
         assert fabric.orchestrator.posts(CREATE) > 1
         assert fabric.slices == ["acapella-c-STAR"]
         assert testbed.run(instance.name, ["true"]).status == 0
@@ -40,9 +39,8 @@ def test_error_on_create_does_not_create_a_second_slice(fabric):
     assert testbed.leftovers() == () == testbed.instances(SITE)
 
 
-def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, monkeypatch):
+def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, testbed, monkeypatch):
     """Trials create slices in the main thread, which Ctrl-C interrupts, and FABRIC may list a new slice late."""
-    testbed = fabric.testbed()
     interrupt_creation(fabric, testbed.session, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         testbed.allocate(SITE, ONE)
@@ -52,8 +50,8 @@ def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, monke
 
 
 def test_failed_slice_request_is_an_error_in_one_line(fabric, testbed):
-    fabric.orchestrator.faults.create_status = [503] * 4
-    with pytest.raises(UserError, match="rejects the slice request") as raised:
+    lacking = fabric.faulty(create_status=[503] * 4)
+    with lacking, pytest.raises(UserError, match="rejects the slice request") as raised:
         testbed.allocate(SITE, ONE)
     assert not isinstance(raised.value, InsufficientResources) and "\n" not in str(raised.value)
     assert not fabric.orchestrator.slices
@@ -148,8 +146,8 @@ def test_refused_allocation_leaves_no_slice(fabric, testbed):
 
 
 def test_other_slice_failures_are_not_insufficient_resources(fabric, testbed):
-    fabric.orchestrator.faults.refuse, fabric.orchestrator.faults.notice = True, "playbook failed"
-    with pytest.raises(UserError, match="StableError: playbook failed") as raised:
+    fault = fabric.faulty(refuse=True, notice="playbook failed")
+    with fault, pytest.raises(UserError, match="StableError: playbook failed") as raised:
         testbed.allocate(SITE, ONE)
     assert not isinstance(raised.value, InsufficientResources) and not fabric.slices
 
@@ -401,8 +399,8 @@ def test_damaged_or_public_host_key_file_is_rejected(tmp_path):
         keys.check("slice/node", key)
 
 
+@pytest.mark.usefixtures("instance")
 def test_new_slice_may_have_different_host_keys(fabric, testbed):
-    testbed.allocate(SITE, ONE)
     testbed.release()
     fabric.nodes.key = fabric.nodes.new_key()
     (instance,) = testbed.allocate(SITE, ONE)

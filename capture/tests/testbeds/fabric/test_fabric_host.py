@@ -6,9 +6,10 @@ import time
 
 import pytest
 from acapella_testing.capture.process_tree import stat_of
+from acapella_testing.fabric.collection_runs import OWN
 from acapella_testing.fabric.experiment import NODES, SLICE, fabric_with_experiment
 from acapella_testing.fabric.loopback import offline_client
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.waiting import interrupt_when
 
 from acapella_capture.settings import parse_settings
@@ -17,7 +18,6 @@ from acapella_capture.testbeds.fabric.own_slice.host import NOTE, HostTestbed, o
 from acapella_capture.testbeds.fabric.own_slice.topology import our_names
 from acapella_core.errors import UserError
 
-OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
 OFFLOADS = {"gro": True, "lro": None, "rxvlan": True, "tso": None, "gso": None, "tx": None, "txvlan": None}
 
 
@@ -152,9 +152,8 @@ def test_data_interface_is_captured_by_its_own_address(fabric, above):
 
 def test_missing_tcpdump_is_named(fabric, tmp_path, collection):
     fabric.nodes.program("tcpdump").unlink()
-    (tmp_path / "few").mkdir()
     for name in ("sh", "cat"):
-        (tmp_path / "few" / name).symlink_to(shutil.which(name))
+        (new_directory(tmp_path / "few") / name).symlink_to(shutil.which(name))
     path = f"PATH={fabric.nodes.program('x').parent}:{tmp_path / 'few'}"
     fabric.nodes.prefixes |= dict.fromkeys(NODES, (shutil.which("env"), path))
     done = collection(collect=OWN)

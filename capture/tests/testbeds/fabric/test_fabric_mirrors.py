@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from acapella_testing.fabric.graphs import OWN, graph
 from acapella_testing.fabric.loopback import PATCHES, Loopback, offline_client
+from acapella_testing.fabric.orchestrator import HOST
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from fabrictestbed_extensions.fablib.validator import NodeValidator
@@ -53,8 +54,9 @@ def test_exactly_three_functions_of_fabrics_client_are_replaced(fabric):
                     (owner.__name__, key) for key, each in vars(owner).items()
                     if getattr(inspect.unwrap(getattr(each, "__func__", each)), "__module__", "") == Loopback.__module__
                 }  # fmt: skip
-    expected = {("Utils", "is_reachable"), ("FablibManager", "probe_bastion_host"), ("Node", "_get_ssh_connection")}
-    assert replaced == expected
+    assert replaced == {
+        ("Utils", "is_reachable"), ("FablibManager", "probe_bastion_host"), ("Node", "_get_ssh_connection"),
+    }  # fmt: skip
     assert replaced == {(owner.__name__, name) for owner, name in PATCHES}
 
 
@@ -64,8 +66,7 @@ def test_ports_are_read_from_links_and_counters(fabric):
     assert {port.name: (port.kind, port.rate_bps) for port in star.ports if port.name != OWN} == {
         PORTS[0]: ("downlink", 100 * 10**9), PORTS[1]: ("downlink", 25 * 10**9), PORTS[2]: ("uplink", 100 * 10**9),
     }  # fmt: skip
-    utah = fabric.testbed().site("UTAH")
-    assert Port("TenGigE0/0/0/22/0", 10 * 10**9, "uplink") in utah.ports
+    assert Port("TenGigE0/0/0/22/0", 10 * 10**9, "uplink") in fabric.testbed().site("UTAH").ports
     assert "MAINT" not in {site.name for site in fabric.testbed().sites()}
 
 
@@ -113,11 +114,8 @@ def test_hosts_of_a_site_in_partial_maintenance_count(fabric):
 
 def test_refusing_host_does_not_prevent_a_different_nic_model(fabric, testbed):
     """The only free NIC of the preferred model belongs to a host in maintenance."""
-    host = {"cores": 32, "ram": 128, "disk": 1000}
-    fabric.orchestrator.sites["UTAH"] = [
-        host | {"nics": {"SmartNIC-ConnectX-6": 1}, "maintenance": True},
-        host | {"nics": {"SmartNIC-ConnectX-5": 1}},
-    ]
+    preferred, other = (HOST | {"nics": {f"SmartNIC-ConnectX-{model}": 1}} for model in (6, 5))
+    fabric.orchestrator.sites["UTAH"] = [preferred | {"maintenance": True}, other]
     fabric.orchestrator.states["UTAH"] = "PartMaint"
     (instance,) = testbed.allocate("UTAH", ONE)
     assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
@@ -126,8 +124,7 @@ def test_refusing_host_does_not_prevent_a_different_nic_model(fabric, testbed):
     assert testbed.instances("UTAH") == (instance,)
 
 
-def test_unreadable_resources_are_an_error(fabric):
-    testbed = fabric.testbed()
+def test_unreadable_resources_are_an_error(fabric, testbed):
     testbed.sites()
     with fabric.faulty(no_summary=True), pytest.raises(UserError, match="cannot read FABRIC's hosts: 500"):
         testbed.resources(SITE)
@@ -156,8 +153,7 @@ def kinds(testbed, site: str) -> dict[str, str]:
 def test_configured_ports_are_accepted_without_counters(fabric):
     fixed = {SITE: [PORTS[0], "Bundle-Ether1/0"], "UTAH": ["HundredGigE0/0/0/2"]}
     assert "HundredGigE0/0/0/99" not in kinds(fabric.testbed(fixed={SITE: ["HundredGigE0/0/0/99"]}), SITE)
-    fabric.orchestrator.faults.metrics_status = 403
-    with fabric.allocated(fixed=fixed) as (testbed, instance):
+    with fabric.faulty(metrics_status=403), fabric.allocated(fixed=fixed) as (testbed, instance):
         assert kinds(testbed, SITE) == {PORTS[0]: "downlink", PORTS[2]: "uplink"}
         assert kinds(testbed, "UTAH") == {"HundredGigE0/0/0/2": "downlink", "TenGigE0/0/0/22/0": "uplink"}
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")

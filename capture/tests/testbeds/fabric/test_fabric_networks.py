@@ -14,18 +14,15 @@ NICS = ["NIC_ConnectX_6", "NIC_ConnectX_5"]
 REQUEST = ResourceRequest(3, cores=2, ram_gb=8, disk_gb=10)
 
 
-def topology_at(**sites: str) -> Topology:
-    """Return the linear topology with different sites of some nodes."""
-    linear = read_topology("linear")
-    return replace(
-        linear, nodes={name: replace(node, site=sites.get(name, "A")) for name, node in linear.nodes.items()}
-    )
+def topology_at(name: str = "linear", **sites: str) -> Topology:
+    """Return a topology whose nodes are at site A, except some."""
+    topology = read_topology(name)
+    nodes = {name: replace(node, site=sites.get(name, "A")) for name, node in topology.nodes.items()}
+    return replace(topology, nodes=nodes)
 
 
 def host(site: str = "A", cores: int = 64, state: str = "Active", **nics: int) -> dict:
-    components = {
-        f"SmartNIC-ConnectX-{name[-1]}": {"capacity": number, "allocated": 0} for name, number in nics.items()
-    }
+    components = {f"SmartNIC-ConnectX-{name[-1]}": {"capacity": n, "allocated": 0} for name, n in nics.items()}
     free = {"cores_available": cores, "ram_available": 512, "disk_available": 1000}
     return {"name": "w1", "site": site, "state": state, "components": components, **free}
 
@@ -46,9 +43,7 @@ def test_nodes_fill_hosts_and_prefer_the_first_model():
 
 
 def test_both_nics_of_a_node_are_in_one_host():
-    multipath = read_topology("multipath")
-    plan = plan_slice(replace(multipath, nodes={name: replace(n, site="A") for name, n in multipath.nodes.items()}))
-    hosts = [host(cx6=2), host(cx6=2), host(cx6=2), host(cx6=4)]
+    plan, hosts = plan_slice(topology_at("multipath")), [host(cx6=2), host(cx6=2), host(cx6=2), host(cx6=4)]
     assert set(choose_models(plan, hosts, NICS, REQUEST).values()) == {"NIC_ConnectX_6"}
     with pytest.raises(InsufficientResources, match="no host for node r4 with 2 free NICs"):
         choose_models(plan, [host(cx6=1) for _ in range(6)] + [host(cx6=5)], NICS, REQUEST)

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import networkx
 import pytest
+from acapella_testing.fabric.collection_runs import OWN as OWN_SLICE
 from acapella_testing.fabric.experiment import NODES, SLICE, fabric_with_experiment
 from acapella_testing.fabric.graphs import SHARED_PORT, graph
 from acapella_testing.fabric.orchestrator import TAGS
@@ -20,9 +21,8 @@ from acapella_capture.testbeds.fabric.own_slice.own import OwnSliceTestbed
 from acapella_capture.testbeds.fabric.own_slice.topology import our_names
 from acapella_core.errors import UserError
 
-OWN = {"mode": "slice", "slice": SLICE, "sites": [], "port_selection": "all", "ports": None, "instances": 1}
-OWN |= {"disk_gb": 10}
 REQUEST = ResourceRequest(1, disk_gb=10)
+OWN = OWN_SLICE | {"disk_gb": 10}
 VLAN = re.compile(re.escape(SHARED_PORT) + r"\.(2\d\d\d)")
 
 
@@ -58,6 +58,12 @@ def everything(fabric) -> tuple[dict, set]:
     return elements, {(frozenset((names[a], names[b])), edge["Class"]) for a, b, edge in model.edges(data=True)}
 
 
+@pytest.fixture
+def before(fabric) -> tuple[dict, set]:
+    """Return the elements of the user's slice at the beginning of the test."""
+    return everything(fabric)
+
+
 def mirrors(fabric) -> list[tuple[str, str]]:
     """Return port and VLAN of the mirrors in the user's slice."""
     services = graph(fabric.mine.stored.model).network_services.values()
@@ -69,8 +75,7 @@ def our_nodes(fabric) -> set[str]:
 
 
 @pytest.mark.soak
-def test_slice_is_unchanged_after_a_collection(fabric, collection):
-    before = everything(fabric)
+def test_slice_is_unchanged_after_a_collection(fabric, before, collection):
     done = collection(collect=OWN, nodes="own")
     assert done.status == 0, done.err
     assert "STAR: success" in done.out and "UTAH: success" in done.out
@@ -103,8 +108,7 @@ def test_shared_port_without_a_known_vlan_is_not_mirrored(fabric):
     assert "n1-nic-p1 is not mirrored: its NIC is shared, and FABRIC reports no VLAN" in testbed.notes()
 
 
-def test_plan_names_the_level(fabric, collection):
-    before = everything(fabric)
+def test_plan_names_the_level(fabric, before, collection):
     plan = collection("--dry-run", collect=OWN, nodes="own")
     assert plan.status == 0
     assert "sampling level slice, chosen from the project's permissions: mirrors of your slice's ports" in plan.out
@@ -200,8 +204,8 @@ def test_sites_share_the_time_limit_of_the_release(fabric, monkeypatch):
     assert 300 <= clock.passed_s < 400
 
 
-def test_refused_nodes_leave_the_slice_unchanged(fabric):
-    before, testbed = everything(fabric), own_testbed(fabric)
+def test_refused_nodes_leave_the_slice_unchanged(fabric, before):
+    testbed = own_testbed(fabric)
     with fabric.faulty(modify_fails=True), pytest.raises(UserError, match="Insufficient resources"):
         testbed.allocate("UTAH", REQUEST)
     testbed.release()
@@ -209,30 +213,26 @@ def test_refused_nodes_leave_the_slice_unchanged(fabric):
     assert testbed.leftovers() == ()
 
 
-def test_ctrl_c_while_a_node_is_added_leaves_the_slice_unchanged(fabric, collection):
-    before = everything(fabric)
+def test_ctrl_c_while_a_node_is_added_leaves_the_slice_unchanged(fabric, before, collection):
     with fabric.interrupted_while_stuck(lambda: fabric.mine.stored.state == "Modifying", held_s=0.5):
         done = collection(collect=OWN, nodes="own")
     assert done.status == 130, done.printed
     assert everything(fabric) == before
 
 
-def test_failed_mirror_leaves_the_slice_unchanged(fabric):
+def test_failed_mirror_leaves_the_slice_unchanged(fabric, before):
     """FABRIC reports every later modification as failed, too."""
-    before, testbed = everything(fabric), allocated(fabric)
-    fabric.orchestrator.faults.failed_service_stays = True
-    with fabric.faulty(modify_fails=True), pytest.raises(UserError, match="the slice is ModifyError"):
+    testbed, faults = allocated(fabric), fabric.faulty(modify_fails=True, failed_service_stays=True)
+    with faults, pytest.raises(UserError, match="the slice is ModifyError"):
         mirror_first_port(testbed)
     testbed.release("UTAH")
     assert everything(fabric) == before
     assert testbed.leftovers() == ()
 
 
-def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric):
+def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric, before):
     """Shared NICs of two nodes can be at the same switch port, with different VLANs."""
-    before = everything(fabric)
-    fabric.orchestrator.faults.one_mirror_per_port = True
-    with own_testbed(fabric) as testbed:
+    with fabric.faulty(one_mirror_per_port=True), own_testbed(fabric) as testbed:
         (instance,) = testbed.allocate("STAR", REQUEST)
         first, second = testbed.site("STAR").ports
         testbed.mirror(instance, instance.receivers[0], first.name, "both")
@@ -247,9 +247,8 @@ def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric):
     [(("Component.SmartNIC",), "own"), ((), "own"), (TAGS, "separate")],
     ids=str,
 )
-def test_release_all_removes_nodes_and_mirrors_left_by_a_crash_at_every_level(fabric, collection, tags, nodes):
+def test_release_all_removes_nodes_and_mirrors_left_by_a_crash_at_every_level(fabric, before, collection, tags, nodes):
     """The project has lost or got permissions since, or the config has been changed."""
-    before = everything(fabric)
     mirror_first_port(allocated(fabric, "first"))
     fabric.orchestrator.tags = tags
     done = collection("--release-all", collect=OWN, nodes=nodes)

@@ -101,8 +101,7 @@ def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watc
     assert sorted(found) == ["both-1", "both-2", "path-1", "path-2"]
     for name in ("path-1", "path-2"):
         assert (found[name]["site"], found[name]["port"]) == ("STAR", PORT)
-        recordings = [{"file": recording.name, "sha256": sha256_of(recording)}]
-        assert found[name]["replay"]["recordings"] == recordings
+        assert found[name]["replay"]["recordings"] == [{"file": recording.name, "sha256": sha256_of(recording)}]
         table = pq.read_table(raw / f"{name}.departures.parquet")
         assert table["outcome"].to_pylist() == ["sent"] * replay_capture.PACKETS
     for name in ("both-1", "both-2"):

@@ -65,8 +65,7 @@ def remote(output: str) -> Remote:
     node = SimpleNamespace(
         get_management_ip=lambda: "192.0.2.9", get_reservation_state=lambda: "Active", output=output
     )  # fmt: skip
-    settings = SimpleNamespace(ssh_tries=1, ssh_retry_s=0)
-    return Remote(lambda _: node, "acapella-c", settings, lambda: None)
+    return Remote(lambda _: node, "acapella-c", SimpleNamespace(ssh_tries=1, ssh_retry_s=0), lambda: None)
 
 
 def printed(content: bytes) -> str:

@@ -26,33 +26,20 @@ STAMPS = {0x0800: 42, 0x86DD: 74}  # offset of the stamp after Ethernet, IP, and
 MODEL = """
 seed: 3
 flows:
-  - name: udp
-    headers: [ethernet: {}, ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 9}}, udp: {src: 5000, dst: 5001}]
-    packets: 400
-    gaps: {poisson: {mean_ns: 500000}}
-    sizes: {weighted: {60: 90, 1514: 9, 9000: 1}}
-    payload: prbs31
-  - name: tcp
-    headers:
-      - ethernet: {src: "02:00:00:00:00:07", dst: {increment: "02:00:00:00:00:08", count: 3}}
-      - ipv6: {src: "fd01::1", dst: "fd01::2"}
-      - tcp: {src: 40000, dst: 443}
-    packets: 200
-    gaps: {packets_per_s: 1000}
-    sizes: 200
+  - {name: udp, packets: 400, gaps: {poisson: {mean_ns: 500000}}, payload: prbs31,
+     headers: [ethernet: {}, ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 9}}, udp: {src: 5000, dst: 5001}],
+     sizes: {weighted: {60: 90, 1514: 9, 9000: 1}}}
+  - {name: tcp, packets: 200, gaps: {packets_per_s: 1000}, sizes: 200,
+     headers: [ethernet: {src: "02:00:00:00:00:07", dst: {increment: "02:00:00:00:00:08", count: 3}},
+               ipv6: {src: "fd01::1", dst: "fd01::2"}, tcp: {src: 40000, dst: 443}]}
 """
-ENVIRONMENTS = [
-    {"name": "direct"},
-    {"name": "lossy",
-     "link": {"delay_ms": 3, "loss_percent": LOSS_PPM / 10_000, "duplicate_percent": DUPLICATE_PPM / 10_000,
-              "seed": SEED}},
-]  # fmt: skip
+LINK = {"delay_ms": 3, "loss_percent": LOSS_PPM / 10_000, "duplicate_percent": DUPLICATE_PPM / 10_000, "seed": SEED}
+ENVIRONMENTS = [{"name": "direct"}, {"name": "lossy", "link": LINK}]
 
 
 def config_of(model: Path, **generate) -> str:
     """Return a config as JSON, which is valid YAML."""
-    settings = {"model": str(model), "environments": ENVIRONMENTS} | generate
-    local = {"traffic": [{"kind": "ping"}], "generate": settings}
+    local = {"traffic": [{"kind": "ping"}], "generate": {"model": str(model), "environments": ENVIRONMENTS} | generate}
     return json.dumps({"testbed": "local", "capture": CAPTURE, "collect": ONE_PORT, "local": local})
 
 
@@ -100,8 +87,7 @@ def stamps(path: Path) -> list[tuple[int, int]]:
 
 def passed(sent: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the packets that leave the link: without those that it loses, and with a copy of some."""
-    impairments = Impairments(loss_ppm=LOSS_PPM, duplicate_ppm=DUPLICATE_PPM, seed=SEED)
-    _, arriving, _ = schedule(impairments, len(sent))
+    _, arriving, _ = schedule(Impairments(loss_ppm=LOSS_PPM, duplicate_ppm=DUPLICATE_PPM, seed=SEED), len(sent))
     return [sent[number] for number in arriving]
 
 
@@ -141,9 +127,9 @@ def test_mirrored_port_has_the_packets_in_the_schedule(campaign, sent):
 
 
 @AS_ROOT
-def test_latency_contains_the_delay_of_the_link(campaign):
-    for sample, delay_ns in (("direct-1", 0), ("lossy-1", 2_500_000)):
-        assert min(row["latency_min_ns"] for row in rows(campaign, sample, "monitor_flows")) > delay_ns
+@pytest.mark.parametrize(("sample", "delay_ns"), [("direct-1", 0), ("lossy-1", 2_500_000)])
+def test_latency_contains_the_delay_of_the_link(campaign, sample, delay_ns):
+    assert min(row["latency_min_ns"] for row in rows(campaign, sample, "monitor_flows")) > delay_ns
 
 
 @AS_ROOT
@@ -159,9 +145,8 @@ def test_manifest_describes_the_trial_and_lists_its_files(campaign, sent, model)
         "received": len(sent), "sent": len(arriving), "lost": len(sent) - unique, "reordered": 0,
         "duplicated": len(arriving) - unique, "full": 0, "unsent": 0,
     }  # fmt: skip
-    directory = campaign / "generated" / "lossy-1"
     assert {one["file"]: one["sha256"] for one in generated["files"]} == {
-        path.name: sha256_of(path) for path in directory.iterdir()
+        path.name: sha256_of(path) for path in (campaign / "generated" / "lossy-1").iterdir()
     }
     assert manifests.read(campaign / "raw" / "direct-1.json")["generated"]["link"] is None
 

@@ -134,8 +134,7 @@ def test_loaded_trials_lose_or_reorder_frames_and_add_none(raw, given):
         assert len(packets) > len(expected) / 2
         assert len(set(packets)) == len(packets) and set(packets) <= set(expected)
     assert any(packets != expected for packets in found)
-    overtaken = [[packet for packet in expected if packet in set(packets)] != packets for packets in found]
-    assert any(overtaken)
+    assert any([packet for packet in expected if packet in set(packets)] != packets for packets in found)
 
 
 @AS_ROOT
@@ -206,8 +205,7 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
 def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acapella, given):
     """Noise on the link between the sites neither delays nor drops packets on another link."""
     expected = contents(given)
-    parts = [contents(acapella / f"replayed-{number}of2.pcap") for number in (1, 2)]
-    assert parts == [expected[0::2], expected[1::2]]
+    assert [contents(acapella / f"replayed-{number}of2.pcap") for number in (1, 2)] == [expected[0::2], expected[1::2]]
     assert {frame[6:12].hex() for _, frame in frames(acapella / "replayed-2of2.pcap")} == {"02000000fe02"}
     for trial in ("pair-1", "pair-2"):
         replay = manifest_of(acapella, trial)["replay"]
@@ -228,8 +226,7 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
 @AS_USER
 def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
     trials, departures = ([f"{acapella}/{trial}.{kind}" for trial in QUIET[:2]] for kind in ("pcap", DEPARTURES))
-    recording = ["--recording", f"{acapella}/replayed.pcap"]
-    assert main(["kappa", *trials, *recording, "--departures", *departures]) == 0
+    assert main(["kappa", *trials, "--recording", f"{acapella}/replayed.pcap", "--departures", *departures]) == 0
     assert "replayer" in capsys.readouterr().out
 
 

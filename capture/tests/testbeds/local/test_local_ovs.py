@@ -58,8 +58,7 @@ def stack(frame: bytes) -> list[str | int]:
         found.append(f"label {word >> 12}")
         last = bool(word >> 8 & 1)
         at += 4
-    version = frame[at] >> 4
-    first = {4: IPV4, 6: IPV6}.get(version)
+    first = {4: IPV4, 6: IPV6}.get(frame[at] >> 4)
     return [*found, first] if first else [*found, "frame", *stack(frame[at:])]
 
 
@@ -96,8 +95,7 @@ def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path
     crossed = stacks_of(uplink, tmp_path)
     for sample, (_, *tags) in zip(downlinks, EXPECTED.values(), strict=True):
         ipv4, ipv6, arp = ([*tag, kind] for tag, kind in zip(tags, (IPV4, IPV6, ARP), strict=True))
-        mine = stacks_of(sample, tmp_path)
-        for stacks in (mine, [one for one in crossed if one[0] == arp[0]]):
+        for stacks in (stacks_of(sample, tmp_path), [one for one in crossed if one[0] == arp[0]]):
             assert [one for one in stacks if one not in (ipv4, ipv6, arp)] == []
             assert stacks.count(ipv4) == 4 and stacks.count(ipv6) >= 4 and stacks.count(arp) >= 2
 

@@ -27,8 +27,7 @@ def broken(caller, open_directory):
     """Return a caller whose iperf3 fails, and the directory of campaigns."""
     program = executable(open_directory / "programs" / "iperf3", BROKEN)
     program.parent.chmod(0o755)
-    path = f"{program.parent}:{sandbox.search_path()}"
-    return replace(caller, environment={**caller.environment, "PATH": path})
+    return replace(caller, environment={**caller.environment, "PATH": f"{program.parent}:{sandbox.search_path()}"})
 
 
 @pytest.fixture(scope="module")
