@@ -63,8 +63,7 @@ def test_output_depends_only_on_model_and_seed(generate):
 
 def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
     made = generate(models.every_error())
-    schema = json.loads((schemas.root() / "generated.json").read_text())
-    jsonschema.Draft202012Validator(schema).validate(made.document)
+    jsonschema.Draft202012Validator(json.loads((schemas.root() / "generated.json").read_text())).validate(made.document)
     flows = {flow["name"]: flow for flow in made.document["flows"]}
     assert [flow["packets"] for flow in flows.values()] == [60] * len(models.ERRORS)
     assert made.document["packets"] == 60 * len(models.ERRORS)

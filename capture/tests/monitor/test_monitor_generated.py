@@ -13,50 +13,23 @@ from acapella_capture.monitor import expected
 from acapella_capture.monitor.command import rows_of
 from acapella_capture.monitor.program import Settings
 
-MODEL = """
+ETHERNET = 'ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}'
+IPV4, UDP = "ipv4: {src: 10.0.0.1, dst: 10.0.0.2}", "udp: {src: 1, dst: 2}"
+FIRST = (
+    "ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 16}}, udp: {src: 5000, dst: {random: 1024, count: 4096}}"
+)
+LABELS = 'vlan: {id: 100}, mpls: {label: 17}, mpls: {label: 18}, ipv6: {src: "fd00::1", dst: "fd00::2"}'
+MODEL = f"""
 seed: 5
 flows:
-  - name: plain
-    headers:
-      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
-      - ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 16}}
-      - udp: {src: 5000, dst: {random: 1024, count: 4096}}
-    packets: 300
-    gaps: {poisson: {mean_ns: 10000}}
-    sizes: {weighted: {60: 7, 594: 4, 1514: 1}}
-    payload: prbs31
-  - name: labels
-    headers:
-      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
-      - vlan: {id: 100}
-      - mpls: {label: 17}
-      - mpls: {label: 18}
-      - ipv6: {src: "fd00::1", dst: "fd00::2"}
-      - tcp: {src: 40000, dst: 80}
-    packets: 200
-    gaps: {constant: {gap_ns: 20000}}
-    sizes: {uniform: [110, 200]}
-    payload: counter
-  - name: shifted
-    headers:
-      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
-      - ipv4: {src: 10.0.0.1, dst: 10.0.0.2}
-      - ipv4: {src: 10.2.0.1, dst: 10.2.0.2}
-      - udp: {src: 1, dst: 2}
-    packets: 100
-    gaps: {packets_per_s: 30000}
-    sizes: 300
-    payload: aa55
-    stamp: 100
-  - name: unstamped
-    headers:
-      - ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}
-      - ipv4: {src: 10.0.0.1, dst: 10.0.0.2}
-      - udp: {src: 1, dst: 2}
-    packets: 50
-    gaps: {packets_per_s: 30000}
-    sizes: 100
-    stamp: false
+  - {{name: plain, headers: [{ETHERNET}, {FIRST}], packets: 300,
+     gaps: {{poisson: {{mean_ns: 10000}}}}, sizes: {{weighted: {{60: 7, 594: 4, 1514: 1}}}}, payload: prbs31}}
+  - {{name: labels, headers: [{ETHERNET}, {LABELS}, tcp: {{src: 40000, dst: 80}}], packets: 200,
+     gaps: {{constant: {{gap_ns: 20000}}}}, sizes: {{uniform: [110, 200]}}, payload: counter}}
+  - {{name: shifted, headers: [{ETHERNET}, {IPV4}, ipv4: {{src: 10.2.0.1, dst: 10.2.0.2}}, {UDP}], packets: 100,
+     gaps: {{packets_per_s: 30000}}, sizes: 300, payload: aa55, stamp: 100}}
+  - {{name: unstamped, headers: [{ETHERNET}, {IPV4}, {UDP}], packets: 50,
+     gaps: {{packets_per_s: 30000}}, sizes: 100, stamp: false}}
 """
 
 

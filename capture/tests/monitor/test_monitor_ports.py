@@ -45,8 +45,7 @@ def naive_rows(directory: Path) -> list[dict]:
 @pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_packets_of_two_ports_are_counted_as_scheduled(tmp_path):
-    schedules = [Schedule(seed=8, jitter_ns=50_000, loss=0.1, duplication=0.1)]
-    schedules.append(Schedule(seed=9, jitter_ns=30_000, loss=0.3))
+    schedules = Schedule(8, jitter_ns=50_000, loss=0.1, duplication=0.1), Schedule(9, jitter_ns=30_000, loss=0.3)
     directories = [new_directory(tmp_path / str(port)) for port in range(2)]
     captures, paths = zip(*map(traffic.write, directories, [FLOWS] * 2, schedules), strict=True)
     with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
@@ -74,11 +73,11 @@ def test_packets_of_two_ports_are_counted_as_scheduled(tmp_path):
 def models(directory: Path) -> list[Path]:
     """Write two models with different seeds, flows, gaps and sizes."""
     written = []
-    for number, packets in enumerate(((150, 40), (60, 90, 120))):
-        shape = {"sizes": "{uniform: [100, 300]}", "mean_ns": 1_000_000 + 400_000 * number}
+    for seed, mean_ns, packets in ((3, 1_000_000, (150, 40)), (4, 1_400_000, (60, 90, 120))):
+        shape = {"sizes": "{uniform: [100, 300]}", "mean_ns": mean_ns}
         flows = [traffic_models.udp_flow(f"{n}", count, port=6000 + n, **shape) for n, count in enumerate(packets)]
-        text = "\n".join([f"seed: {3 + number}", "flows:", *flows, ""])
-        written.append(write_file(directory / f"model{number}.yaml", text))
+        text = "\n".join([f"seed: {seed}", "flows:", *flows, ""])
+        written.append(write_file(directory / f"model{seed}.yaml", text))
     return written
 
 
@@ -139,10 +138,9 @@ def test_capture_through_net_pcap_has_the_same_counts(tmp_path):
     wanted = expected.read(tmp_path / "sent.generated.json")
     settings = program.Settings(interfaces=(f"net_pcap0,rx_pcap={arrived}",), wanted=wanted, idle_s=0.3)
     (port,) = program.count(settings, tmp_path).ports
+    names = ("packets", "unique", "duplicates", "reordered")
     for flow, naive_row in zip(port.flows, naive_rows(tmp_path), strict=True):
-        assert [int(flow[name]) for name in ("packets", "unique", "duplicates", "reordered")] == [
-            naive_row[name] for name in ("packets", "unique", "duplicates", "reordered")
-        ]
+        assert [int(flow[name]) for name in names] == [naive_row[name] for name in names]
         assert abs(int(flow["latency_min_ns"]) - naive_row["latency_min_ns"]) <= 1000  # in us
 
 

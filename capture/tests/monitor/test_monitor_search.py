@@ -429,8 +429,7 @@ def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_proces
         lines = ["add bridge0 type bridge", "set bridge0 addrgenmode none", "set bridge0 up"]
         for line in (*lines, *(f"set {port} master bridge0" for _, port in pairs)):
             impaired_path.run(prefix, "ip", "link", *line.split())
-        words = ["--send", "left0", "-i", "right0", "--send", "left1", "-i", "right1"]
-        done = search_process(*words, prefix=prefix)
+        done = search_process("--send", "left0", "-i", "right0", "--send", "left1", "-i", "right1", prefix=prefix)
     assert "monitor: 1 port, 60 B, capture none, throughput: " in done.stderr
     assert done.returncode == 2
     assert "receives duplicates, or packets of a different pair" in done.stderr
