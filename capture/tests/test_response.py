@@ -43,11 +43,8 @@ def test_two_flows_are_captured_while_their_rates_change(tmp_path):
 
 def gaps_of(capture, port):
     """Return the times between full frames to a TCP port, ns."""
-    stamps = [
-        ns
-        for ns, wire, frame in pcap_files.records(capture.read_bytes())
-        if wire > 1500 and frame[23] == 6 and int.from_bytes(frame[36:38]) == port
-    ]
+    stamps = [ns for ns, wire, frame in pcap_files.records(capture.read_bytes())
+              if wire > 1500 and frame[23] == 6 and int.from_bytes(frame[36:38]) == port]  # fmt: skip
     return [after - before for before, after in pairwise(stamps)]
 
 

@@ -25,12 +25,11 @@ def verdict_of(telemetry, direction="both", capacity_bps=100_000_000, span_s=(10
     return congestion.verdict(telemetry, "p", direction, port, (int(span_s[0] * S), int(span_s[1] * S)))
 
 
-def test_verdict_is_at_risk_if_the_mean_is_below_capacity():
-    telemetry = counted([1e6] * 4, [1e3] * 4)
-    for direction, offered in (("rx", 1e3), ("tx", 1e6), ("both", 1.001e6)):
-        found = verdict_of(telemetry, direction)
-        assert (found["verdict"], found["offered_bps"]) == ("at risk", offered)
-        assert found["loss"] == {"low": 0, "high": 1}
+@pytest.mark.parametrize(("direction", "offered"), [("rx", 1e3), ("tx", 1e6), ("both", 1.001e6)])
+def test_verdict_is_at_risk_if_the_mean_is_below_capacity(direction, offered):
+    found = verdict_of(counted([1e6] * 4, [1e3] * 4), direction)
+    assert (found["verdict"], found["offered_bps"]) == ("at risk", offered)
+    assert found["loss"] == {"low": 0, "high": 1}
 
 
 def test_verdict_uses_the_peak_interval_instead_of_the_mean():

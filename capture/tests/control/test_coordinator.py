@@ -44,8 +44,7 @@ def settings(**keys):
 
 def collected(testbed, directory, **keys) -> list[dict]:
     """Collect a campaign into directory/c; return the manifests of its samples."""
-    reported = coordinator.collect(testbed, settings(**keys), directory / "c")
-    return [item for item in reported if isinstance(item, dict)]
+    return [item for item in coordinator.collect(testbed, settings(**keys), directory / "c") if isinstance(item, dict)]
 
 
 def outcomes_of(campaign) -> dict[str, tuple[str, str]]:

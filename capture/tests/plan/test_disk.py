@@ -29,8 +29,7 @@ def test_smaller_disk_shortens_samples_and_fetches_each():
 
 
 def test_short_samples_keep_their_length():
-    short = parse_settings({"testbed": "local", "capture": {"sample_s": 3}})
-    assert sized_to_disk(short, 10, 2).capture.sample_s == 3
+    assert sized_to_disk(parse_settings({"testbed": "local", "capture": {"sample_s": 3}}), 10, 2).capture.sample_s == 3
 
 
 def test_no_sample_fits_beside_the_system():

@@ -68,8 +68,7 @@ def test_at_most_half_of_the_mirrors_move_and_all_ports_are_sampled(ports, recei
 @pytest.mark.parametrize("receivers", [1, 2, 5])
 def test_sample_names_are_unique_for_any_number_of_receivers(receivers):
     keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
-    plan = SitePlan(keys, site("S", "p", "q", "r"), receivers)
-    names = [sample for moment in batch(plan) for sample, _ in moment]
+    names = [sample for moment in batch(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment]
     assert len(set(names)) == len(names) == 2 * 2 * 2 * 3 * 2  # runs, per cycle, samples per run, ports, directions
 
 

@@ -19,19 +19,15 @@ from acapella_capture.testbeds.base import CompletedProgram
 from acapella_core.errors import UserError
 
 CONFIG = """
-campaign: test
-testbed: local
 capture: {sample_s: 1, method: dpdk, snaplen: 128, one_in: 2, one_in_by: hash}
-local:
-  sites: 1
-  traffic: [{kind: ping, path: jumbo}, {kind: https}]
+local: {sites: 1, traffic: [{kind: ping, path: jumbo}, {kind: https}]}
 """
 
 
 def collected(caller, campaign: Path, config: str) -> list[dict]:
     """Collect a campaign with the program without sanitizers; return its manifests."""
     path = {"PATH": f"{dpdk.plain_build()}:{os.environ['PATH']}"}
-    file = write_file(campaign.with_suffix(".yaml"), config)
+    file = write_file(campaign.with_suffix(".yaml"), f"campaign: test\ntestbed: local\n{config}")
     done = replace(caller, environment=caller.environment | path).run(campaign, "--config", file)
     assert done.returncode == 0, done.stderr
     return [manifests.read(path) for path in sorted((campaign / "raw").glob("*.json"))]
@@ -56,13 +52,9 @@ def test_collect_captures_all_mirrored_frames(caller, open_directory):
 
 
 MIXED = """
-campaign: test
-testbed: local
 capture: {sample_s: 0.5, method: {default: tcpdump, site2: dpdk}, snaplen: 128}
 collect: {port_selection: uplinks}
-local:
-  sites: 2
-  traffic: [{kind: ping, path: jumbo}]
+local: {sites: 2, traffic: [{kind: ping, path: jumbo}]}
 """
 
 
@@ -121,19 +113,9 @@ def test_ring_is_limited_by_lockable_memory(limits, kib):
 
 
 BEHIND = """
-campaign: test
-testbed: local
-capture:
-  sample_s: 0.5
-  method: fpga
-  format: pcapng
-  snaplen: 64
-  p4_program: {program}
-  p4_control: {control}
+capture: {{sample_s: 0.5, method: fpga, format: pcapng, snaplen: 64, p4_program: {program}, p4_control: {control}}}
 collect: {{port_selection: uplinks}}
-local:
-  sites: 2
-  traffic: [{{kind: ping, path: jumbo}}]
+local: {{sites: 2, traffic: [{{kind: ping, path: jumbo}}]}}
 """
 
 
@@ -141,8 +123,7 @@ local:
 @AS_USER
 def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
     program = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
-    text = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"
-    control = write_file(open_directory / "control", text)
+    control = write_file(open_directory / "control", dpdk.DROP_ARP)
     samples = collected(caller, open_directory / "behind", BEHIND.format(program=program, control=control))
     assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
     for sample in samples:

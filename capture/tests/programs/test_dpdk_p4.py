@@ -7,13 +7,7 @@ from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.new_files import write_file
 
 PROGRAM = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
-CONTROL = """
-table exact add match 0x0806 action drop_for 3
-table exact add match 0x0800 action keep 100
-reason 3 no-arp
-"""
-
-
+CONTROL = f"{dpdk.DROP_ARP}table exact add match 0x0800 action keep 100\n"
 pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 

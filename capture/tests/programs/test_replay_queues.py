@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer, veth
+from acapella_testing.frames.tunnel_frames import Packet, ethernet, ipv4, udp
 from acapella_testing.processes import run
 from acapella_testing.waiting import wait_until
 
@@ -25,10 +26,8 @@ def flow_frames(count: int, seed: int) -> list[dpdk.Frame]:
     for number in range(count):
         flow = choose.randrange(FLOWS)
         payload = struct.pack(">II", flow, number) + bytes(choose.randrange(12, 400))
-        udp = struct.pack(">HHHH", 4000 + flow, 9, 8 + len(payload), 0) + payload
-        addresses = bytes((10, seed, 0, flow, 10, seed, 1, flow))
-        ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0) + addresses
-        data = b"\x02\0\0\0\0\x01\x02\0\0\0\0\x02\x08\0" + ip + udp
+        datagram = udp(Packet(payload), 9, 4000 + flow)
+        data = ethernet(ipv4(datagram, 17, (f"10.{seed}.0.{flow}", f"10.{seed}.1.{flow}"))).raw
         frames.append(dpdk.Frame(at_ns, len(data), data))
         at_ns += choose.randrange(10_000, 100_000)
     return frames

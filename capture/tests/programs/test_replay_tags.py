@@ -113,8 +113,7 @@ def test_lengths_and_checksums_include_the_trailer_as_payload(tmp_path):
 
 def test_fragments_keep_their_layer_4_header(tmp_path):
     frames = [ether(0x0800, ipv4(17, b"x" * 64, fragment=fragment)) for fragment in (0x2000, 0x2008, 0x0008)]
-    sent = replayed(tmp_path, frames, "--tag", "fixed")
-    for i, (before, after) in enumerate(zip(frames, sent, strict=True)):
+    for i, (before, after) in enumerate(zip(frames, replayed(tmp_path, frames, "--tag", "fixed"), strict=True)):
         assert after[34:] == before[34:] + trailer(START_NS + i * 1000, 0, 0)
         assert struct.unpack_from("!H", after, 16)[0] == len(after) - 14
         assert checksum(after[14:34]) == 0

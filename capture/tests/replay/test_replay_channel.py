@@ -15,12 +15,7 @@ KEYS = channel.Keys.derive(SECRET, AGENT, CONTROLLER)
 REQUESTS = st.one_of(
     st.builds(messages.Record, st.integers(0, 2**61), st.one_of(st.just(0), st.integers(2**61 + 1, 2**62 - 1))),
     st.builds(messages.Rolling, st.integers(1, messages.MAX_ROLLING_S)),
-    st.builds(
-        messages.Run,
-        st.integers(1, 2**62 - 1),
-        st.integers(1, messages.MAX_LOOPS),
-        st.integers(1, messages.MAX_SPEED_PPM),
-    ),
+    st.builds(messages.Run, *(st.integers(1, n) for n in (2**62 - 1, messages.MAX_LOOPS, messages.MAX_SPEED_PPM))),
     st.builds(messages.Fetch, st.integers(0, 2**62 - 1)),
     st.sampled_from(
         [messages.Stop(), messages.Save(), messages.Clear(), messages.Status(), messages.Clock(), messages.Bye()]

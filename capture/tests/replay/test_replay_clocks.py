@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing import processes
 from acapella_testing.capture.replay_agents import program_or_skip
 from acapella_testing.capture.replay_commands import started
 from acapella_testing.new_files import write_file
-from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs, require_root
 from acapella_testing.waiting import wait_until
 
@@ -58,9 +58,8 @@ def running(prefix: list[str], *argvs: list[str]) -> Iterator[None]:
     """Run daemons until the end of the block."""
     with contextlib.ExitStack() as started:
         for argv in argvs:
-            daemon = subprocess.Popen([*prefix, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            started.callback(daemon.wait)
-            started.callback(daemon.terminate)
+            outputs = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            started.enter_context(processes.running([*prefix, *argv], **outputs))
         yield
 
 
@@ -68,7 +67,7 @@ def clock_when(prefix: list[str], condition) -> dict:
     """Return the clock according to `acapella replay` once a condition holds. Fails if that takes too long."""
 
     def found() -> dict | None:
-        clock = json.loads(run(*prefix, sys.executable, "-c", OWN_CLOCK, check=True).stdout)
+        clock = json.loads(processes.run(*prefix, sys.executable, "-c", OWN_CLOCK, check=True).stdout)
         return clock if condition(clock) else None
 
     return wait_until(found)

@@ -264,8 +264,8 @@ def test_flood_of_new_sessions_is_limited(link):
         assert remote.request(messages.Status())["state"] == "idle"
 
 
-def test_address_of_a_replayer_on_the_data_path_is_checked():
+@pytest.mark.parametrize("wrong", ["eth1/", "/02:00:00:00:00:07", "eth1/02:00:00:00:00:0G", "eth1/2:0:0:0:0:7"])
+def test_address_of_a_replayer_on_the_data_path_is_checked(wrong):
     assert frame_socket.parse("eth1/02:00:00:00:00:07") == ("eth1", REPLAYER)
-    for wrong in ("eth1/", "/02:00:00:00:00:07", "eth1/02:00:00:00:00:0G", "eth1/2:0:0:0:0:7"):
-        with pytest.raises(UserError, match="is not INTERFACE/MAC"):
-            frame_socket.parse(wrong)
+    with pytest.raises(UserError, match="is not INTERFACE/MAC"):
+        frame_socket.parse(wrong)

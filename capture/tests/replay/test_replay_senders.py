@@ -83,8 +83,7 @@ def sender_of(*programs: FakeProgram) -> AcapellaSender:
     endpoints = [HERE, THERE][: len(programs)]
     parts = [Part(Path("x"), "x", number * 1_000_000) for number in range(len(programs))]
     sender = AcapellaSender(endpoints, parts, 1500, 2, 500_000)
-    each_endpoint = [(endpoint,) for endpoint in endpoints]
-    sender._processes = [*map(replay_sender.Process, parts, each_endpoint, programs)]
+    sender._processes = [*map(replay_sender.Process, parts, zip(endpoints), programs)]
     return sender
 
 
@@ -154,8 +153,7 @@ def chrony(error_ns: int | None) -> dict[str, object]:
 def test_error_of_a_single_replayers_clock_includes_the_program(monkeypatch, tmp_path, system_ns, expected):
     monkeypatch.setattr(replay_local, "own_clock", lambda: chrony(system_ns))
     recording = replay_local.Recording(tmp_path / "x.pcap", 1, "ab" * 32)
-    done = DONE | {"speed_ppm": 1_000_000}
-    replay_local.departures(FakeProgram(), recording, tmp_path / "d.parquet", done, "bursts")
+    replay_local.departures(FakeProgram(), recording, tmp_path / "d.parquet", DONE | {"speed_ppm": 1_000_000}, "bursts")
     assert pq.read_schema(tmp_path / "d.parquet").metadata[b"clock_error_ns"] == expected
 
 

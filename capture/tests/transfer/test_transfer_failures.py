@@ -220,8 +220,7 @@ def test_error_of_the_cleanup_stops_neither_the_cleanup_nor_the_first_error(caps
 
 
 def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
-    full = UserError("no space left", where=tmp_path, outside=True)
-    monkeypatch.setattr(capture, "digest", Mock(side_effect=full))
+    monkeypatch.setattr(capture, "digest", Mock(side_effect=UserError("no space left", where=tmp_path, outside=True)))
     with pytest.raises(UserError, match="no space left"):
         grid_of(slice_of_stubs, Results(tmp_path), CELLS)
 

@@ -107,10 +107,8 @@ def test_repeated_cells_are_settings_with_all_their_algorithms(number, pairs, si
 
 def test_names_depend_on_settings_mode_and_topology(tmp_path):
     other = write_file(tmp_path / "linear.yaml", SHORT)
-    names = [
-        {cell.cell_id for cell in plan(settings_of(**changes))}
-        for changes in ({}, {"mode": "published"}, {"topology": str(other)}, {"delay_on": "both"})
-    ]
+    changed = ({}, {"mode": "published"}, {"topology": str(other)}, {"delay_on": "both"})
+    names = [{cell.cell_id for cell in plan(settings_of(**changes))} for changes in changed]
     assert len(set.union(*names)) == sum(map(len, names))
 
 

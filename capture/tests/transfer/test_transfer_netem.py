@@ -26,14 +26,6 @@ from acapella_core.topology import parse
 
 UNKNOWN = "Error: Specified qdisc kind is unknown."
 CELL = plan(parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}}))[0]
-SETTINGS = [
-    {},
-    {"delay_ns": 0, "loss_percent": 0.5},
-    {"delay_ns": 500, "reorder_percent": 2},
-    {"delay_ns": 60 * 10**9},
-    {"loss_percent": 0.0001, "reorder_percent": 99.5},
-    {"loss_percent": 100},
-]
 
 
 class LoopbackNodes(LocalNodes):
@@ -74,7 +66,18 @@ def answer(line: str) -> tuple[str, list[dict]]:
     return (done.stderr.splitlines() or [""])[0], json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("changes", SETTINGS)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"delay_ns": 0, "loss_percent": 0.5},
+        {"delay_ns": 500, "reorder_percent": 2},
+        {"delay_ns": 60 * 10**9},
+        {"loss_percent": 0.0001, "reorder_percent": 99.5},
+        {"loss_percent": 100},
+    ],
+    ids=str,
+)
 def test_tc_accepts_the_line_of_every_setting(changes):
     cell: Cell = replace(CELL, **changes)
     error, qdiscs = answer(netem("lo", cell.delay_ns, cell))
@@ -134,10 +137,8 @@ def test_line_that_tc_rejects_is_an_error():
 
 def test_lost_packets_equal_the_drops_of_netem(monkeypatch):
     nodes, asked = LoopbackNodes(), []
-    shown = [
-        {"kind": "tbf", "packets": 7, "drops": 7, "qlen": 7},
-        {"kind": "netem", "packets": 950, "drops": 40, "qlen": 10},
-    ]
+    queue = {"kind": "tbf", "packets": 7, "drops": 7, "qlen": 7}
+    shown = [queue, {"kind": "netem", "packets": 950, "drops": 40, "qlen": 10}]
     monkeypatch.setattr(nodes, "checked", lambda node, argv: asked.append((node, argv)) or json.dumps(shown))
     assert NetemDelays(nodes, read_topology("linear"), "return").counts() == {
         "delay-rev": Counts(packets=1000, lost=40, reordered=None, dropped=0, late_p99_ns=None, early_p99_ns=None)

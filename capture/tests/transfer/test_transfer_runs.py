@@ -26,14 +26,9 @@ transfer:
   grid: {algorithm: [cubic, reno], delay_ms: [20], buffer_bytes: ["50K"], rate_mbps: [20], size_bytes: ["500K"]}
 """
 MULTIPATH = """
-transfer:
-  topology: multipath
-  mode: published
-  delay_on: both
-  keep_captures: true
-  grid:
-    {algorithm: [reno], delay_ms: [10], buffer_bytes: ["50K"], rate_mbps: [10], size_bytes: ["200K"], streams: [3],
-     ratio: [2]}
+transfer: {topology: multipath, mode: published, delay_on: both, keep_captures: true, grid:
+  {algorithm: [reno], delay_ms: [10], buffer_bytes: ["50K"], rate_mbps: [10], size_bytes: ["200K"], streams: [3],
+   ratio: [2]}}
 """
 GRID_OF_HASHED = """
 transfer:
@@ -130,8 +125,7 @@ def test_no_frame_is_longer_than_the_mtu(linear):
     for cell in linear.cells():
         assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
         assert cell["measured"]["frames_over_mtu"] == 0
-        lengths = pq.read_table(linear.directory(cell) / "wire.parquet")["wire_len"]
-        assert max(lengths.to_pylist()) == 1514
+        assert max(pq.read_table(linear.directory(cell) / "wire.parquet")["wire_len"].to_pylist()) == 1514
 
 
 def test_tcp_buffers_are_twice_the_bytes_in_flight(linear):
@@ -186,8 +180,7 @@ def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
 
 def left_on_the_machine() -> list[str]:
     """Return what a slice would have left: interfaces, mounts, files of the scratch file system."""
-    links = processes.run("ip", "-o", "link", check=True).stdout
-    found = re.findall(r"\b(?:to-[hr]\d|delay-fwd|delay-rev)\b", links)
+    found = re.findall(r"\b(?:to-[hr]\d|delay-fwd|delay-rev)\b", processes.run("ip", "-o", "link", check=True).stdout)
     found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if "acapella" in line]
     return found + [path.name for path in Path("/dev/shm").iterdir() if path.name in ("net", "spool")]
 

@@ -33,8 +33,7 @@ def test_multipath_slice_has_three_paths_over_two_crossing_links():
 
 
 def test_topology_file_is_read_by_path(tmp_path):
-    file = write_file(tmp_path / "mine.yaml", (BUILT_IN / "linear.yaml").read_text())
-    assert read_topology(str(file)).name == "mine"
+    assert read_topology(str(write_file(tmp_path / "mine.yaml", (BUILT_IN / "linear.yaml").read_text()))).name == "mine"
     with pytest.raises(UserError, match="cannot read"):
         read_topology(str(tmp_path / "missing.yaml"))
 
