@@ -18,6 +18,7 @@ if "acapella_testing" not in sys.modules:
 import acapella_testing.hypothesis_profile
 import acapella_testing.without_sync  # noqa: F401 (takes effect when it is imported)
 from acapella_testing import soak
+from acapella_testing.capture import veth
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory
 
 # A testbed `local` is only possible within the sandbox: test_testbed_contract.py starts these files there.
@@ -70,6 +71,20 @@ def dpdk_programs() -> None:
     from acapella_testing.capture.dpdk_writer import built_or_skip  # noqa: PLC0415 (only if a test asks for it)
 
     built_or_skip()
+
+
+@pytest.fixture
+def direct() -> Iterator[tuple[str, ...]]:
+    """Provide a namespace where out0 sends to in0."""
+    with veth.namespace(("out0", "in0")) as prefix:
+        yield prefix
+
+
+@pytest.fixture
+def bridged() -> Iterator[tuple[str, ...]]:
+    """Provide a namespace where left0 sends to left1, and right0 to right1; programs connect left1 and right0."""
+    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
+        yield prefix
 
 
 @pytest.fixture

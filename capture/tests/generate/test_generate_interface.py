@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing import c_programs
-from acapella_testing.capture import replayer, veth
+from acapella_testing.capture import replayer
 from acapella_testing.capture.dpdk_writer import read_pcap
 from acapella_testing.capture.process_tree import processes
 from acapella_testing.capture.small_disks import small_disk_or_skip
@@ -37,13 +37,6 @@ def variables(tmp_path) -> dict[str, str]:
     return {**replayer.environment(), "PATH": f"{built.parent}:{os.environ['PATH']}"}
 
 
-@pytest.fixture
-def prefix():
-    """Provide a namespace where out0 sends to in0."""
-    with veth.namespace(("out0", "in0")) as inside:
-        yield inside
-
-
 def command(tmp_path: Path, text: str, *options: object) -> list[object]:
     """Return the command line of a model."""
     return [Path(sys.executable).parent / "acapella", "generate", write_file(tmp_path / "model.yaml", text), *options]
@@ -56,10 +49,10 @@ def starts_of(path: Path) -> list[bytes]:
 
 
 @pytest.mark.soak
-def test_interface_receives_the_packets_of_the_file(tmp_path, prefix, variables):
+def test_interface_receives_the_packets_of_the_file(tmp_path, direct, variables):
     sent, file = tmp_path / "sent.json", tmp_path / "file.pcap"
-    with replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"):
-        done = run(*prefix, *command(tmp_path, MODEL, "--interface", "out0", "--expected", sent), env=variables)
+    with replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+        done = run(*direct, *command(tmp_path, MODEL, "--interface", "out0", "--expected", sent), env=variables)
         assert done.returncode == 0, done.stderr
     run(*command(tmp_path, MODEL, "-o", file), env=variables, check=True)
     document = json.loads(sent.read_text())
@@ -95,22 +88,22 @@ sys.exit(code)
 
 
 @pytest.mark.soak
-def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, prefix, variables):
+def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, direct, variables):
     command(tmp_path, MODEL)
     variables["ASAN_OPTIONS"] = "detect_leaks=0"  # it does not find the threads of a process in a PID namespace
     for groups, starts, code in ((6, 50, 0), (100, 2, 2)):
-        python = [*prefix, "unshare", "--pid", "--fork", sys.executable, "-c"]
+        python = [*direct, "unshare", "--pid", "--fork", sys.executable, "-c"]
         done = run(*python, IN_TAKEN_GROUPS.format(groups=groups, starts=starts), env=variables, cwd=tmp_path)
         assert done.returncode == code, done.stderr
         assert 1 < int(done.stdout.split()[-1]) <= starts
     assert "no such port" in done.stderr and "could not set PACKET_FANOUT" in done.stderr, done.stderr
 
 
-def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, prefix, variables):
+def test_interrupt_ends_the_run_and_reports_sent_packets(tmp_path, direct, variables):
     sent = tmp_path / "sent.json"
-    argv = [*prefix, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", sent)]
+    argv = [*direct, *command(tmp_path, ENDLESS, "--interface", "out0", "--expected", sent)]
     with (
-        replayer.tcpdump(prefix, "in0", tmp_path / "got.pcap"),
+        replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"),
         running(argv, env=variables, stderr=subprocess.PIPE, text=True, start_new_session=True) as process,
     ):
         wait_until(lambda: sum(path.stat().st_size for path in tmp_path.glob("got.pcap")) >= 10_000, running=process)
@@ -137,8 +130,8 @@ def test_all_reasons_why_packets_were_not_sent_are_reported(capsys):
     ]
 
 
-def test_missing_interface_is_a_one_line_error(tmp_path, prefix, variables):
-    done = run(*prefix, *command(tmp_path, MODEL, "--interface", "none0"), env=variables)
+def test_missing_interface_is_a_one_line_error(tmp_path, direct, variables):
+    done = run(*direct, *command(tmp_path, MODEL, "--interface", "none0"), env=variables)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "no interface 'none0'" in done.stderr
 

@@ -28,7 +28,6 @@ flows:
     gaps: {constant: {gap_ns: 10}}
     sizes: 60
 """
-BOMB = "a: &a [x,x,x,x]\nb: &b [*a,*a,*a,*a]\nc: [*b,*b,*b,*b]\n"
 
 
 def read(tmp_path, text: str | bytes):
@@ -45,7 +44,7 @@ def read(tmp_path, text: str | bytes):
         ("seed: -1\nflows: [1]", "expected an integer from 0"),
         ("flows: [{headers: [ethernet]}]", "gaps is missing"),
         (FLOW.replace("    packets: 3\n", ""), "packets or duration_ns is missing"),
-        (BOMB, "aliases are not supported"),
+        ("a: &a [x,x,x,x]\nb: &b [*a,*a,*a,*a]\nc: [*b,*b,*b,*b]\n", "aliases are not supported"),
         ("a: 1\na: 2", "a key occurs twice"),
         ("[" * 5000, "not YAML"),
         ("x: 2024-99-99", "not YAML"),

@@ -18,7 +18,6 @@ from acapella_core import schemas
 STAMP = json.loads((schemas.root() / "stamp.json").read_text())
 LAYOUT = struct.Struct(">HIIII")
 GOOD, NOT_PRESENT = "1", "3"
-CHECKED = ("ip", "udp", "tcp")
 
 
 def stamp_of(frame: Frame, offset: int | None) -> tuple[int, int, int] | None:
@@ -64,7 +63,7 @@ def tshark_rows(path: Path) -> list[list[str]]:
     """Return frame.protocols and the states of the checksums of each frame."""
     require_programs("tshark")
     argv = ["tshark", "-n", "-r", path, "-T", "fields", "-e", "frame.protocols"]
-    for name in CHECKED:
+    for name in ("ip", "udp", "tcp"):
         argv += ["-o", f"{name}.check_checksum:TRUE", "-e", f"{name}.checksum.status"]
     return [line.split("\t") for line in run(*argv, check=True).stdout.splitlines()]
 

@@ -15,14 +15,12 @@ from acapella_capture.monitor.program import Settings
 
 ETHERNET = 'ethernet: {src: "02:00:00:00:00:01", dst: "02:00:00:00:00:02"}'
 IPV4, UDP = "ipv4: {src: 10.0.0.1, dst: 10.0.0.2}", "udp: {src: 1, dst: 2}"
-FIRST = (
-    "ipv4: {src: 10.0.0.1, dst: {increment: 10.1.0.1, count: 16}}, udp: {src: 5000, dst: {random: 1024, count: 4096}}"
-)
 LABELS = 'vlan: {id: 100}, mpls: {label: 17}, mpls: {label: 18}, ipv6: {src: "fd00::1", dst: "fd00::2"}'
 MODEL = f"""
 seed: 5
 flows:
-  - {{name: plain, headers: [{ETHERNET}, {FIRST}], packets: 300,
+  - {{name: plain, packets: 300, headers: [{ETHERNET}, ipv4: {{src: 10.0.0.1, dst: {{increment: 10.1.0.1, count: 16}}}},
+                                           udp: {{src: 5000, dst: {{random: 1024, count: 4096}}}}],
      gaps: {{poisson: {{mean_ns: 10000}}}}, sizes: {{weighted: {{60: 7, 594: 4, 1514: 1}}}}, payload: prbs31}}
   - {{name: labels, headers: [{ETHERNET}, {LABELS}, tcp: {{src: 40000, dst: 80}}], packets: 200,
      gaps: {{constant: {{gap_ns: 20000}}}}, sizes: {{uniform: [110, 200]}}, payload: counter}}

@@ -372,10 +372,9 @@ def search_process(tmp_path):
 
     The programs are those without the sanitizers, which start faster; test_monitor_ports.py runs the others.
     """
-    built = [
-        c_programs.built_or_skip(name, c_programs.PLAIN) for name in ("acapella-monitor", "acapella-dpdk-generate")
-    ]
-    path = os.pathsep.join([*(str(program.parent) for program in built), os.environ["PATH"]])
+    names = ("acapella-monitor", "acapella-dpdk-generate")
+    built = [str(c_programs.built_or_skip(name, c_programs.PLAIN).parent) for name in names]
+    path = os.pathsep.join([*built, os.environ["PATH"]])
     words = ["--trial-seconds", 0.2, "--settle-seconds", 0.2, "--frame-bytes", 60, "--burst-packets", 0]
     words += ["--max-rate", 500, "--resolution", 400, "-o", tmp_path / "tables"]
 

@@ -2,10 +2,10 @@
 
 import textwrap
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
 from acapella_testing.new_files import write_file
+from acapella_testing.source_tree import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,6 @@ from acapella_capture.plan.port_selection import (
 from acapella_capture.testbeds.base import Port, Rates
 from acapella_core.errors import UserError
 
-DOCS = Path(__file__).parents[3] / "docs" / "collect.md"
 names = st.lists(st.sampled_from([f"p{number}" for number in range(12)]), min_size=1, max_size=12, unique=True)
 rates_bps = st.floats(min_value=0, max_value=1e11)
 
@@ -95,7 +94,7 @@ def test_mirrors_move_only_if_necessary(before, chosen, receivers):
 
 def test_documented_custom_selection_is_found_by_name(tmp_path, monkeypatch):
     """The selection of docs/collect.md."""
-    text = DOCS.read_text(encoding="utf-8")
+    text = (ROOT / "capture" / "docs" / "collect.md").read_text(encoding="utf-8")
     module = text[text.index("    # my_selection.py") : text.index("    # pyproject.toml")]
     write_file(tmp_path / "my_selection.py", textwrap.dedent(module))
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,11 +1,10 @@
 """Fixtures of the tests of the C programs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from acapella_testing.c_programs import ROOT
-from acapella_testing.capture import replayer, veth
+from acapella_testing.capture import replayer
 from acapella_testing.processes import run
 
 FAIL_NTH_CALL = ROOT / "workflow" / "tests" / "support" / "fail_nth_call.c"
@@ -23,17 +22,3 @@ def preload(tmp_path_factory) -> Path:
 def replay_program() -> None:
     """Build acapella-dpdk-replay; skip the test with a reason if that is impossible."""
     replayer.built_or_skip()
-
-
-@pytest.fixture
-def direct() -> Iterator[tuple[str, ...]]:
-    """Provide a namespace where out0 sends to in0."""
-    with veth.namespace(("out0", "in0")) as prefix:
-        yield prefix
-
-
-@pytest.fixture
-def bridged() -> Iterator[tuple[str, ...]]:
-    """Provide a namespace where a program connects left0 and right1."""
-    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
-        yield prefix

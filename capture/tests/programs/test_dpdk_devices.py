@@ -3,7 +3,6 @@
 import signal
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,19 +19,12 @@ FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
 pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
-@pytest.fixture(scope="module")
-def inside() -> Iterator[tuple[str, ...]]:
-    """Provide a namespace where out0 sends to in0."""
-    with veth.namespace(("out0", "in0")) as prefix:
-        yield prefix
-
-
-def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
+def take(direct, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
     """Capture `frames` from in0 with `device`."""
     argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle if frames were lost
-    process = dpdk.start(directory, *argv, name=name, prefix=inside)
+    process = dpdk.start(directory, *argv, name=name, prefix=direct)
     try:
-        veth.send_capture(inside, "out0", write_file(directory / "sent.pcap", dpdk.pcap_bytes(frames)))
+        veth.send_capture(direct, "out0", write_file(directory / "sent.pcap", dpdk.pcap_bytes(frames)))
         stderr = process.communicate(timeout=dpdk.LIMIT_S)[1]
     finally:
         process.kill()
@@ -42,10 +34,10 @@ def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *argume
 AF_PACKET = "net_af_packet0,iface=in0,blocksz=65536,framesz=2048,framecnt=8192"
 
 
-def test_af_packet_captures_every_frame_of_an_interface(tmp_path, inside):
+def test_af_packet_captures_every_frame_of_an_interface(tmp_path, direct):
     sent = FRAMES[2:] + dpdk.fragments()
     before = time.time_ns()
-    run = take(inside, tmp_path, sent, AF_PACKET)
+    run = take(direct, tmp_path, sent, AF_PACKET)
     assert run.status == 0, run.stderr
     frames = dpdk.read_pcap(tmp_path / "c.pcap")[0]
     assert [frame.data for frame in frames] == [frame.data for frame in sent]
@@ -58,8 +50,8 @@ def test_af_packet_captures_every_frame_of_an_interface(tmp_path, inside):
     assert run.accounts["clock"]["steps"] == 0
 
 
-def test_several_queues_share_an_interface_by_flow(tmp_path, inside):
-    run = take(inside, tmp_path, FRAMES, AF_PACKET + ",qpairs=2", "--queues", 2, name="c.pcapng")
+def test_several_queues_share_an_interface_by_flow(tmp_path, direct):
+    run = take(direct, tmp_path, FRAMES, AF_PACKET + ",qpairs=2", "--queues", 2, name="c.pcapng")
     assert run.status == 0, run.stderr
     parts = [dpdk.read_pcapng(tmp_path / f"c-q{queue}.pcapng").frames for queue in range(2)]
     assert [{frame.queue for frame in part} for part in parts] == [{0}, {1}]
@@ -69,34 +61,31 @@ def test_several_queues_share_an_interface_by_flow(tmp_path, inside):
     assert run.counts["written"] == len(FRAMES)
 
 
-def test_vlan_tag_is_restored_in_place(tmp_path, inside):
+def test_vlan_tag_is_restored_in_place(tmp_path, direct):
     tag = struct.pack("!HH", 0x8100, 0x2007)
     data = [(frame.data[:12] + tag + frame.data[12:])[: frame.wire] for frame in FRAMES[:50]]
     tagged = [dpdk.Frame(number, len(each), each) for number, each in enumerate(data)]
-    run = take(inside, tmp_path, tagged, AF_PACKET)
+    run = take(direct, tmp_path, tagged, AF_PACKET)
     assert run.status == 0, run.stderr
     assert [frame.data for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]] == data
 
 
-def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, inside):
-    tool(*inside, "ip", "link", "set", "in0", "mtu", 9000, check=True)
+def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, direct):
+    tool(*direct, "ip", "link", "set", "in0", "mtu", 9000, check=True)
     jumbo = AF_PACKET.replace("framesz=2048", "framesz=16384").replace("framecnt=8192", "framecnt=512")
-    try:
-        small = dpdk.capture(tmp_path, "--vdev", AF_PACKET, "--duration", 1, prefix=inside)
-        large = dpdk.capture(tmp_path, "--vdev", jumbo, "--max-frame", 16384, "--duration", 0.2, prefix=inside)
-    finally:
-        tool(*inside, "ip", "link", "set", "in0", "mtu", 1500, check=True)
+    small = dpdk.capture(tmp_path, "--vdev", AF_PACKET, "--duration", 1, prefix=direct)
+    large = dpdk.capture(tmp_path, "--vdev", jumbo, "--max-frame", 16384, "--duration", 0.2, prefix=direct)
     assert small.status == 1, small.stderr
     assert "would be truncated to" in small.stderr
     assert "add framesz=16384,blocksz=65536" in small.stderr
     assert large.status == 0, large.stderr
 
 
-def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
+def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, direct):
     argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
-    tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
+    tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=direct)
     require(tried.status == 0, f"AF_XDP does not work on this machine: {tried.stderr.strip().splitlines()[-1:]}")
-    run = take(inside, new_directory(tmp_path / "xdp"), FRAMES, argv[1])
+    run = take(direct, new_directory(tmp_path / "xdp"), FRAMES, argv[1])
     assert run.status == 0, run.stderr
     frames = dpdk.read_pcap(tmp_path / "xdp" / "c.pcap")[0]
     assert len(frames) + run.accounts["nic"]["imissed"] == len(FRAMES)

@@ -17,9 +17,8 @@ def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap
     """Return a capture of generated frames, whose counts add up over the ring."""
     run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
     assert run.status == 0, run.stderr
-    created = run.accounts["generator"]
-    assert created["frame_bytes"] == size and created["offered"] > 0
-    assert created["offered"] == created["refused"] + run.counts["received"] + created["left"]
+    assert run.generator["frame_bytes"] == size and run.generator["offered"] > 0
+    assert run.generator["offered"] == run.generator["refused"] + run.counts["received"] + run.generator["left"]
     return run
 
 
@@ -31,7 +30,7 @@ def numbers(frames: list[dpdk.Frame]) -> list[int]:
 def test_all_accepted_frames_are_written(tmp_path, size, snaplen):
     run = generate(tmp_path, size, "--snaplen", snaplen, "--frames", 20000, "--when-full", "wait", "--depth", 64)
     frames, rest = dpdk.read_pcap(tmp_path / "c.pcap")
-    created = run.accounts["generator"]
+    created = run.generator
     assert rest == 0
     assert {(frame.wire, len(frame.data)) for frame in frames} == {(size, min(size, snaplen))}
     seen = numbers(frames)
@@ -42,24 +41,23 @@ def test_all_accepted_frames_are_written(tmp_path, size, snaplen):
 def test_full_ring_rejects_frames(tmp_path):
     arguments = ["--depth", 64, "--frames", 20000, "--writer", "buffered", "--when-full", "wait"]
     run = generate(tmp_path, 9000, *arguments)  # unlimited: a thread that only counts is faster than one that writes
-    created = run.accounts["generator"]
-    assert created["refused"] > 0 and created["behind"] == 0
+    assert run.generator["refused"] > 0 and run.generator["behind"] == 0
 
 
 def test_generator_does_not_exceed_its_rate(tmp_path):
     run = generate(tmp_path, 128, "--rate", 20000, "--frames", 2000, "--writer", "sink")
-    created = run.accounts["generator"]
+    created = run.generator
     assert created["offered"] + created["behind"] <= created["rate"] * created["seconds"] + 1
     assert created["rate"] == 20000 and run.accounts["device"]["driver"] == "net_ring"
 
 
 def test_frames_offered_before_the_end_are_written(tmp_path):
     run = generate(tmp_path, 60, "--rate", 20000, "--duration", "0.3", "--writer", "sink")
-    assert run.accounts["generator"]["left"] == 0
+    assert run.generator["left"] == 0
 
 
 def test_several_queues_share_the_frames(tmp_path):
-    run = generate(tmp_path, 300, *["--queues", 2, "--rate", 50000, "--frames", 1000, "--snaplen", 100])
+    run = generate(tmp_path, 300, "--queues", 2, "--rate", 50000, "--frames", 1000, "--snaplen", 100)
     seen = [numbers(dpdk.read_pcap(path)[0]) for path in run.files()]
     assert len(seen) == 2 and all(seen)
     assert len(set(seen[0] + seen[1])) == run.counts["written"]

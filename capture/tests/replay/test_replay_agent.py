@@ -59,6 +59,12 @@ def refused(peer: Peer, line: bytes) -> str:
     return peer.hear()["error"]
 
 
+def check_welcome(agent) -> None:
+    """Check that the agent accepts a controller."""
+    with Peer(agent.port) as owner:
+        assert "welcome" in owner.hear()
+
+
 def test_requests_are_acknowledged_with_their_sequence_numbers(agent):
     with Peer(agent.port) as peer:
         assert peer.hear() == {"welcome": WELCOME}
@@ -126,8 +132,7 @@ def test_connection_with_too_many_rejected_lines_is_closed(agent, peer):
     for _ in range(MAX_REFUSED_LINES):
         assert "HMAC" in refused(peer, b"\n")
     assert peer.hear() == {}
-    with Peer(agent.port) as another:
-        assert "welcome" in another.hear()
+    check_welcome(agent)
 
 
 def proof_with(secret: Secret, ours: Challenge | None, theirs: Challenge) -> bytes:
@@ -152,8 +157,7 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(agent, line)
         assert stranger.line() == b""
     assert agent.agent.counts["without_secret"] == 1
     assert not agent.agent.counts["sessions"]
-    with Peer(agent.port) as owner:
-        assert "welcome" in owner.hear()
+    check_welcome(agent)
 
 
 def test_recorded_session_cannot_be_replayed(agent):
@@ -209,8 +213,7 @@ def test_silent_peer_is_disconnected_before_authentication(agent):
 
 def test_silent_connections_do_not_block_a_controller(agent):
     silent = [socket.create_connection(("127.0.0.1", agent.port)) for _ in range(MAX_UNAUTHENTICATED + 20)]
-    with Peer(agent.port) as owner:
-        assert "welcome" in owner.hear()
+    check_welcome(agent)
     agent.counted("evicted", 20)
     for one in silent:
         one.close()
@@ -222,8 +225,7 @@ def test_second_controller_is_refused_while_the_first_is_connected(agent, peer):
         assert second.hear() == {}
     assert peer.ask(status={})["to"] == 1
     assert peer.leave() == {}
-    with Peer(agent.port) as third:
-        assert "welcome" in third.hear()
+    check_welcome(agent)
     assert agent.agent.counts["busy"] == 1
 
 
@@ -274,8 +276,7 @@ def test_silent_controller_is_treated_as_lost(agent, peer):
     assert "error" in peer.ask(run={"at_ns": 1, "loops": 1, "speed_ppm": 1})
     assert peer.hear() == {}
     assert agent.agent.counts["silent"] == 1
-    with Peer(agent.port) as again:
-        assert "welcome" in again.hear()
+    check_welcome(agent)
 
 
 def test_recording_continues_after_bye(agent):

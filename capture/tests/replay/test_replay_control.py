@@ -27,7 +27,6 @@ from acapella_core.control_lines import Challenge
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 
 MS = 1_000_000
-IMPATIENT = Timeouts(proof_s=TIMEOUT_S, silent_s=5)
 
 
 @contextlib.contextmanager
@@ -72,7 +71,7 @@ def impatient_and_slow(monkeypatch, method: str, delay):
 
     It is called with the first agent and the arguments of the method.
     """
-    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
+    with listening(stand_in_argv(), Timeouts(TIMEOUT_S, 5)) as first, listening(stand_in_argv()) as second:
         before(monkeypatch, method, lambda remote, *words: remote.name == second.name and delay(first, *words))
         yield first, second
         assert first.agent.counts["silent"] == 0

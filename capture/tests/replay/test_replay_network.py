@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.capture import replay_commands, replayer, veth
+from acapella_testing.capture import replay_commands, replayer
 from acapella_testing.capture.process_tree import Tree
 from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file
 from acapella_testing.capture.replay_commands import replay
@@ -29,22 +29,15 @@ def _program() -> None:
 
 
 @pytest.fixture
-def pairs():
-    """Provide a namespace where left0 sends to left1, and right0 to right1."""
-    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
-        yield prefix
-
-
-@pytest.fixture
-def agent(tmp_path, pairs):
+def agent(tmp_path, bridged):
     """Return a function that runs a replayer in the namespace; it yields its process and its address."""
-    return functools.partial(replay_commands.agent, "--secret", secret_file(tmp_path), prefix=pairs)
+    return functools.partial(replay_commands.agent, "--secret", secret_file(tmp_path), prefix=bridged)
 
 
 @pytest.fixture
-def controlled(tmp_path, pairs):
+def controlled(tmp_path, bridged):
     """Return a function that runs an action at an address and returns its output; it must succeed."""
-    return lambda address, *action: output(pairs, "--control", address, "--secret", secret_file(tmp_path), *action)
+    return lambda address, *action: output(bridged, "--control", address, "--secret", secret_file(tmp_path), *action)
 
 
 @pytest.fixture
@@ -59,10 +52,10 @@ def output(prefix, *arguments: object) -> str:
     return done.stdout
 
 
-def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs, capture):
-    with replayer.tcpdump(pairs, "left1", tmp_path / "got.pcap"):
+def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, bridged, capture):
+    with replayer.tcpdump(bridged, "left1", tmp_path / "got.pcap"):
         begin = time.time_ns()
-        out = output(pairs, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
+        out = output(bridged, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
         end = time.time_ns()
     assert replayer.received(tmp_path / "got.pcap") == 2 * SENT
     assert out.startswith("400 packets, 400 sent\ndeparture error: median ")
@@ -76,14 +69,14 @@ def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs, c
     assert all(at >= wanted for at, wanted in zip(times, table["requested_ns"].to_pylist(), strict=True))
 
 
-def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, pairs, agent, controlled, capture):
+def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, bridged, agent, controlled, capture):
     with agent(*BRIDGE, "-o", tmp_path) as (process, address):
         controlled(address, "record")
-        output(pairs, capture, "-i", "left0")
+        output(bridged, capture, "-i", "left0")
         assert "packets 200, " in controlled(address, "stop")
         controlled(address, "save")
         for number in (1, 2):
-            with replayer.tcpdump(pairs, "right1", tmp_path / f"{number}.pcap"):
+            with replayer.tcpdump(bridged, "right1", tmp_path / f"{number}.pcap"):
                 out = controlled(address, "run", "--departures", tmp_path / f"{number}.parquet")
             assert f"{address}: 200 packets, 200 sent\n" in out
             assert replayer.received(tmp_path / f"{number}.pcap") == SENT
@@ -104,12 +97,12 @@ def in_band_address(prefix, interface: str) -> str:
 
 
 @pytest.mark.soak
-def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, agent, controlled, capture):
-    act = functools.partial(controlled, in_band_address(pairs, "left1"))
+def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, bridged, agent, controlled, capture):
+    act = functools.partial(controlled, in_band_address(bridged, "left1"))
     bridge = agent(*BRIDGE, "-o", tmp_path, "--in-band")
-    with bridge as (process, _), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
+    with bridge as (process, _), replayer.tcpdump(bridged, "right1", tmp_path / "out.pcap"):
         act("record")
-        output(pairs, capture, "-i", "left0")
+        output(bridged, capture, "-i", "left0")
         assert "packets 200, " in act("stop")
         act("save")
         assert "200 packets, 200 sent\n" in act("run", "--departures", tmp_path / "run.parquet")
@@ -124,10 +117,10 @@ def test_bridge_is_controlled_in_band_and_forwards_no_message(tmp_path, pairs, a
 
 
 @pytest.mark.soak
-def test_messages_are_forwarded_without_in_band(tmp_path, pairs, agent):
-    words = ("--control", in_band_address(pairs, "left1"), "--secret", secret_file(tmp_path), "status")
-    with agent(*BRIDGE), replayer.tcpdump(pairs, "right1", tmp_path / "out.pcap"):
-        done = replay(*words, prefix=pairs)
+def test_messages_are_forwarded_without_in_band(tmp_path, bridged, agent):
+    words = ("--control", in_band_address(bridged, "left1"), "--secret", secret_file(tmp_path), "status")
+    with agent(*BRIDGE), replayer.tcpdump(bridged, "right1", tmp_path / "out.pcap"):
+        done = replay(*words, prefix=bridged)
     assert done.returncode == 75
     assert "no reply" in done.stderr
     assert {data[12:22] for data in replayer.received(tmp_path / "out.pcap")} == {b"\x88\xb5ACAPctl2"}
@@ -157,9 +150,9 @@ def test_killed_replayer_leaves_no_program(agent):
         assert tree.gone_within(60) == []
 
 
-def test_link_that_goes_down_ends_the_replayer_with_one_line(pairs, agent):
+def test_link_that_goes_down_ends_the_replayer_with_one_line(bridged, agent):
     with agent(*BRIDGE) as (process, _):
-        run(*pairs, "ip", "link", "set", "left0", "down", check=True)
+        run(*bridged, "ip", "link", "set", "left0", "down", check=True)
         assert process.wait(TIMEOUT_S) == 2
         lines = [line for line in process.stderr.read().splitlines() if line.startswith("acapella: error:")]
     (line,) = lines

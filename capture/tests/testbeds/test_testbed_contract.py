@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from acapella_testing.capture.callers import IN_SANDBOX
 from acapella_testing.capture.local_testbed import local_testbed, open_vswitch_or_skip
 from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the tests that each testbed passes
 from acapella_testing.new_files import write_file
@@ -64,19 +65,14 @@ def test_local_keeps_the_contract(caller):
     once = {"test_local_traffic.py": caller.prefix or os.geteuid(), "test_local_ovs.py": not caller.prefix}
     modules = ["test_local_testbed.py", *(module for module, now in once.items() if now)]
     files = [str(HERE), *(str(HERE.parent / "local" / name) for name in modules)]
-    arguments = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
-    done = run(*caller.prefix, caller.python, "-c", CALL, *arguments, env=caller.env(), timeout=900, cwd="/")
+    arguments = [caller.python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
+    done = run(*caller.prefix, caller.python, "-c", IN_SANDBOX, *arguments, env=caller.env(), timeout=900, cwd="/")
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 15
     assert "failed" not in done.stdout
     print(*(line for line in done.stdout.splitlines() if line.startswith("SKIPPED")), sep="\n")
 
 
-CALL = """
-import sys
-from acapella_capture.testbeds.local import sandbox
-sys.exit(sandbox.call([sys.executable, *sys.argv[1:]]))
-"""
 STOPPED_IN_ORDER = """
 import signal, sys, time
 from acapella_capture.testbeds.local import sandbox

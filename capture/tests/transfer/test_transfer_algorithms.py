@@ -8,8 +8,6 @@ from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import command, settings
 from acapella_core.errors import UserError
 
-CONFIG = "transfer: {{grid: {{algorithm: [reno, {}]}}}}\n"
-
 
 @pytest.fixture
 def transfer(tmp_path, monkeypatch):
@@ -19,7 +17,7 @@ def transfer(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "call", lambda argv: pytest.fail("the command started namespaces"))
 
     def run(algorithm: str, *options: str) -> None:
-        config = write_file(tmp_path / "config.yaml", CONFIG.format(algorithm))
+        config = write_file(tmp_path / "config.yaml", f"transfer: {{grid: {{algorithm: [reno, {algorithm}]}}}}\n")
         command.run(parsed(command, tmp_path / "one", "--config", config, *options))
 
     return run

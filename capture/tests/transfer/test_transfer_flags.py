@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from acapella_testing.capture.callers import IN_SANDBOX
 from acapella_testing.capture.local_transfers import environment
 from acapella_testing.processes import run
 
@@ -28,8 +29,6 @@ from acapella_capture.transfer.settings import parse_transfer_settings
 TESTED = ("background", "capture_loss", "link_loss", "frames_over_mtu")
 RATE_MBPS = 50
 END_S = 120  # reached only if a run hangs
-CALL = "import sys; from acapella_capture.testbeds.local import sandbox; sys.exit(sandbox.call(sys.argv[1:]))"
-OFFLOADS = ("tx", "sg", "tso", "gso")
 CONTROL_PACKETS = 50  # more than iperf3's control connection needs before the data
 GRID = {
     "algorithm": ["reno"], "delay_ms": [20], "buffer_bytes": ["50K"], "rate_mbps": [RATE_MBPS], "size_bytes": ["3M"]
@@ -40,7 +39,7 @@ GRID = {
 def cells(tmp_path_factory) -> dict[str, dict]:
     """Return `cell.json` of a run with each condition, and of one without."""
     directory = tmp_path_factory.mktemp("flags")
-    done = run(sys.executable, "-c", CALL, sys.executable, __file__, directory, env=environment(), timeout=END_S)
+    done = run(sys.executable, "-c", IN_SANDBOX, sys.executable, __file__, directory, env=environment(), timeout=END_S)
     assert done.returncode == 0, done.stderr
     return json.loads((directory / "cells.json").read_text())
 
@@ -153,7 +152,9 @@ def frames_over_mtu(runner: grid_runner.Runner, nodes: LocalNodes) -> Iterator[N
     """Let the sender hand segments to its interface that are longer than the MTU."""
     sender = runner._topology.sender
     device = nodes.device(sender, "r1")
-    nodes.checked(sender, ["ethtool", "-K", device, *(word for each in OFFLOADS for word in (each, "on"))])
+    nodes.checked(
+        sender, ["ethtool", "-K", device, *(word for each in ("tx", "sg", "tso", "gso") for word in (each, "on"))]
+    )
     nodes.checked(sender, ["ip", "link", "set", device, "gso_max_segs", "65535"])
     try:
         yield

@@ -54,6 +54,11 @@ def namespaces() -> None:
     namespaces_or_skip(Caller())
 
 
+@pytest.fixture
+def nodes() -> LoopbackNodes:
+    return LoopbackNodes()
+
+
 def in_namespace(script: str, stdin: str, timeout_s: float = 30) -> subprocess.CompletedProcess:
     environment = {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin", "LC_ALL": "C"}
     argv = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script]
@@ -103,8 +108,7 @@ def test_tc_rejects_an_invalid_line_with_a_different_error(ending, error):
     assert answer(f"{netem('lo', CELL.delay_ns, CELL)} {ending}")[0].startswith(error)
 
 
-def test_each_delayed_router_gets_its_share_of_the_delay():
-    nodes = LoopbackNodes()
+def test_each_delayed_router_gets_its_share_of_the_delay(nodes):
     NetemDelays(nodes, read_topology("linear"), "both").apply(CELL)
     line = "qdisc replace dev lo root netem limit 1000000 delay 30000us\n"
     assert nodes.batches == [("r3", line), ("r1", line)]
@@ -117,9 +121,8 @@ LAST_LINK = {
 }
 
 
-def test_netem_does_not_replace_the_queue_of_an_emulated_link():
+def test_netem_does_not_replace_the_queue_of_an_emulated_link(nodes):
     """Its root would be that of the queue: both are on the interface of the last router."""
-    nodes = LoopbackNodes()
     topology = parse(LAST_LINK, name="last", where="test")
     with pytest.raises(UserError, match=r"delay_on: both: .* emulated link bottleneck, which ends at h2") as caught:
         NetemDelays(nodes, topology, "both")
@@ -129,15 +132,13 @@ def test_netem_does_not_replace_the_queue_of_an_emulated_link():
     assert nodes.batches == [("r1", "qdisc replace dev lo root netem limit 1000000 delay 60000us\n")]
 
 
-def test_line_that_tc_rejects_is_an_error():
-    nodes = LoopbackNodes()
+def test_line_that_tc_rejects_is_an_error(nodes):
     with pytest.raises(UserError, match="node r1: tc failed"):
         nodes.batch("r1", "tc", [f"{netem('lo', CELL.delay_ns, CELL)} losss 1%"])
 
 
-def test_lost_packets_equal_the_drops_of_netem(monkeypatch):
-    nodes, asked = LoopbackNodes(), []
-    queue = {"kind": "tbf", "packets": 7, "drops": 7, "qlen": 7}
+def test_lost_packets_equal_the_drops_of_netem(nodes, monkeypatch):
+    asked, queue = [], {"kind": "tbf", "packets": 7, "drops": 7, "qlen": 7}
     shown = [queue, {"kind": "netem", "packets": 950, "drops": 40, "qlen": 10}]
     monkeypatch.setattr(nodes, "checked", lambda node, argv: asked.append((node, argv)) or json.dumps(shown))
     assert NetemDelays(nodes, read_topology("linear"), "return").counts() == {
@@ -160,8 +161,9 @@ def test_nothing_is_removed_without_a_delay():
         ("", "node r1: netem is not used: exit status 2, no message"),
     ],
 )
-def test_reason_why_netem_is_not_used_is_printed_unless_the_kernel_has_none(monkeypatch, capsys, message, printed):
-    nodes = LoopbackNodes()
+def test_reason_why_netem_is_not_used_is_printed_unless_the_kernel_has_none(
+    nodes, monkeypatch, capsys, message, printed
+):
     monkeypatch.setattr(nodes, "run", lambda node, argv: CompletedProgram(2, "", message))
     assert not has_netem(nodes, "r1")
     error = capsys.readouterr().err

@@ -20,7 +20,6 @@ from acapella_testing.new_files import new_directory, write_file
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.transfer import fabric
 
-MODULE = "acapella_capture.transfer.command"
 LINEAR = """
 transfer:
   grid: {algorithm: [cubic, reno], delay_ms: [20], buffer_bytes: ["50K"], rate_mbps: [20], size_bytes: ["500K"]}
@@ -56,7 +55,7 @@ def _programs() -> None:
 
 
 def argv(campaign: Path, config: Path) -> list[str]:
-    return [sys.executable, "-m", MODULE, str(campaign), "--config", str(config)]
+    return [sys.executable, "-m", "acapella_capture.transfer.command", str(campaign), "--config", str(config)]
 
 
 def attempt(campaign: Path, text: str, **variables: str) -> subprocess.CompletedProcess:

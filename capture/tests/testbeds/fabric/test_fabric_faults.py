@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from acapella_testing.fabric.loopback import Loopback, interrupt_creation
+from acapella_testing.fabric.loopback import Loopback, check_release, interrupt_creation
 from acapella_testing.runs.in_process import call_before
 from acapella_testing.waiting import in_background, wait_until
 
@@ -29,6 +29,12 @@ ONE = ResourceRequest(1)
 HOW = parse_settings({"testbed": "fabric"}).capture
 
 
+@pytest.fixture
+def token(fabric) -> str:
+    """Give the user a token that can be refreshed once; return it."""
+    return fabric.give_token(refresh_token="refresh-1")
+
+
 def test_error_on_create_does_not_create_a_second_slice(fabric):
     """The client sends a POST four times; the first one creates the slice although the reply is 500."""
     with fabric.faulty(create_status=[500] * 4), fabric.allocated() as (testbed, instance):
@@ -45,8 +51,8 @@ def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, testb
     with pytest.raises(KeyboardInterrupt):
         testbed.allocate(SITE, ONE)
     assert testbed.leftovers() == ("acapella-c-STAR",) == tuple(fabric.slices)
-    testbed.release()
-    assert not fabric.slices and testbed.leftovers() == ()
+    check_release(testbed)
+    assert not fabric.slices
 
 
 def test_failed_slice_request_is_an_error_in_one_line(fabric, testbed):
@@ -57,11 +63,10 @@ def test_failed_slice_request_is_an_error_in_one_line(fabric, testbed):
     assert not fabric.orchestrator.slices
 
 
-def test_token_that_expires_during_a_collection_is_refreshed_once(fabric):
-    first = fabric.give_token(refresh_token="refresh-1")
+def test_token_that_expires_during_a_collection_is_refreshed_once(fabric, token):
     with fabric.allocated() as (testbed, instance):
         assert fabric.orchestrator.refreshes == []
-        fabric.orchestrator.tokens.discard(first)
+        fabric.orchestrator.tokens.discard(token)
         testbed.extend(SITE, time.time_ns() + 30 * HOUR_NS)
         assert testbed.instances(SITE) == (instance,)
         testbed.mirror(instance, instance.receivers[0], "HundredGigE0/0/0/5", "both")
@@ -70,13 +75,12 @@ def test_token_that_expires_during_a_collection_is_refreshed_once(fabric):
     assert testbed.leftovers() == ()
 
 
-def test_token_is_refreshed_before_it_expires(fabric, monkeypatch):
-    first = fabric.give_token(refresh_token="refresh-1")
+def test_token_is_refreshed_before_it_expires(fabric, token, monkeypatch):
     with fabric.testbed() as testbed:
         remaining_s = credentials.remaining_s
-        monkeypatch.setattr(credentials, "remaining_s", lambda each: 60 if each == first else remaining_s(each))
+        monkeypatch.setattr(credentials, "remaining_s", lambda each: 60 if each == token else remaining_s(each))
         testbed.allocate(SITE, ONE)
-        assert testbed.session.token() != first
+        assert testbed.session.token() != token
     assert fabric.orchestrator.refreshes == ["refresh-1"]
 
 
@@ -91,12 +95,11 @@ def test_concurrent_processes_refresh_a_token_once(fabric):
     assert fabric.tokens.stat().st_mode & 0o777 == 0o600
 
 
-def test_concurrent_sites_refresh_an_expired_token_once(fabric):
+def test_concurrent_sites_refresh_an_expired_token_once(fabric, token):
     """The second site learns that its token has expired after the first one has refreshed it."""
-    first = fabric.give_token(refresh_token="refresh-1")
     testbed = fabric.testbed()
     testbed.prepare()
-    fabric.orchestrator.tokens.discard(first)
+    fabric.orchestrator.tokens.discard(token)
     rejected, refreshed = threading.Event(), threading.Event()
 
     def slow(manager):
@@ -122,20 +125,19 @@ def test_error_of_an_expired_token_names_the_portal(fabric):
     assert "\n" not in str(raised.value)
 
 
-def test_logs_and_messages_contain_no_secret(fabric, caplog):
+def test_logs_and_messages_contain_no_secret(fabric, token, caplog):
     caplog.set_level("DEBUG")
-    secret = fabric.give_token(refresh_token="refresh-1")
     with fabric.allocated() as (testbed, _):
         fabric.orchestrator.tokens.clear()
         fabric.orchestrator.refreshes.append("used up")
         with pytest.raises(UserError) as raised:
             testbed.extend(SITE, time.time_ns() + 30 * HOUR_NS)
-        fabric.orchestrator.tokens.add(secret)
+        fabric.orchestrator.tokens.add(token)
         testbed.session._refused = None  # so that the slice can be deleted
     assert len(caplog.records) > 20
     for text in (caplog.text, str(raised.value), repr(testbed.session.credentials)):
-        assert secret not in text and "refresh-1" not in text
-    assert credentials.redact(f"config: {{'id_token': '{secret}'}}") == "config: {'id_token': '(token)'}"
+        assert token not in text and "refresh-1" not in text
+    assert credentials.redact(f"config: {{'id_token': '{token}'}}") == "config: {'id_token': '(token)'}"
 
 
 def test_refused_allocation_leaves_no_slice(fabric, testbed):
@@ -315,9 +317,8 @@ def test_other_slices_are_deleted_if_one_cannot_be(fabric):
     with fabric.faulty(kept=f"acapella-c-{SITE}"), pytest.raises(UserError, match="cannot delete the slice"):
         testbed.release()
     assert fabric.slices == [f"acapella-c-{SITE}"] == list(fabric.testbed().leftovers())
-    testbed.release()
+    check_release(testbed)
     assert not fabric.slices
-    assert testbed.leftovers() == ()
 
 
 @pytest.mark.usefixtures("instance")

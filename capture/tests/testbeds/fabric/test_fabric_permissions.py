@@ -10,7 +10,6 @@ from acapella_capture.testbeds.base import ResourceRequest
 from acapella_core.errors import UserError
 
 SITE = "STAR"
-CREATE = "/slices/creates"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ def test_missing_permission_is_named_before_any_request(fabric, lacking, request
     fabric.orchestrator.tags = (*(tag for tag in TAGS if tag != lacking), "Net.PortMirror")
     with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
         testbed.allocate(SITE, request_)
-    assert fabric.orchestrator.posts(CREATE) == 0
+    assert fabric.orchestrator.posts("/slices/creates") == 0
 
 
 @pytest.mark.parametrize(("tag", "disk_gb"), [("", 10), ("VM.NoLimit", 100), ("VM.NoLimitDisk", 100)])

@@ -10,8 +10,6 @@ from acapella_testing.soak import SOAK
 from acapella_capture.control import node_digest
 from acapella_capture.testbeds.fabric import replay
 
-SEEDS = range(200) if SOAK else (1, 17, 41)
-OWN_SEEDS = range(200) if SOAK else (0, 26, 108)  # 108: the slice stays Modifying until the end
 SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # of schedules with more than samples
 
 
@@ -25,13 +23,13 @@ def check(directory, plan: Schedule, capsys) -> None:
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(200) if SOAK else (1, 17, 41))
 def test_collection_under_a_schedule_of_faults_leaves_nothing_unnamed(tmp_path, capsys, seed):
     check(tmp_path, schedule(seed), capsys)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", OWN_SEEDS)
+@pytest.mark.parametrize("seed", range(200) if SOAK else (0, 26, 108))  # 108: the slice stays Modifying until the end
 def test_nodes_in_the_users_slice_are_removed_or_named_under_a_schedule_of_faults(tmp_path, capsys, seed):
     check(tmp_path, replace(schedule(seed), own=True), capsys)
 

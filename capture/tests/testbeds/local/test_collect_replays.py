@@ -30,7 +30,6 @@ pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed"
 )
 TRIALS = 5
-DEPARTURES = "departures.parquet"
 # The filter keeps the samples that are not under test empty, so that their captures end immediately.
 CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
 
@@ -225,7 +224,8 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
 
 @AS_USER
 def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
-    trials, departures = ([f"{acapella}/{trial}.{kind}" for trial in QUIET[:2]] for kind in ("pcap", DEPARTURES))
+    kinds = ("pcap", "departures.parquet")
+    trials, departures = ([f"{acapella}/{trial}.{kind}" for trial in QUIET[:2]] for kind in kinds)
     assert main(["kappa", *trials, "--recording", f"{acapella}/replayed.pcap", "--departures", *departures]) == 0
     assert "replayer" in capsys.readouterr().out
 

@@ -22,6 +22,8 @@ AS_ROOT = pytest.mark.parametrize("caller", ["root" if os.geteuid() == 0 else "u
 AS_USER = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
 # Makes packages of the virtual environment available to another interpreter, with editable installs and native core.
 SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
+# Runs the command of its arguments inside the sandbox.
+IN_SANDBOX = "import sys; from acapella_capture.testbeds.local import sandbox; sys.exit(sandbox.call(sys.argv[1:]))"
 
 
 @dataclass(frozen=True)

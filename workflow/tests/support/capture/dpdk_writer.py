@@ -161,6 +161,10 @@ class Run:
     def counts(self) -> dict:
         return self.accounts["frames"]
 
+    @property
+    def generator(self) -> dict:
+        return self.accounts["generator"]
+
     def files(self) -> list[Path]:
         return [self.directory / each["file"] for each in self.accounts["files"] if each["state"] != "removed"]
 

@@ -10,13 +10,12 @@ from pathlib import Path
 from acapella_testing.capture.process_tree import Tree
 from acapella_testing.new_files import write_file
 
-MOMENT_S = 180
 END_S = 180  # reached only if the collection hangs
 
 
 def tree_when(process: subprocess.Popen, busy: str) -> Tree:
     """Return the process tree once it includes a program of that name."""
-    end = time.monotonic() + MOMENT_S
+    end = time.monotonic() + END_S
     while busy not in (tree := Tree.below(process.pid)).programs():
         tree.close()
         assert process.poll() is None and time.monotonic() < end, f"no {busy} was seen"

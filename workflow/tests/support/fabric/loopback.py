@@ -150,6 +150,12 @@ def loopback_fabric(
         yield created
 
 
+def check_release(testbed: FabricTestbed, site: str | None = None) -> None:
+    """Release a testbed, or a site of it; check that FABRIC has nothing of it."""
+    testbed.release(site)
+    assert testbed.leftovers() == ()
+
+
 def offline_client(directory: Path) -> fablib.FablibManager:
     """Return FABRIC's client, which needs no credentials and sends no request."""
     log = str(directory / "client.log")

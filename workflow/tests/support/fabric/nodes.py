@@ -119,15 +119,8 @@ class Nodes:
         self._programs = directory / "bin"
         self._programs.mkdir()
         programs = dict.fromkeys(("apt-get", "dnf"), INSTALL) | dict.fromkeys(("cloud-init", "nmcli", "sysctl"), LOGGED)
-        programs |= {
-            "timedatectl": TIMEDATECTL,
-            "ethtool": ETHTOOL,
-            "ip": IP,
-            "chronyc": CHRONYC,
-            "id": ID,
-            "sudo": SUDO,
-        }
-        programs["tcpdump"] = TCPDUMP.format(python=sys.executable)
+        programs |= {"timedatectl": TIMEDATECTL, "ethtool": ETHTOOL, "ip": IP, "chronyc": CHRONYC, "id": ID}
+        programs |= {"sudo": SUDO, "tcpdump": TCPDUMP.format(python=sys.executable)}
         for name, text in programs.items():
             executable(self._programs / name, text)
         self._python = WarmPython(self._programs)
