@@ -128,31 +128,42 @@ def test_packets_over_the_mtu_are_rejected_before_the_start(tmp_path, capture):
     assert [data[:-16] for data in sent] == [frame.data for frame in FRAMES if frame.wire + 16 <= 1514]
 
 
-INVALID = {
-    "run 0 1 1000000": "nothing to replay; load a file or record first",
-    "run 1 1 1000000": "nothing to replay; load a file or record first",
-    "record 0 0": "only a bridge records; use --bridge",
-    "rolling 0": "rolling: not a number of seconds from 1 to 86400",
-    "run 0 0 1000000": "run: AT_NS is nanoseconds since 1970, LOOPS from 1 to 1000000000, SPEED_PPM from 1",
-    "run 1 2": "usage: run AT_NS LOOPS SPEED_PPM",
-    "record 5 4": "record: ends before it begins",
-    "save /nonexistent/a": "nothing to save; load a file or record first",
-    "departures d": "no run has ended since the recording was changed",
-    "load /nonexistent": "/nonexistent: No such file or directory; specify an existing file",
-    "load": "usage: load FILE",
-    "sing": UNKNOWN_COMMAND,
-    "": UNKNOWN_COMMAND,
-    "status\x01": "a control character in a command",
-    "status\0quit": "a control character in a command",
-    "x" * 9000: "a command of more than 8192 bytes",
-}
+@pytest.fixture(scope="module")
+def patient():
+    """Provide a program that receives many invalid commands."""
+    with replayer.Replayer(*NULL) as program:
+        yield program
+        assert program.end() == 0, program.messages
 
 
-def test_program_continues_after_invalid_commands(idle):
-    for line, message in INVALID.items():
-        assert idle.ask(line, "error")["message"] == message
-        assert idle.ask("status", "status")["state"] == "idle"
-    assert idle.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}, "after the end it is no error"
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("run 0 1 1000000", "nothing to replay; load a file or record first"),
+        ("run 1 1 1000000", "nothing to replay; load a file or record first"),
+        ("record 0 0", "only a bridge records; use --bridge"),
+        ("rolling 0", "rolling: not a number of seconds from 1 to 86400"),
+        ("run 0 0 1000000", "run: AT_NS is nanoseconds since 1970, LOOPS from 1 to 1000000000, SPEED_PPM from 1"),
+        ("run 1 2", "usage: run AT_NS LOOPS SPEED_PPM"),
+        ("record 5 4", "record: ends before it begins"),
+        ("save /nonexistent/a", "nothing to save; load a file or record first"),
+        ("departures d", "no run has ended since the recording was changed"),
+        ("load /nonexistent", "/nonexistent: No such file or directory; specify an existing file"),
+        ("load", "usage: load FILE"),
+        ("sing", UNKNOWN_COMMAND),
+        ("", UNKNOWN_COMMAND),
+        ("status\x01", "a control character in a command"),
+        ("status\0quit", "a control character in a command"),
+        pytest.param("x" * 9000, "a command of more than 8192 bytes", id="too long"),
+    ],
+)
+def test_program_continues_after_an_invalid_command(patient, line, message):
+    assert patient.ask(line, "error")["message"] == message
+    assert patient.ask("status", "status")["state"] == "idle"
+
+
+def test_stop_after_the_end_is_no_error(idle):
+    assert idle.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}
     assert idle.ask("status", "status", "error")["state"] == "idle"
     assert idle.end() == 0, idle.messages
 

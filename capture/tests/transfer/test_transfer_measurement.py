@@ -156,11 +156,17 @@ def test_values_of_a_slow_probe_are_flagged_as_such(rate, size, bound, flags):
     assert flags_of(CELL, read_topology("linear"), [found]) == flags
 
 
-def test_probe_that_fills_nothing_is_an_error():
-    with pytest.raises(UserError, match="only 3 datagrams"):
-        rate_and_queue(arrivals(3), where="test")
-    with pytest.raises(UserError, match="did not fill the queue"):
-        rate_and_queue([[n, n * 10**6, n * 10**6 + 5, (n - 1) * 10**6] for n in range(100)], where="test")
+@pytest.mark.parametrize(
+    ("found", "why"),
+    [
+        (arrivals(3), "only 3 datagrams"),
+        ([[n, n * 10**6, n * 10**6 + 5, (n - 1) * 10**6] for n in range(100)], "did not fill the queue"),
+    ],
+    ids=["few", "slow"],
+)
+def test_probe_that_fills_nothing_is_an_error(found, why):
+    with pytest.raises(UserError, match=why):
+        rate_and_queue(found, where="test")
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,12 @@ def multipath(tmp_path_factory) -> Grid:
     return run(tmp_path_factory.mktemp("multipath") / "many", MULTIPATH)
 
 
+@pytest.fixture(params=["cubic", "reno"])
+def cell(request, linear) -> dict:
+    """Provide the run of an algorithm."""
+    return next(cell for cell in linear.cells() if cell["settings"]["algorithm"] == request.param)
+
+
 def test_every_run_is_written_whole(linear):
     cells = linear.cells()
     assert sorted(cell["settings"]["algorithm"] for cell in cells) == ["cubic", "reno"]
@@ -111,27 +117,24 @@ def test_progress_names_each_run_and_the_time_left(linear):
     assert lines[1].endswith("; 0 s left")
 
 
-def test_delay_is_on_the_wire_and_in_tcp(linear):
-    for cell in linear.cells():
-        assert cell["measured"]["rtt_ns"] >= 20_000_000 - EARLY_NS
-        assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
-        late = cell["measured"]["delay_late_p99_ns"]
-        assert (late or 0) <= 1_000_000 or "delay_late" in cell["flags"]  # null with netem
-        assert all(sample["min_rtt_ns"] >= 19_000_000 for sample in cell["tcp_info"] if sample["bytes_acked"] > 1000)
+def test_delay_is_on_the_wire_and_in_tcp(cell):
+    assert cell["measured"]["rtt_ns"] >= 20_000_000 - EARLY_NS
+    assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
+    late = cell["measured"]["delay_late_p99_ns"]
+    assert (late or 0) <= 1_000_000 or "delay_late" in cell["flags"]  # null with netem
+    assert all(sample["min_rtt_ns"] >= 19_000_000 for sample in cell["tcp_info"] if sample["bytes_acked"] > 1000)
 
 
-def test_no_frame_is_longer_than_the_mtu(linear):
-    for cell in linear.cells():
-        assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
-        assert cell["measured"]["frames_over_mtu"] == 0
-        assert max(pq.read_table(linear.directory(cell) / "wire.parquet")["wire_len"].to_pylist()) == 1514
+def test_no_frame_is_longer_than_the_mtu(linear, cell):
+    assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
+    assert cell["measured"]["frames_over_mtu"] == 0
+    assert max(pq.read_table(linear.directory(cell) / "wire.parquet")["wire_len"].to_pylist()) == 1514
 
 
-def test_tcp_buffers_are_twice_the_bytes_in_flight(linear):
-    for cell in linear.cells():
-        flight = 20_000_000 * cell["measured"]["rtt_ns"] / 8e9 + 50 * 1024
-        assert cell["environment"]["tcp_rmem"][2] >= 2 * flight
-        assert cell["environment"]["tcp_wmem"][2] >= 2 * flight
+def test_tcp_buffers_are_twice_the_bytes_in_flight(cell):
+    flight = 20_000_000 * cell["measured"]["rtt_ns"] / 8e9 + 50 * 1024
+    assert cell["environment"]["tcp_rmem"][2] >= 2 * flight
+    assert cell["environment"]["tcp_wmem"][2] >= 2 * flight
 
 
 def test_finished_grid_is_not_run_again(linear):

@@ -83,8 +83,7 @@ def rebooting_when_asked(fabric: Loopback) -> contextlib.AbstractContextManager[
 
     def reboot() -> None:
         wait_until(lambda: "systemctl reboot" in fabric.nodes.commands_of(NODE))
-        fabric.nodes.refusing = True
-        fabric.nodes.lose_connections()
+        fabric.nodes.stop_answering()
         time.sleep(DOWN_S)
         (fabric.nodes.home(NODE) / "boot_id").write_text(f"{uuid.uuid4()}\n")
         (fabric.nodes.home(NODE) / "rebooted").touch()

@@ -244,8 +244,7 @@ def test_command_runs_once_if_its_connection_is_lost(fabric, testbed, instance):
 
 
 def test_missing_ssh_is_an_error_in_one_line(fabric, testbed, instance):
-    fabric.nodes.refusing = True
-    fabric.nodes.lose_connections()
+    fabric.nodes.stop_answering()
     with pytest.raises(UserError, match="no reply after 3 attempts") as raised:
         testbed.run(instance.name, ["true"])
     assert "\n" not in str(raised.value)

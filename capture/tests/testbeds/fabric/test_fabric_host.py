@@ -230,8 +230,7 @@ def test_interrupted_collection_leaves_nothing_on_nodes(fabric, collection):
 
 def test_node_that_cannot_be_cleaned_is_named(fabric):
     testbed = host_testbed(fabric, "UTAH")
-    fabric.nodes.refusing = True
-    fabric.nodes.lose_connections()
+    fabric.nodes.stop_answering()
     with pytest.raises(UserError, match=f"still allocated: {SLICE}/n3"):
         testbed.release("UTAH")
     fabric.nodes.refusing = False
@@ -241,8 +240,7 @@ def test_node_that_cannot_be_cleaned_is_named(fabric):
 
 def test_nodes_with_files_are_named_if_fabric_does_not_answer(fabric, monkeypatch):
     testbed = host_testbed(fabric, "UTAH")
-    fabric.nodes.refusing = True
-    fabric.nodes.lose_connections()
+    fabric.nodes.stop_answering()
     with pytest.raises(NotReleased, match=f"still allocated: {SLICE}/n3 "):
         testbed.release("UTAH")
     fabric.orchestrator.tokens.clear()

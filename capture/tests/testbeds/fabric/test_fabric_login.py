@@ -113,11 +113,16 @@ def test_unusable_slice_key_is_an_error_before_any_request(fabric, options, why)
     assert not fabric.orchestrator.slices
 
 
-def test_image_without_a_known_user_is_an_error_before_any_request(fabric):
-    with pytest.raises(UserError, match="FABRIC's client knows no user of image 'ours_22'"):
-        fabric.testbed(image="ours_22").allocate(SITE, ResourceRequest(1))
-    with pytest.raises(UserError, match="system of image 'default_freebsd_14_zfs' is not supported"):
-        fabric.testbed(image="default_freebsd_14_zfs").allocate(SITE, ResourceRequest(1))
+@pytest.mark.parametrize(
+    ("image", "why"),
+    [
+        ("ours_22", "FABRIC's client knows no user of image 'ours_22'"),
+        ("default_freebsd_14_zfs", "system of image 'default_freebsd_14_zfs' is not supported"),
+    ],
+)
+def test_unsupported_image_is_an_error_before_any_request(fabric, image, why):
+    with pytest.raises(UserError, match=why):
+        fabric.testbed(image=image).allocate(SITE, ResourceRequest(1))
     assert not fabric.orchestrator.slices
 
 

@@ -90,12 +90,17 @@ def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(t
     assert replay_capture.mean_gap_ns(path) == 10 * unit_ns
 
 
-def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
-    path, parts = write_five(tmp_path), [tmp_path / str(number) for number in range(6)]
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path: replay_capture.split(path, [path.with_name(str(number)) for number in range(6)]),
+        lambda path: replay_capture.write_interfaces(path, path.with_name("x"), [SOURCE] * 6),
+    ],
+    ids=["split", "interfaces"],
+)
+def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path, use):
     with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
-        replay_capture.split(path, parts)
-    with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
-        replay_capture.write_interfaces(path, tmp_path / "x", [SOURCE] * 6)
+        use(write_five(tmp_path))
 
 
 def test_capture_with_too_many_packets_is_rejected(tmp_path, monkeypatch):

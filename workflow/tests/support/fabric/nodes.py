@@ -165,6 +165,11 @@ class Nodes:
             transport.close()
         self._transports.clear()
 
+    def stop_answering(self) -> None:
+        """Close all connections and refuse new ones, until a test sets `refusing` to False."""
+        self.refusing = True
+        self.lose_connections()
+
     def close(self) -> None:
         self.lose_connections()
         self._listening.close()
@@ -262,7 +267,7 @@ class Door(paramiko.ServerInterface):
             argv, capture_output=True, stdin=subprocess.DEVNULL, check=False,
             env=self.nodes.environment(self.node), cwd=self.nodes.home(self.node),
         )  # fmt: skip
-        with contextlib.suppress(OSError):  # the connection is closed
+        with contextlib.suppress(OSError, EOFError):  # the connection is closed
             channel.sendall(done.stdout)
             channel.sendall_stderr(done.stderr)
             channel.send_exit_status(done.returncode)
