@@ -115,9 +115,8 @@ def campaign_of(directory: Path, cache: Path, samples=SAMPLES, **settings) -> Wo
     """Return a workplace that uses a cache. Each sample has a separate capture."""
     place = Workplace(directory)
     place.configure(digest={"engine": "native", "cache": str(cache)}, **settings)
-    captures = new_directory(directory / "captures")
     for shift, sample in enumerate(samples):
-        write_pcap(captures / f"{sample}.pcap", busy_port(shift=shift))
+        write_pcap(new_directory(directory / "captures") / f"{sample}.pcap", busy_port(shift=shift))
     place.sheet(*((sample, "alpha", f"port-{sample}", f"../captures/{sample}.pcap") for sample in samples))
     return place
 
@@ -161,9 +160,8 @@ def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached
     (first, original), cache = cached, copied
     kinds = dict(zip(SAMPLES, itertools.cycle(("acap", "flows")), strict=False))
     entries = {sample: cache / entry_of(first, sample, kind) for sample, kind in kinds.items()}
-    intact = cache / entry_of(first, "spare", "acap")
     for sample, (change, _) in zip(SAMPLES, DAMAGE.values(), strict=True):
-        change(entries[sample], intact)
+        change(entries[sample], cache / entry_of(first, "spare", "acap"))
     second = campaign_of(tmp_path / "second", cache, [*SAMPLES, "spare"])
     second.succeed("--until", "digest")
     logs = second.campaign / "logs" / "digest"
@@ -260,8 +258,7 @@ def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in cache.glob("??/*")}
     assert len(modes) == 4 * len([*SAMPLES, "spare"]) and set(modes.values()) == {"0o600"}, modes
     assert not cache.stat().st_mode & 0o022
-    others = [path for path in place.campaign.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
-    assert others == []
+    assert [path for path in place.campaign.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077] == []
 
 
 def test_unwritable_cache_does_not_end_a_run(tmp_path):
@@ -294,14 +291,12 @@ def test_change_after_verification_is_detected_with_any_system_clock(tmp_path, m
 
 def filled(directory: Path, sizes: list[int]) -> list[Path]:
     """Return acaps of a new cache, each with a checksum; the first is the least recently used."""
-    entries = []
-    for number, size in enumerate(sizes):
-        entry = entries_of(directory / "cache", f"{number:064x}")[0]
+    entries = [entries_of(directory / "cache", f"{number:064x}")[0] for number in range(len(sizes))]
+    for number, (entry, size) in enumerate(zip(entries, sizes, strict=True)):
         new_directory(entry.parent)
         keep(output_of(directory / f"{number}.parquet", size), entry)
         for path in (entry, sum_file(entry)):
             os.utime(path, ns=(number * SECOND, number * SECOND))
-        entries.append(entry)
     return entries
 
 
@@ -332,8 +327,8 @@ def test_prune_removes_the_least_recently_used_digests(tmp_path, capsys, argumen
 def test_used_digest_is_pruned_last(tmp_path):
     first, second = filled(tmp_path, [100, 100])
     flows = [entry.with_name(entry.name.replace("_acap", "_flows")) for entry in (first, second)]
-    for source, entry in zip((first, second), flows, strict=True):
-        keep(Path(shutil.copyfile(source, tmp_path / entry.name)), entry)
+    for entry in flows:
+        keep(output_of(tmp_path / entry.name, 100), entry)
         for path in (entry, sum_file(entry)):
             os.utime(path, ns=(0, 0))
     assert fetch([first, flows[0]], [tmp_path / "a.parquet", tmp_path / "b.parquet"])
@@ -344,9 +339,8 @@ def test_used_digest_is_pruned_last(tmp_path):
 def test_doctor_reports_the_size_of_the_cache(tmp_path, monkeypatch, config):
     filled(tmp_path, [100, 100])
     monkeypatch.chdir(tmp_path)
-    in_config = bool(config) and "~" in config
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("ACAPELLA_CACHE", str(tmp_path / ("none" if in_config else "cache")))
+    monkeypatch.setenv("ACAPELLA_CACHE", str(tmp_path / ("none" if "~" in (config or "") else "cache")))
     if config:
         write_file(tmp_path / "config" / "config.yaml", config)
     (finding,) = digest_cache()
@@ -372,8 +366,7 @@ def test_new_directories_of_a_shared_cache_never_have_a_different_mode(tmp_path,
     """If they are private for a moment, a kill in it leaves a directory that other users cannot use."""
     new_directory(tmp_path / "cache").chmod(0o2770)
     monkeypatch.setattr(Path, "chmod", None)
-    stored = stored_in(tmp_path)
-    assert stored.parent.stat().st_mode & 0o7777 == 0o2770
+    assert stored_in(tmp_path).parent.stat().st_mode & 0o7777 == 0o2770
 
 
 def test_new_directories_and_entries_of_a_shared_cache_are_shared(tmp_path):
@@ -414,18 +407,15 @@ def test_cache_created_by_mkdir_in_a_directory_of_a_group_is_private(tmp_path):
         assert private_in(tmp_path)
 
 
-def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path):
+def test_concurrent_writers_of_an_entry_leave_an_intact_one(tmp_path, capture):
     """Several processes digest the same capture with the same cache at the same time."""
-    capture = write_pcap(tmp_path / "x.pcap", busy_port())
     command = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "--engine", "native"]
-    running = [
-        subprocess.Popen([*command, "--cache", str(tmp_path / "cache"), "-o", str(tmp_path / f"{number}.parquet")])
-        for number in range(4)
-    ]
+    outputs = [tmp_path / f"{number}.parquet" for number in range(4)]
+    running = [subprocess.Popen([*command, "--cache", tmp_path / "cache", "-o", output]) for output in outputs]
     assert [process.wait() for process in running] == [0] * 4
     (digest,) = digests(tmp_path / "cache")
     assert all(fault_of(entry) is None for entry in digest.entries) and len(digest.entries) == 2
-    assert {(tmp_path / f"{number}.parquet").resolve() for number in range(4)} == {digest.entries[0]}
+    assert {output.resolve() for output in outputs} == {digest.entries[0]}
     assert not list((tmp_path / "cache").rglob("*.part"))
 
 
@@ -443,36 +433,31 @@ def digest(tmp_path):
 @pytest.mark.parametrize(
     "change", [["--port", "p2"], ["--deep-frames", "3"], ["--max-ratio", "9"], ["--cache-key", "b"]]
 )
-def test_different_parameters_use_different_entries(tmp_path, digest, change):
-    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+def test_different_parameters_use_different_entries(tmp_path, digest, capture, change):
     for number, more in enumerate(([], [], change)):
         assert digest(capture, f"{number}.parquet", "--port", "p1", *more) == 0
-    links = [(tmp_path / f"{number}.parquet").resolve() for number in range(3)]
-    assert links[0] == links[1] != links[2]
+    first, same, other = ((tmp_path / f"{number}.parquet").resolve() for number in range(3))
+    assert first == same != other
 
 
-def test_version_in_the_metadata_matches_the_program(tmp_path, digest, monkeypatch):
+def test_version_in_the_metadata_matches_the_program(tmp_path, digest, capture, monkeypatch):
     """Snakemake passes the versions of code and tshark as --cache-key; it does not contain the program's version."""
-    capture = write_pcap(tmp_path / "x.pcap", busy_port())
     for version in ("1.0", "2.0"):
         monkeypatch.setattr(command, "__version__", version)
         assert digest(capture, f"{version}.parquet", "--cache-key", "a") == 0
         assert metadata_of(tmp_path / f"{version}.parquet")["version"] == version
 
 
-def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(tmp_path, digest, capsys):
-    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(digest, capture, capsys):
     capture.write_bytes(capture.read_bytes() + b"\xff" * 100)
-    ended = [
-        (digest(capture, f"{name}.parquet"), capsys.readouterr().err.splitlines()[-1]) for name in ("first", "cached")
-    ]
-    assert ended[0] == ended[1]
-    assert ended[0][0] == 1
+    names = ("first.parquet", "cached.parquet")
+    first, cached = ((digest(capture, name), capsys.readouterr().err.splitlines()[-1]) for name in names)
+    assert first == cached
+    assert first[0] == 1
     assert digest(capture, "c.parquet", "--damaged", "keep") == 0
 
 
-def test_checksum_of_a_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, digest, capsys):
-    capture = write_pcap(tmp_path / "x.pcap", busy_port())
+def test_checksum_of_a_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, digest, capture, capsys):
     other = write_file(tmp_path / "other.pcap", "bytes that are not read")
     checksum = f"--sha256={sha256_of(capture)}"
     assert digest(other, "wrong.parquet", checksum) == 2

@@ -140,5 +140,4 @@ def test_prune_removes_files_of_interrupted_writers(tmp_path, entry):
         os.utime(old, ns=(0, 0))
         for arguments, removed in (([], set()), (["--max-size", "1T"], {old, abandoned})):
             assert cli.main(["campaign", "cache", str(tmp_path / "cache"), *arguments]) == 0
-            found = {entry, cache.sum_file(entry), old, new, abandoned, running}
-            assert set(entry.parent.iterdir()) == found - removed
+            assert {*entry.parent.iterdir()} == {entry, cache.sum_file(entry), old, new, abandoned, running} - removed

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.pcapng_files import write_stamped, write_untimed
+from acapella_testing.frames.pcapng_files import SECTION, interface, simple_block, write_stamped
 from acapella_testing.new_files import new_directory, write_file
-from acapella_testing.processes import has_child
+from acapella_testing.processes import has_child, run, running
 from acapella_testing.runs.digest_run import START, Digest, frames
 from acapella_testing.waiting import wait_until
 
@@ -65,11 +65,10 @@ def test_frames_with_equal_times_are_in_the_order_of_the_files(digest, tmp_path)
 def test_implausible_timestamps_do_not_delay_a_merge(digest, tmp_path):
     records, year_2128 = frames(30), 5 * 10**18
     odd = [(START + 2500, bytes(60)), (year_2128, bytes(61)), (START + 3500, bytes(62))]
-    whole = write_pcap(tmp_path / "whole.pcap", records)
-    assert digest([whole, write_stamped(tmp_path / "odd.pcapng", odd)]) == 0
-    rows = [(row["ts_ns"], row["wire_len"]) for row in digest.rows()]
+    assert digest([write_pcap(tmp_path / "whole.pcap", records), write_stamped(tmp_path / "odd.pcapng", odd)]) == 0
     plain = [(ts_ns, len(frame)) for ts_ns, frame in records]
-    assert rows == [*plain[:3], (START + 2500, 60), (None, 61), plain[3], (START + 3500, 62), *plain[4:]]
+    merged = [*plain[:3], (START + 2500, 60), (None, 61), plain[3], (START + 3500, 62), *plain[4:]]
+    assert [(row["ts_ns"], row["wire_len"]) for row in digest.rows()] == merged
     assert (digest.metadata()["implausible_times"], digest.metadata()["time_reversals"]) == (1, 0)
 
 
@@ -95,22 +94,16 @@ def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
     [
         (b"no capture at all", "a.pcap: "),
         (pcap([(START, b"\x45" + bytes(30))], link_type=101), "frames of link types 101 and 1 cannot be merged"),
-        (None, "a frame without a time"),
+        (SECTION + interface() + simple_block(bytes(60)), "a frame without a time"),
     ],
     ids=["no capture", "another link type", "no time"],
 )
 def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_path, capsys, other, message):
-    files = [write_pcap(tmp_path / "z.pcap", frames(3)), tmp_path / "a.pcap"]
-    if other is None:
-        write_untimed(files[1], [bytes(60)])
-    else:
-        files[1].write_bytes(other)
-    before = digest.written()
-    assert digest(files) == 2
+    assert digest([write_pcap(tmp_path / "z.pcap", frames(3)), write_file(tmp_path / "a.pcap", other)]) == 2
     stderr = capsys.readouterr().err
     assert message in stderr
     assert stderr.count("\n") == 1
-    assert digest.written() == before
+    assert digest.written() == []
 
 
 def test_file_listed_twice_is_rejected(digest, tmp_path, capsys):
@@ -128,15 +121,12 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     created = new_directory(tmp_path / "made")
     command = [sys.executable, "-m", "acapella.cli.main", "digest", *sources, "--engine", "tshark"]
     command += ["-o", created / "a.parquet", "--flows", created / "f.parquet"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
-        try:
-            wait_until(lambda: has_child(running.pid, "tshark"), running=running)
-            time.sleep(0.3)
-            os.killpg(running.pid, signal.SIGINT)
-            stderr = running.communicate(timeout=300)[1]
-        finally:
-            running.kill()
-    assert (stderr, running.returncode, list(created.iterdir())) == ("acapella: stopped\n", 130, [])
+    with running(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        wait_until(lambda: has_child(process.pid, "tshark"), running=process)
+        time.sleep(0.3)
+        os.killpg(process.pid, signal.SIGINT)
+        stderr = process.communicate(timeout=300)[1]
+    assert (stderr, process.returncode, list(created.iterdir())) == ("acapella: stopped\n", 130, [])
 
 
 LENGTHS = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}  # length of the frames in each file
@@ -165,16 +155,13 @@ def test_frames_of_a_merged_acap_have_the_names_of_their_files(digest, queues, e
 
 def test_files_with_equal_names_are_distinguished_without_their_directories(digest, tmp_path):
     names = ("one/port.pcap", "two/port.pcap", "port.pcap (2)", "three/port.pcap")
-    paths = [
-        write_file(tmp_path / name, pcap([(START + at, bytes(60))])[: None if at < 3 else -5])
-        for at, name in enumerate(names)
-    ]
-    assert digest(paths) == 0
+    captures = [*(pcap([(START + at, bytes(60))]) for at in range(3)), pcap([(START, bytes(60))])[:-5]]
+    assert digest([write_file(tmp_path / name, capture) for name, capture in zip(names, captures, strict=True)]) == 0
     files = ["port.pcap", "port.pcap (2)", "port.pcap (2) (2)"]
     assert pq.read_table(digest.acap)["file"].to_pylist() == files
     assert digest.metadata()["files"] == [*files, "port.pcap (3)"]
-    for path in (digest.acap, digest.flows):
-        assert str(tmp_path).encode() not in path.read_bytes()
+    assert str(tmp_path).encode() not in digest.acap.read_bytes()
+    assert str(tmp_path).encode() not in digest.flows.read_bytes()
 
 
 def test_merged_acaps_do_not_depend_on_the_directory_of_their_captures(digest, tmp_path):
@@ -210,5 +197,4 @@ for name, arguments in (("NativeDigest", (None, None, 8)), ("NativeTags", (8, No
 
 def test_thread_that_writes_a_pipe_runs_while_the_core_reads_it(tmp_path):
     """Runs a separate process, because a process whose threads wait for each other cannot be interrupted."""
-    capture = write_pcap(tmp_path / "z.pcap", frames(3))
-    subprocess.run([sys.executable, "-c", READS_A_PIPE, capture], check=True, timeout=60)
+    run(sys.executable, "-c", READS_A_PIPE, write_pcap(tmp_path / "z.pcap", frames(3)), check=True, timeout=60)

@@ -8,6 +8,7 @@ import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.oracles import plain_flows
 from acapella_testing.oracles.plain_flows import ACK, FIN, PSH, RST, SYN
+from acapella_testing.runs.digest_run import START
 from scapy.contrib.mpls import MPLS, EoMCW
 from scapy.layers.inet import GRE, ICMP, IP, TCP, UDP, fragment
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
@@ -17,7 +18,6 @@ from scapy.packet import Raw
 
 from acapella.digest.command import Options, digest
 
-START = 1_700_000_000_000_000_000
 MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
 A, B = "10.0.0.1", "10.0.0.2"
 
@@ -31,14 +31,10 @@ def tcp(src, dst, flags, seq, ack=0, length=0, window=100, ports=(1000, 80)):  #
 
 def ether(inner, vlan=None, labels=(), pseudowire=False):
     """Return ``inner`` in Ethernet with a VLAN tag, MPLS labels, and a pseudowire with control word."""
-    frame = Ether(**MAC)
-    if vlan is not None:
-        frame /= Dot1Q(vlan=vlan)
+    frame = Ether(**MAC) if vlan is None else Ether(**MAC) / Dot1Q(vlan=vlan)
     for i, value in enumerate(labels):
         frame /= MPLS(label=value, s=int(i == len(labels) - 1), ttl=64)
-    if pseudowire:
-        frame = frame / EoMCW() / Ether(**MAC)
-    return bytes(frame / inner)
+    return bytes(frame / EoMCW() / Ether(**MAC) / inner if pseudowire else frame / inner)
 
 
 def spaced(frames, gap_ns=1_000):
@@ -132,8 +128,7 @@ def test_handshake_with_a_retransmission_has_no_round_trip_time(tmp_path, repeat
 def test_labels_differ_per_direction(tmp_path):
     labels = {A: (100, 200), B: (101, 201)}
     talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 111)]
-    frames = [ether(packet, 7, labels[packet.src], pseudowire=True) for packet in talk]
-    client, server = check(tmp_path, spaced(frames))
+    client, server = check(tmp_path, spaced(ether(packet, 7, labels[packet.src], pseudowire=True) for packet in talk))
     assert client["peer_flow"] == 1 and server["peer_flow"] == 0
     assert client["mpls"] == [100, 200] and server["mpls"] == [101, 201]
     assert client["handshake_rtt_ns"] == 2_000
@@ -141,8 +136,7 @@ def test_labels_differ_per_direction(tmp_path):
 
 def test_equal_addresses_in_two_slices_are_two_flows(tmp_path):
     talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 111), tcp(B, A, "A", 501, 111)]
-    frames = [ether(packet, vlan=vlan, labels=(vlan + 1000,)) for packet in talk for vlan in (10, 20)]
-    rows = check(tmp_path, spaced(frames))
+    rows = check(tmp_path, spaced(ether(packet, vlan, labels=(vlan + 1000,)) for packet in talk for vlan in (10, 20)))
     assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
     assert {row["peer_candidates"] for row in rows} == {2}
 
@@ -155,8 +149,8 @@ def test_slices_without_distinct_vlans_are_ambiguous(tmp_path):
 
 
 def test_flow_whose_only_candidate_has_a_different_peer_has_no_peer(tmp_path):
-    talk = [(A, 10), (B, 10), (A, 20), (B, 10)]
-    frames = [ether(tcp(src, B if src == A else A, "A", 5, 5), vlan=vlan) for src, vlan in talk]
+    talk = [(A, B, 10), (B, A, 10), (A, B, 20), (B, A, 10)]
+    frames = [ether(tcp(src, dst, "A", 5, 5), vlan) for src, dst, vlan in talk]
     assert [row["peer_flow"] for row in check(tmp_path, spaced(frames))] == [1, 0, None]
 
 
@@ -232,8 +226,7 @@ def test_tenants_with_gre_keys_have_separate_connections(tmp_path):
 
 
 def test_frames_without_ip_have_no_flow(tmp_path):
-    frames = [ether(ARP()), ether(IP(src=A, dst=B) / ICMP()), ether(ARP(), vlan=5)]
-    assert len(check(tmp_path, spaced(frames))) == 1
+    assert len(check(tmp_path, spaced([ether(ARP()), ether(IP(src=A, dst=B) / ICMP()), ether(ARP(), vlan=5)]))) == 1
 
 
 def test_decreasing_timestamps(tmp_path):

@@ -11,7 +11,6 @@ from acapella_testing.native_programs import native_program
 from acapella_testing.processes import run
 
 UNDERLAY_BYTES = 14 + 4 + 4 + 4 + 4  # Ethernet, VLAN, MPLS, MPLS, control word
-UINT32 = 2**32
 
 
 def generate(*options: object) -> bytes:
@@ -69,8 +68,7 @@ def test_sequence_and_acknowledgment_numbers_follow_tcp(fabric):
             assert tcp.seq == expected[ip.src, ip.dst]
         if tcp.flags & dpkt.tcp.TH_ACK:
             assert tcp.ack == expected[ip.dst, ip.src]
-        taken = payload + bool(tcp.flags & dpkt.tcp.TH_SYN)
-        expected[ip.src, ip.dst] = (tcp.seq + taken) % UINT32
+        expected[ip.src, ip.dst] = (tcp.seq + payload + bool(tcp.flags & dpkt.tcp.TH_SYN)) % 2**32
 
 
 def test_tls_records_are_consecutive():
@@ -91,8 +89,7 @@ def test_tls_records_are_consecutive():
 
 
 def test_iperf_profile_is_bulk_tcp_over_plain_ethernet():
-    wire = {ip.len + 14 for _, ip, _ in inner_frames(generate("--frames", 900, "--profile", "iperf"))}
-    assert wire == {1514, 66}
+    assert {ip.len + 14 for _, ip, _ in inner_frames(generate("--frames", 900, "--profile", "iperf"))} == {1514, 66}
 
 
 def test_first_connection_determines_the_addresses():
@@ -103,8 +100,8 @@ def test_first_connection_determines_the_addresses():
 
 
 def test_closed_pipe_is_an_error(tmp_path):
-    program = native_program("acapella-generate")
-    with subprocess.Popen([program, "--frames", "10000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    command = [native_program("acapella-generate"), "--frames", "10000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.read(100)
         running.stdout.close()
         message = running.stderr.read()

@@ -1,13 +1,13 @@
 """Tests engines hybrid and tshark: frames sent to tshark, use of its output, and independence of anything else."""
 
 import hashlib
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import write_pcapng
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap
 from acapella_testing.generated.tiny import add_sample, flow
@@ -78,18 +78,15 @@ def test_corpus_flows_are_equal_for_hybrid_and_tshark_dissection(program, corpus
 
 
 def test_hybrid_records_the_engine_of_each_decision(program, capture):
-    hybrid = Digested(capture, "hybrid")
-    native = Digested(capture, "native")
-    whole = tshark_lines(program, capture)
-    columns = (hybrid.column("protocols"), whole, hybrid.column("app_by"), native.column("app_by"))
-    for ours, theirs, by, by_native in zip(*columns, strict=True):
-        assert (by == "native") == (by_native is not None)
+    hybrid, native = Digested(capture, "hybrid"), Digested(capture, "native")
+    engines, of_tshark = hybrid.column("app_by"), hybrid.metadata["tshark"]
+    assert [by == "native" for by in engines] == [by is not None for by in native.column("app_by")]
+    for ours, theirs, by in zip(hybrid.column("protocols"), tshark_lines(program, capture), engines, strict=True):
         assert ours == theirs or by == "flow"
-    metadata = hybrid.metadata
-    assert metadata["app_by"]["tshark"] == metadata["tshark"]["frames_sent"]
-    assert metadata["tshark"]["contradictions"] == 0
-    assert metadata["tshark"]["preferences"] == list(tshark.PREFERENCES)
-    assert metadata["tshark"]["version"] == program.version
+    assert hybrid.metadata["app_by"]["tshark"] == of_tshark["frames_sent"]
+    assert of_tshark["contradictions"] == 0
+    assert of_tshark["preferences"] == list(tshark.PREFERENCES)
+    assert of_tshark["version"] == program.version
 
 
 def long_flow(path: Path, segments: int) -> Path:
@@ -108,8 +105,7 @@ def test_frames_of_a_long_flow_are_sent_less_frequently(program, tmp_path):
 
 def test_deep_frames_sends_more_frames(program, tmp_path):
     capture = long_flow(tmp_path / "flow.pcap", 300)
-    default = Digested(capture, "hybrid")
-    deep = Digested(capture, "hybrid", (200,))
+    default, deep = Digested(capture, "hybrid"), Digested(capture, "hybrid", (200,))
     assert deep.metadata["tshark"]["frames_sent"] > default.metadata["tshark"]["frames_sent"] + 150
     assert deep.metadata["tshark"]["deep_frames"] == [200, *default.metadata["tshark"]["deep_frames"][1:]]
     assert default.column("protocols") == deep.column("protocols")
@@ -136,15 +132,12 @@ def test_output_is_identical_with_threads_and_from_a_pipe(program, engine, captu
 
 
 def test_capture_of_a_link_type_known_only_to_tshark_is_sent_completely(program, tmp_path):
-    record = struct.pack("<IIII", 1_700_000_000, 5, len(BEACON), len(BEACON)) + BEACON
-    header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, LINK_80211)
-    capture = tmp_path / "air.pcap"
-    capture.write_bytes(header + record * 3)
+    capture = pcap_files.write_pcap(tmp_path / "air.pcap", [(START_NS + 5000, BEACON)] * 3, link_type=LINK_80211)
     hybrid = Digested(capture, "hybrid")
     assert hybrid.column("protocols") == tshark_lines(program, capture)
     assert hybrid.column("l4_by") == ["tshark"] * 3
     assert hybrid.column("issue") == [None] * 3
-    assert hybrid.column("ts_ns") == [1_700_000_000_000_005_000] * 3
+    assert hybrid.column("ts_ns") == [START_NS + 5000] * 3
 
 
 @pytest.mark.soak
@@ -177,8 +170,7 @@ def test_unknown_link_type_is_rejected(program, digest, capsys, engine, link_typ
 
 
 def test_unknown_link_type_among_others_is_an_issue(program, digest, tmp_path, capsys):
-    frames = [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, BEACON)]
-    capture = write_pcapng(tmp_path / "x.pcapng", frames)
+    capture = write_pcapng(tmp_path / "x.pcapng", [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, BEACON)])
     assert digest(capture, "--engine", "hybrid") == 0
     assert [row["protocols"] for row in digest.rows()] == tshark_lines(program, capture)
     assert [row["issue"] for row in digest.rows()] == [None, "unsupported_link_type", None]

@@ -66,8 +66,7 @@ def test_only_pseudowires_with_an_unlisted_vendor_differ(word, frames, tables, p
     """Each frame of the corpus in a pseudowire, behind one label."""
     payloads = [(CONTROL_WORDS[word] + frame)[: SNAPLEN - len(OUTER)] for _, frame in frames]
     lengths = [wire + len(CONTROL_WORDS[word]) + len(OUTER) for wire, _ in frames]
-    wrapped = [(wire, OUTER + payload) for wire, payload in zip(lengths, payloads, strict=True)]
-    with_tshark, included = tables(wrapped)
+    with_tshark, included = tables([(wire, OUTER + payload) for wire, payload in zip(lengths, payloads, strict=True)])
     unequal = [pc.not_equal(with_tshark[name], included[name]) for name in ("stack", "l4_by")]
     differing = {number for number, differs in enumerate(pc.or_(*unequal).to_pylist()) if differs}
     ours = {bytes.fromhex(prefix.replace(":", "")) for prefix in vendors.prefixes(vendors.INCLUDED.read_text())}

@@ -3,7 +3,6 @@
 import shutil
 
 import pytest
-from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.batch_campaign import SAMPLES, digest_arguments, write_campaign
 from acapella_testing.runs.workflow_run import ROOT
@@ -52,14 +51,13 @@ def test_different_core_and_pyarrow_have_a_different_key(tmp_path, monkeypatch):
     assert key() != before
 
 
-def test_different_program_does_not_use_the_entries_of_this_one(tmp_path, monkeypatch):
-    capture, entries = write_pcap(tmp_path / "x.pcap", busy_port()), []
+def test_different_program_does_not_use_the_entries_of_this_one(tmp_path, capture, monkeypatch):
     words = ["digest", str(capture), "--engine", "native", "--cache", str(tmp_path / "cache")]
     for number, sha256 in enumerate(("a", "a", "b")):
         monkeypatch.setattr(installed, "code_sha256", lambda sha256=sha256: sha256)
         assert cli.main([*words, "-o", str(tmp_path / f"{number}.parquet")]) == 0
-        entries.append((tmp_path / f"{number}.parquet").resolve())
-    assert entries[0] == entries[1] != entries[2]
+    first, same, other = ((tmp_path / f"{number}.parquet").resolve() for number in range(3))
+    assert first == same != other
 
 
 def test_compiled_modules_and_locks_of_an_editor_do_not_change_the_key(copy):
@@ -69,9 +67,9 @@ def test_compiled_modules_and_locks_of_an_editor_do_not_change_the_key(copy):
     assert key() == before
 
 
-def test_program_that_was_changed_during_a_run_stores_no_digest(tmp_path, copy, monkeypatch, capsys):
+def test_program_that_was_changed_during_a_run_stores_no_digest(tmp_path, capture, copy, monkeypatch, capsys):
     """--cache-key describes the program with which Snakemake started."""
-    capture, program = write_pcap(tmp_path / "x.pcap", busy_port()), copy / "digest" / "native.py"
+    program = copy / "digest" / "native.py"
     planned = program.read_bytes()
 
     def is_cached(name: str) -> bool:
@@ -102,7 +100,6 @@ def test_batch_identifies_the_program_that_it_has_loaded(tmp_path, copy, monkeyp
         return original(*arguments)
 
     monkeypatch.setattr(batch, "run_in_fork", edit_and_run)
-    options = ["--cache", str(tmp_path / "cache"), "--cache-key=planned"]
-    assert cli.main(digest_arguments(campaign, *options)) == 0
+    assert cli.main(digest_arguments(campaign, f"--cache={tmp_path / 'cache'}", "--cache-key=planned")) == 0
     assert all(Campaign.at(campaign).acap(sample).is_symlink() for sample in SAMPLES)
     installed.code_sha256.cache_clear()

@@ -5,18 +5,18 @@ tshark reads damaged captures separately. It also reads captures separately if a
 errors of tshark that schemas/tshark_errata.yaml lists.
 """
 
-import importlib.util
 import struct
 import subprocess
 from pathlib import Path
 
 import duckdb
 import pytest
-from acapella_testing.native_programs import ROOT, native_program
+from acapella_testing.native_programs import native_program
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs
 from acapella_testing.soak import SOAK
+from acapella_testing.source_tree import ROOT, script
 
 from acapella.verify.comparison import load_errata
 
@@ -57,8 +57,7 @@ def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
         elif line.startswith("# "):
             name, frames = Path(line[2:]), []
         else:
-            ts_ns, wire_len, cap_len, _ = map(int, line.split())
-            frames.append((ts_ns, wire_len, cap_len))
+            frames.append(tuple(map(int, line.split()[:3])))
     return results
 
 
@@ -116,8 +115,7 @@ def test_valid_captures_have_the_frames_of_tshark(captures, ours, corpus, tmp_pa
         subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", merged, *batch], check=True)
         theirs = iter(tshark_frames(merged))
         for file in batch:
-            frames = ours[file][0]
-            if frames != [next(theirs, None) for _ in frames]:
+            if ours[file][0] != [next(theirs, None) for _ in ours[file][0]]:
                 differing.append(file)
         assert next(theirs, None) is None, "tshark reads more frames than the core"
     assert differing, "no capture shows a wrong time of tshark"
@@ -143,15 +141,6 @@ def test_captures_listed_as_unsupported_are_unsupported(name, ours, corpus):
     assert frames and tshark_frames(file) == []
 
 
-def seeds() -> dict[str, bytes]:
-    """Return the captures that the fuzz target starts with: one of every format and variant."""
-    path = ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py"
-    spec = importlib.util.spec_from_file_location("seeds_reader", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.captures()
-
-
 def pcap(*records: bytes) -> bytes:
     return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1) + b"".join(records)
 
@@ -162,7 +151,8 @@ def record(caplen: int, wire_len: int = 60, present: int | None = None) -> bytes
 
 
 GOOD = record(60)
-SEEDS = seeds()
+# The captures that the fuzz target starts with: one of every format and variant.
+SEEDS = script(ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py").captures()
 
 
 @pytest.mark.parametrize(

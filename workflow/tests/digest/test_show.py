@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
+from acapella_testing.runs.digest_run import START
 from scapy.contrib.mpls import MPLS
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import ICMPv6DestUnreach, ICMPv6EchoRequest, IPv6
@@ -13,7 +14,6 @@ from scapy.packet import Raw
 
 from acapella.cli.main import main
 
-START = 1_700_000_000_000_000_000
 MAC = {"src": "00:16:3e:00:00:01", "dst": "00:16:3e:00:00:02"}
 
 
@@ -79,10 +79,8 @@ def test_frames_without_ports_are_named_by_their_protocol(tmp_path, digest, caps
 
 
 def test_columns_of_the_joined_view_in_file_order(campaign, capsys):
-    lines = show(
-        capsys, campaign / "acap" / "t.parquet", "--columns", "frame,stack,src,vlan,mpls,dst_port,tcp_ack,issue"
-    )
-    assert [line.split("\t") for line in lines] == [
+    columns = "frame,stack,src,vlan,mpls,dst_port,tcp_ack,issue"
+    assert [line.split("\t") for line in show(capsys, campaign / "acap" / "t.parquet", "--columns", columns)] == [
         ["1", "Ethernet/IPv4/TCP", "10.0.0.1", "", "", "80", "", ""],
         ["2", "Ethernet/VLAN/MPLS/MPLS/IPv4/TCP", "10.0.0.1", "5", "16,17", "2", "9", ""],
         ["3", "Ethernet/VLAN/IPv6/UDP", "2001:db8::1", "6", "", "4", "", ""],

@@ -61,10 +61,8 @@ def test_tenants_have_separate_flows(tmp_path, name):
     count = min(TENANTS, LARGEST.get(name, TENANTS))
     _, flows = check(tmp_path, whole(tenants([], name, count)))
     assert len(flows) == 2 * count
-    ambiguous = name not in NETWORK + KEYS
-    assert [row["peer_flow"] for row in flows] == (
-        [None] * 2 * count if ambiguous else [*range(count, 2 * count), *range(count)]
-    )
+    peers = [*range(count, 2 * count), *range(count)] if name in NETWORK + KEYS else [None] * 2 * count
+    assert [row["peer_flow"] for row in flows] == peers
     assert {row["peer_candidates"] for row in flows} == {1 if name in NETWORK else count}
 
 
@@ -218,8 +216,7 @@ def clients(chance, server_port):
 def test_client_on_a_tunnel_port_has_one_flow_per_direction(tmp_path, engine):
     frames = clients(random.Random(1), 443)  # with this seed, no payload looks like IP in VXLAN-GPE (1 in 1,000)
     rows, flows = digested(tmp_path, whole(frames), engine)
-    keys = [naive_tunnels.read(data).key for data in frames]
-    assert [key_of(flows[row["flow"]]) for row in rows] == keys
+    assert [key_of(flows[row["flow"]]) for row in rows] == [naive_tunnels.read(data).key for data in frames]
     assert [(row["frames"], row["tunnels"], row["mpls"]) for row in flows] == [(300, [], [])] * 6
 
 
@@ -403,10 +400,9 @@ def test_engines_agree_on_positions_of_headers_that_tshark_does_not_list(tmp_pat
     agree(tmp_path, whole(NOT_LISTED), engine)
     frames, flows = digested(tmp_path, whole(NOT_LISTED), engine)
     for row in frames:
-        labels = row["stack"].split("/")
         for tunnel in flows[row["flow"]]["tunnels"]:
             before = {"vxlan_gpe_vni": ("UDP",), "pbb_isid": ("VLAN", "PBB"), "vxlan_vni": ("VXLAN",)}[tunnel["type"]]
-            assert labels[tunnel["position"] - 1] in before, row
+            assert row["stack"].split("/")[tunnel["position"] - 1] in before, row
         assert 77 in [tunnel["id"] for tunnel in flows[row["flow"]]["tunnels"]], row
 
 

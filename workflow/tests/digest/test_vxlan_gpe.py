@@ -51,8 +51,7 @@ def test_core_and_tshark_recognize_ip_in_the_same_random_payloads(tmp_path, port
     frames, has_inner = random_payloads(ports), []
     rows, flows = digested(tmp_path, whole(frames))
     for row, data, (headers, inside) in zip(rows, frames, read_by_tshark(tmp_path / "t.pcap"), strict=True):
-        labels = row["stack"].split("/")
-        assert [label for label in labels if label in VERSIONS.values()] == headers, (row, data.hex())
+        assert [label for label in row["stack"].split("/") if label in VERSIONS.values()] == headers, (row, data.hex())
         has_inner.append(bool(inside))
         if row["issue"] != "truncated_ipv4":  # tshark reports no address for an IPv4 header with truncated options
             flow = flows[row["flow"]]
