@@ -20,14 +20,18 @@ COMPONENTS = ("U", "O", "L", "I")
 
 def verdicts(path=PRINTED):
     """Return the rows of the table by (environment, run)."""
-    rows = table_rows(read_printed(path), read_errata(ERRATA)["errata"])
+    return by_place(table_rows(read_printed(path), read_errata(ERRATA)["errata"]))
+
+
+def by_place(rows):
+    """Return rows by (environment, run)."""
     return {(row["environment"], row["run"]): row for row in rows}
 
 
 def altered(tmp_path, place, column, text):
     """Write a copy of the printed numbers with one of them changed."""
     rows = read_rows(PRINTED)
-    (row,) = (row for row in rows if (row["environment"], row["run"]) == place)
+    row = by_place(rows)[place]
     assert row[column] != text
     row[column] = text
     write_rows(tmp_path / "altered.csv", rows)
@@ -191,8 +195,7 @@ def test_recomputed_kappa_is_equation_5_within_its_interval():
 def test_verdicts_match_an_independent_recomputation():
     require(FACTS.is_file(), f"no facts: {FACTS} is not there")
     called = {"ok": "agrees", "ok_loose": "agrees_loosely", "DISAGREE": "disagrees"}
-    facts = {(row["environment"], row["run"]): row for row in read_rows(FACTS)}
-    rows = verdicts()
+    facts, rows = by_place(read_rows(FACTS)), verdicts()
     assert facts.keys() == rows.keys()
     for key, fact in facts.items():
         assert rows[key]["verdict"] == called[fact["verdict"]], key

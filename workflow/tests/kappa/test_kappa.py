@@ -2,7 +2,6 @@
 
 import gzip
 import itertools
-import shutil
 from fractions import Fraction
 
 import pytest
@@ -101,8 +100,7 @@ def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, c
     whole, a, parts = compared(steady(30), (offsets, numbers)), tmp_path / "a.pcap", []
     for k in range(files):
         chosen = range(k, 30, files) if how == "round robin" else range(k * 30 // files, (k + 1) * 30 // files)
-        name = tmp_path / f"b{k}.pcap"
-        parts.append(str(write(name, [offsets[n] for n in chosen], [numbers[n] for n in chosen])))
+        parts.append(str(write(tmp_path / f"b{k}.pcap", [offsets[n] for n in chosen], [numbers[n] for n in chosen])))
     for order in itertools.permutations(parts):
         assert pair(capsys, a, ",".join(order)) == whole
 
@@ -110,8 +108,7 @@ def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, c
 def test_file_listed_twice_in_a_trial_is_an_error(tmp_path, capsys):
     from acapella.cli.main import main  # noqa: PLC0415
 
-    a = write(tmp_path / "a.pcap", steady(3))
-    again = shutil.copy(a, tmp_path / "again.pcap")
+    a, again = (write(tmp_path / f"{name}.pcap", steady(3)) for name in ("a", "again"))
     assert main(["kappa", str(a), f"{a},{again}"]) == 2
     assert "a.pcap" in capsys.readouterr().err
 
@@ -173,8 +170,7 @@ def test_two_passes_under_little_memory_give_the_same_bytes(tmp_path, capsys):
 
 
 def test_packets_that_moved_together_form_one_burst(compared):
-    order = [*range(10), *range(15, 20), *range(10, 15), *range(20, 30)]
-    found = compared(steady(30), (steady(30), order))
+    found = compared(steady(30), (steady(30), [*range(10), *range(15, 20), *range(10, 15), *range(20, 30)]))
     assert (found["moves"]["count"], found["bursts"]["count"], found["bursts"]["longest"]) == (5, 1, 5)
     assert abs(found["bursts"]["mean"]) == 5
 
@@ -185,9 +181,9 @@ def test_windows_show_when_packets_were_affected(tmp_path, capsys):
     a, b = write(tmp_path / "a.pcap", offsets), write(tmp_path / "b.pcap", late)
     timeline = pair(capsys, a, b)["timeline"]
     assert len(timeline) == 50
-    broken = [n for n, window in enumerate(timeline) if window["kappa"] < 1]
+    broken = {n for n, window in enumerate(timeline) if window["kappa"] < 1}
     assert broken
-    assert set(broken) <= {19, 20, 21}
+    assert broken <= {19, 20, 21}
     assert sum(window["n_a"] for window in timeline) == 1_000
     assert [w["from_ns"] for w in timeline[1:]] == [w["to_ns"] for w in timeline[:-1]]
     assert timeline[0]["from_ns"] == 0

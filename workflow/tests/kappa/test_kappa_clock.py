@@ -63,8 +63,7 @@ def test_coarse_grid_is_reported_for_any_offset(compared, grid, expected, messag
 
 @pytest.mark.parametrize(("bound", "expected"), [("7", ["coarse_within"] * 2), ("8", []), ("0", ["coarse_within"] * 2)])
 def test_smallest_bound_determines_the_warning(compared, bound, expected):
-    trials = (on_grid(jittered(400, k), 8, 3) for k in range(2))
-    assert codes(compared(*trials, "--within", bound, "1000")) == expected
+    assert codes(compared(*(on_grid(jittered(400, k), 8, 3) for k in range(2)), "--within", bound, "1000")) == expected
 
 
 def test_equal_gaps_of_a_fine_clock_are_not_a_grid(compared):

@@ -1,6 +1,5 @@
 """Real captures compared with themselves: packets are matched after a change of TTL or underlay."""
 
-import importlib.util
 import itertools
 import random
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.trial_captures import START_NS, codes, pair
 from acapella_testing.requirements import require
+from acapella_testing.source_tree import script
 
 FRAMES = 300  # of each capture, which include every kind of its traffic
 CAPTURES = ["443-firefox", "6in4tunnel", "WebattackRCE", "amqp", "avast", "bitcoin", "1kxun", "anyconnect-vpn"]
@@ -20,10 +20,7 @@ def underlay(corpus):
     """Return the tool that wraps frames as FABRIC's underlay does."""
     tool = corpus.parent / "tools" / "underlay.py"
     require(tool.is_file(), f"no underlay tool: {tool} is not there")
-    spec = importlib.util.spec_from_file_location("underlay", tool)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script(tool)
 
 
 @pytest.fixture(params=CAPTURES)

@@ -21,34 +21,32 @@ RUNS, PACKETS = (100, 4000) if SOAK else (20, 1000)
 COVERED = RUNS
 LATE = Replayer(late_ns=2_000)
 ALL = Path(jitter_ns=1_000, loss=0.02, reordered=0.02)
+USUAL = Setup(replayer=LATE, receiver_error_ns=20)
+SHORT_GAPS = replace(USUAL, gap_ns=300)
 CLASSES = {
-    "perfect path": Setup(replayer=LATE, receiver_error_ns=20),
-    "loss, small": Setup(path=Path(loss=0.002), replayer=LATE, receiver_error_ns=20),
-    "loss, large": Setup(path=Path(loss=0.1), replayer=LATE, receiver_error_ns=20),
-    "jitter, small": Setup(path=Path(jitter_ns=100), replayer=LATE, receiver_error_ns=20),
-    "jitter, large": Setup(path=Path(jitter_ns=5_000), replayer=LATE, receiver_error_ns=20),
-    "reordering, small": Setup(path=Path(reordered=0.002), replayer=LATE, receiver_error_ns=20),
-    "reordering, large": Setup(path=Path(reordered=0.1), replayer=LATE, receiver_error_ns=20),
-    "two routes": Setup(path=Path(jitter_ns=200, route_ns=30_000), replayer=LATE, receiver_error_ns=20),
-    "two routes, short gaps": Setup(
-        gap_ns=300, path=Path(jitter_ns=100, route_ns=2_000, loss=0.01), replayer=LATE, receiver_error_ns=30
+    "perfect path": USUAL,
+    "loss, small": replace(USUAL, path=Path(loss=0.002)),
+    "loss, large": replace(USUAL, path=Path(loss=0.1)),
+    "jitter, small": replace(USUAL, path=Path(jitter_ns=100)),
+    "jitter, large": replace(USUAL, path=Path(jitter_ns=5_000)),
+    "reordering, small": replace(USUAL, path=Path(reordered=0.002)),
+    "reordering, large": replace(USUAL, path=Path(reordered=0.1)),
+    "two routes": replace(USUAL, path=Path(jitter_ns=200, route_ns=30_000)),
+    "two routes, short gaps": replace(
+        SHORT_GAPS, path=Path(jitter_ns=100, route_ns=2_000, loss=0.01), receiver_error_ns=30
     ),
-    "all": Setup(path=ALL, replayer=replace(LATE, unsent=0.01), receiver_error_ns=20),
-    "all, in bursts": Setup(
-        path=ALL, replayer=Replayer(late_ns=2_000, burst=8, wire_ns=50, unsent=0.01), receiver_error_ns=20
-    ),
-    "replayer worse than path": Setup(
-        path=Path(jitter_ns=100, loss=0.001), replayer=Replayer(late_ns=20_000), receiver_error_ns=20
-    ),
-    "receiver as bad as path": Setup(path=Path(jitter_ns=300, loss=0.01), replayer=LATE, receiver_error_ns=300),
-    "uniform errors": Setup(path=Path(jitter_ns=100, loss=0.01), replayer=LATE, receiver_error_ns=100, even=True),
+    "all": replace(USUAL, path=ALL, replayer=replace(LATE, unsent=0.01)),
+    "all, in bursts": replace(USUAL, path=ALL, replayer=replace(LATE, burst=8, wire_ns=50, unsent=0.01)),
+    "replayer worse than path": replace(USUAL, path=Path(jitter_ns=100, loss=0.001), replayer=Replayer(late_ns=20_000)),
+    "receiver as bad as path": replace(USUAL, path=Path(jitter_ns=300, loss=0.01), receiver_error_ns=300),
+    "uniform errors": replace(USUAL, path=Path(jitter_ns=100, loss=0.01), receiver_error_ns=100, even=True),
     "both stamps in error": Setup(
-        path=Path(jitter_ns=500), replayer=Replayer(late_ns=2_000, stamp_error_ns=50), receiver_error_ns=30
+        path=Path(jitter_ns=500), replayer=replace(LATE, stamp_error_ns=50), receiver_error_ns=30
     ),
-    "short gaps": Setup(
-        gap_ns=300, path=Path(jitter_ns=100, loss=0.01), replayer=Replayer(late_ns=100), receiver_error_ns=10
+    "short gaps": replace(
+        SHORT_GAPS, path=Path(jitter_ns=100, loss=0.01), replayer=Replayer(late_ns=100), receiver_error_ns=10
     ),
-    "reversed blocks": Setup(path=Path(reversed_blocks=True), replayer=LATE, receiver_error_ns=20),
+    "reversed blocks": replace(USUAL, path=Path(reversed_blocks=True)),
     "clock with drift": Setup(replayer=replace(LATE, drift_ns=4_000), receiver_error_ns=1),
     "two replayers": Setup(replayer=replace(LATE, second_ns=1_000), receiver_error_ns=1),
     "two replayers, short gaps": Setup(gap_ns=300, replayer=replace(LATE, second_ns=1_000), receiver_error_ns=1),
@@ -173,11 +171,10 @@ def test_overstated_errors_keep_coverage(name, factor):
 def test_understated_errors_lose_coverage():
     """The test above can fail: with errors stated ten times too small, most intervals miss the true kappa."""
     setup = CLASSES["receiver as bad as path"].with_packets(1_000)
-    covered = 0
+    understated, covered = replace(setup, receiver_error_ns=setup.receiver_error_ns / 10), 0
     for seed in range(10):
         a, b = replay_simulation.two_replays(setup, seed)
-        found = estimate(replace(setup, receiver_error_ns=setup.receiver_error_ns / 10), a, b)
-        covered += covers(replay_simulation.truth(a, b), found, "kappa")
+        covered += covers(replay_simulation.truth(a, b), estimate(understated, a, b), "kappa")
     assert covered <= 2
 
 
@@ -293,5 +290,4 @@ def test_simulation_agrees_with_the_naive_reference(seed):
     perfect = [replay_simulation.perfect_trial(*pair) for pair in ((a, b), (b, a))]
     trials = [[naive_kappa.Packet(int(ns), (n,)) for n, ns in zip(*trial, strict=True)] for trial in perfect]
     naive = naive_kappa.compare(*trials)
-    expected = {part: float(naive[part]) for part in NAMES}
-    assert replay_simulation.truth(a, b) == pytest.approx(expected, rel=1e-12)
+    assert replay_simulation.truth(a, b) == pytest.approx({part: float(naive[part]) for part in NAMES}, rel=1e-12)

@@ -41,10 +41,9 @@ def test_contributions_sum_to_1_minus_kappa():
 
 
 def test_table_1_of_moves():
-    moves = [-3, -3, 1, 5]
-    sums = {"count": 4, "sum": 0, "abs_sum": 12, "sum_of_squares": 44, "smallest": -3, "largest": 5}
-    table = ratios.moments(sums)
-    assert (table["mean"], table["abs_mean"], table["min"], table["max"]) == (0, 3, min(moves), max(moves))
+    """The moves are -3, -3, 1 and 5."""
+    table = ratios.moments({"count": 4, "sum": 0, "abs_sum": 12, "sum_of_squares": 44, "smallest": -3, "largest": 5})
+    assert (table["mean"], table["abs_mean"], table["min"], table["max"]) == (0, 3, -3, 5)
     assert math.isclose(table["sigma"], math.sqrt(11))
     assert math.isclose(table["abs_sigma"], math.sqrt(2))
 

@@ -1,6 +1,7 @@
 """`acapella kappa --departures`: kappa of the replayer and of the path, and errors about recordings and departures."""
 
 import hashlib
+import itertools
 import random
 from dataclasses import replace
 
@@ -73,6 +74,11 @@ def error(capsys, words) -> str:
     return message.removeprefix("acapella: error: ")
 
 
+def part(found: dict, end: str = "") -> dict:
+    """Return kappa and its components, or their limits with the suffix `_lo` or `_hi`."""
+    return {name: found[f"{name}{end}"] for name in COMPONENTS}
+
+
 def warnings_of(found: dict, code: str) -> list[str]:
     """Return the texts of a pair's warnings with a code."""
     return [entry["text"] for entry in found["warnings"] if entry["code"] == code]
@@ -82,10 +88,9 @@ def test_perfect_departures_leave_the_measured_kappa(replay, capsys):
     found = pair(capsys, *replay.words(columns(), columns()))
     assert 0 < found["kappa"] < 1
     assert 0 not in [found[name] for name in COMPONENTS]
-    for name in COMPONENTS:
-        assert found["corrected"][name] == found["corrected"][f"{name}_lo"] == found["corrected"][f"{name}_hi"]
-        assert found["corrected"][name] == found[name]
-    assert {name: found["replayer"][name] for name in COMPONENTS} == {"U": 0, "O": 0, "L": 0, "I": 0, "kappa": 1}
+    for end in ("", "_lo", "_hi"):
+        assert part(found["corrected"], end) == part(found)
+    assert part(found["replayer"]) == {"U": 0, "O": 0, "L": 0, "I": 0, "kappa": 1}
 
 
 def test_options_of_a_replay_do_not_change_other_results(replay, capsys):
@@ -102,8 +107,7 @@ def test_options_of_a_replay_do_not_change_other_results(replay, capsys):
 @pytest.mark.parametrize("seed", range(4))
 def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, seed):
     """A known error of the replayer, however large, changes nothing in the corrected kappa."""
-    setup = Setup(packets=300, path=Path(jitter_ns=800, loss=0.03, reordered=0.05))
-    a, b = replay_simulation.two_replays(setup, seed)
+    a, b = replay_simulation.two_replays(Setup(packets=300, path=Path(jitter_ns=800, loss=0.03, reordered=0.05)), seed)
     rng, moved = np.random.default_rng(seed), []
     for replay in (a, b):
         deviation = rng.integers(0, 50_000, size=300)
@@ -112,16 +116,13 @@ def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, 
         changed = {"arrived_ns": arrived[order], "number": replay.number[order]}
         moved.append(replace(replay, departed_ns=replay.requested_ns + deviation, **changed))
     found = pair(capsys, *write_replays(tmp_path, *moved))
-    truth = replay_simulation.truth(a, b)
-    assert {name: found["corrected"][name] for name in COMPONENTS} == pytest.approx(truth, rel=1e-12)
+    assert part(found["corrected"]) == pytest.approx(replay_simulation.truth(a, b), rel=1e-12)
     assert found["kappa"] < found["corrected"]["kappa"]
 
 
 def test_command_covers_the_true_kappa(tmp_path, capsys):
-    setup = Setup(
-        **{"packets": 1_500, "path": Path(jitter_ns=1_000, loss=0.02, reordered=0.02), "receiver_error_ns": 20},
-        replayer=Replayer(late_ns=2_000, burst=4, wire_ns=50, unsent=0.02),
-    )
+    path, replayer = Path(jitter_ns=1_000, loss=0.02, reordered=0.02), Replayer(2_000, burst=4, wire_ns=50, unsent=0.02)
+    setup = Setup(packets=1_500, path=path, replayer=replayer, receiver_error_ns=20)
     a, b = replay_simulation.two_replays(setup, 3)
     words = write_replays(tmp_path, a, b)
     found = pair(capsys, *words, "--arrival-error", "20ns", "--burst-error", "150ns")
@@ -144,11 +145,8 @@ def test_command_covers_the_true_kappa(tmp_path, capsys):
 def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
     a, b = replay_simulation.two_replays(Setup(packets=400, replayer=Replayer(late_ns=20_000, unsent=0.05)), 5)
     found = pair(capsys, *write_replays(tmp_path, a, b))["replayer"]
-    departed = [
-        sorted(frame for frame, sent in zip(frames_at(replay.departed_ns), replay.sent, strict=True) if sent)
-        for replay in (a, b)
-    ]
-    captured = pair(capsys, *(write_pcap(tmp_path / f"d{n}.pcap", rows) for n, rows in enumerate(departed)))
+    departed = [itertools.compress(frames_at(replay.departed_ns), replay.sent) for replay in (a, b)]
+    captured = pair(capsys, *(write_pcap(tmp_path / f"d{n}.pcap", sorted(rows)) for n, rows in enumerate(departed)))
     assert captured["U"] > 0
     assert captured["I"] > 0
     for name in found.keys() - {"not_sent_a", "not_sent_b", "order_a", "order_b"}:
@@ -216,11 +214,10 @@ def test_interval_widened_by_bursts_is_a_warning(replay, capsys):
     def text(rows, *options):
         return warnings_of(pair(capsys, *replay.words(rows, rows), *options), "wide_interval")
 
-    bursts = in_bursts(8)
-    (line,) = text(bursts)
+    (line,) = text(in_bursts(8))
     assert "because 175 packets of trial A and 175 packets of trial B left in bursts" in line
     assert "--pace single" in line
-    assert text(bursts, "--burst-error", "1ns") == []
+    assert text(in_bursts(8), "--burst-error", "1ns") == []
     assert text(columns(), "--arrival-error", "10us") == []
 
 
@@ -245,7 +242,7 @@ def test_packets_in_no_recording_are_kept_in_the_trial(replay, capsys):
     (text,) = warnings_of(found, "not_in_recording")
     assert text.startswith("not in the recording: 1 packet of trial A and 3 packets of trial B. ")
     assert "Turn off IPv6" in text
-    assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
+    assert part(found["corrected"]) == part(found)
 
 
 def test_trailers_after_the_packet_do_not_change_the_matching(replay, capsys):
@@ -260,7 +257,7 @@ def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
     rows = [(ns + n * n % 500, packet(n % 7)) for n, ns in enumerate(TIMES)]
     replay.arrive(rows, rows)
     found = pair(capsys, *replay.words(columns(), columns()))
-    assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
+    assert part(found["corrected"]) == part(found)
 
 
 def test_recording_not_in_timestamp_order(replay, capsys):
@@ -333,18 +330,17 @@ def test_trials_are_compared_with_the_first(replay, capsys):
 def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
     rows = [(ns // 1000 * 1000, packet(n)) for n, ns in enumerate(TIMES)]
     replay.arrive(rows, rows)
-    found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
-    assert found["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
-    stated = pair(capsys, *replay.words(columns(), columns()), "--arrival-error", "30ns", "--departure-error", "40ns")
+    words = replay.words(columns(), columns())
+    assert pair(capsys, *words)["corrected"]["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
+    stated = pair(capsys, *words, "--arrival-error", "30ns", "--departure-error", "40ns")
     assert stated["corrected"]["sigma_b_ns"] == 50
 
 
 def test_text_has_a_line_for_replayer_and_path(replay, capsys):
     late = columns(departed_ns=columns()["requested_ns"] + 50 * (np.arange(COUNT) % 2))
     assert main(["kappa", *replay.words(columns(), late), "--arrival-error", "20ns"]) == 0
-    replayer, path = [
-        line for line in capsys.readouterr().out.splitlines() if line.startswith(("  replayer ", "  path "))
-    ]
+    lines = capsys.readouterr().out.splitlines()
+    replayer, path = (line for line in lines if line.startswith(("  replayer ", "  path ")))
     assert replayer.startswith("  replayer    kappa 0.9")
     assert "I 0.0" in replayer
     assert " to " in path
