@@ -61,11 +61,9 @@ def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
     mptcp = struct.pack("!BB", 0x30, 1) + raw(a.v4)
     mptcp6 = struct.pack("!BB", 0x30, 2) + raw(a.v6)
     stamps = struct.pack("!BBBB", 68, 20, 21, 1) + raw(a.v4) + bytes(4) + raw(a.v4) + bytes(4)
+    prefix = inet6.ICMPv6NDOptPrefixInfo(prefix=a.v6)
     route6 = inet6.ICMPv6NDOptRouteInfo(prefix=a.v6, plen=128, len=3)
-    records = [
-        inet6.ICMPv6MLDMultAddrRec(dst=a.v6, sources=[a.v6, a.v6]),
-        inet6.ICMPv6MLDMultAddrRec(dst=a.v6),
-    ]
+    records = [inet6.ICMPv6MLDMultAddrRec(dst=a.v6, sources=[a.v6, a.v6]), inet6.ICMPv6MLDMultAddrRec(dst=a.v6)]
     igmp_records = [IGMPv3_MR_Group(maddr=a.v4, srcaddrs=[a.v4, a.v4]), IGMPv3_MR_Group(maddr=a.v4)]
     heartbeat = sctp.SCTPChunkHeartbeatReq(params=[sctp.SCTPChunkParamHeartbeatInfo(data=SECRET)])
     init = [sctp.SCTPChunkParamIPv4Addr(addr=a.v4), sctp.SCTPChunkParamIPv6Addr(addr=a.v6)]
@@ -98,12 +96,7 @@ def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
         "icmpv6_quote": ether() / ip6() / inet6.ICMPv6PacketTooBig() / ip6() / udp(),
         "solicitation": ether() / ip6() / inet6.ICMPv6ND_NS(tgt=a.v6) / inet6.ICMPv6NDOptSrcLLAddr(lladdr=a.mac),
         "advertisement": ether() / ip6() / inet6.ICMPv6ND_NA(tgt=a.v6) / inet6.ICMPv6NDOptDstLLAddr(lladdr=a.mac),
-        "router": ether()
-        / ip6()
-        / inet6.ICMPv6ND_RA()
-        / inet6.ICMPv6NDOptPrefixInfo(prefix=a.v6)
-        / inet6.ICMPv6NDOptRDNSS(dns=[a.v6, a.v6])
-        / route6,
+        "router": ether() / ip6() / inet6.ICMPv6ND_RA() / prefix / inet6.ICMPv6NDOptRDNSS(dns=[a.v6, a.v6]) / route6,
         "redirect6": ether() / ip6() / inet6.ICMPv6ND_Redirect(tgt=a.v6, dst=a.v6) / redirect,
         "mld": ether() / ip6() / inet6.ICMPv6MLReport(mladdr=a.v6),
         "mld2_query": ether() / ip6() / inet6.ICMPv6MLQuery2(mladdr=a.v6, sources=[a.v6]),

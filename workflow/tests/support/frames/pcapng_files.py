@@ -3,6 +3,8 @@
 import struct
 from pathlib import Path
 
+from acapella_testing.new_files import write_file
+
 SECTION_TYPE, INTERFACE_TYPE, SIMPLE_TYPE, PACKET_TYPE = 0x0A0D0D0A, 1, 3, 6
 
 
@@ -48,30 +50,22 @@ def simple_block(frame: bytes, wire_len: int | None = None, order: str = "<") ->
 def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b"") -> Path:
     """Write a pcapng file of (link type, frame) with an interface per link type. ``extra``: blocks before frames."""
     types = sorted({link_type for link_type, _ in frames})
-    with path.open("wb") as out:
-        out.write(SECTION)
-        out.writelines(interface(link_type) for link_type in types)
-        out.write(extra)
-        out.writelines(packet_block(types.index(link_type), 1000, frame) for link_type, frame in frames)
-    return path
+    interfaces = (interface(link_type) for link_type in types)
+    blocks = (packet_block(types.index(link_type), 1000, frame) for link_type, frame in frames)
+    return write_file(path, b"".join([SECTION, *interfaces, extra, *blocks]))
 
 
 def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
     """Write a pcapng file with nanoseconds. Frames before 1970 have a second interface with a time offset."""
     offset_s = 55 * 365 * 86_400
-    resolution = option(9, b"\x09")
-    blocks = [SECTION]
-    for offset in (b"", option(14, struct.pack("<q", -offset_s))):
-        blocks.append(interface(options=resolution + offset + option(0, b"")))
-    for ts_ns, frame in trace:
-        before = ts_ns < 0
-        blocks.append(packet_block(before, ts_ns + before * offset_s * 10**9, frame))
-    path.write_bytes(b"".join(blocks))
-    return path
+    offsets = (b"", option(14, struct.pack("<q", -offset_s)))
+    interfaces = (interface(options=option(9, b"\x09") + offset + option(0, b"")) for offset in offsets)
+    times = ((ts_ns < 0, ts_ns, frame) for ts_ns, frame in trace)
+    blocks = (packet_block(before, ts_ns + before * offset_s * 10**9, frame) for before, ts_ns, frame in times)
+    return write_file(path, b"".join([SECTION, *interfaces, *blocks]))
 
 
 def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
     """Write a pcapng file of Simple Packet Blocks, without times. Snap length 0: no limit."""
     blocks = [simple_block(frame[: snaplen or None], len(frame)) for frame in frames]
-    path.write_bytes(SECTION + interface(snaplen=snaplen) + b"".join(blocks))
-    return path
+    return write_file(path, SECTION + interface(snaplen=snaplen) + b"".join(blocks))

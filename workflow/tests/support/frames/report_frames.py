@@ -1,28 +1,23 @@
 """Flow reports in RoCEv2 frames, built from schemas/report_formats.tsv with zlib, without code of the core."""
 
-import csv
 import struct
 import zlib
 
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames.tunnel_frames import checksum
 
 from acapella_core import schemas
 
 WIDTHS = {1: ">B", 2: ">H", 4: ">I", 8: ">Q"}
-VALID = {
-    name: 1 << bit
-    for bit, name in enumerate(
-        ("start", "rtt_syn", "rtt_ack", "iat", "seq", "ack", "slot", "tags", "last", "uncertain")
-    )
-}
+FLAGS = ("start", "rtt_syn", "rtt_ack", "iat", "seq", "ack", "slot", "tags", "last", "uncertain")
+VALID = {name: 1 << bit for bit, name in enumerate(FLAGS)}
 TRIGGER = {"syn": 1, "ack": 2, "fin": 4, "rst": 8, "nth": 16, "time": 32, "first": 64, "probe": 128, "data_ack": 256}
 
 
 def layout(number: int) -> list[dict]:
     """Return the rows of a format."""
-    with (schemas.root() / "report_formats.tsv").open(encoding="utf-8", newline="") as stream:
-        rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["format"] == str(number)]
+    rows = [row for row in read_rows(schemas.root() / "report_formats.tsv") if row["format"] == str(number)]
     return [{**row, "offset": int(row["offset"]), "bytes": int(row["bytes"])} for row in rows]
 
 

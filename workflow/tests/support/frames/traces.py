@@ -16,10 +16,7 @@ from scapy.packet import Raw
 START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
 YEAR_586524_US = 18_446_744_073_709_551_615  # the latest time of a pcapng file with microseconds
-ETHER = {
-    "src": "00:56:2b:00:00:01",
-    "dst": "00:56:2b:00:00:02",
-}  # with a known vendor, which tshark checks in pseudowires
+ETHER = {"src": "00:56:2b:00:00:01", "dst": "00:56:2b:00:00:02"}  # of a known vendor: tshark checks it in pseudowires
 CONTROL_WORD = b"\x00\x00\x00\x00"
 
 
@@ -41,11 +38,10 @@ def underlay(kind: str, network, vlan: int = 100, labels: tuple = (17, 18)) -> b
         return bytes(Ether(**ETHER, type=0x88A8) / Dot1Q(vlan=vlan) / Dot1Q(vlan=vlan + 1, type=ethertype) / network)
     if kind == "mpls":
         return bytes(outer / Dot1Q(vlan=vlan, type=0x8847) / MPLS(label=labels[0], s=1, ttl=9)) + bytes(network)
-    stack = [MPLS(label=label, s=0, ttl=9) for label in (labels[:1] if kind == "pw" else labels)]
-    stack[-1].s = 1
     tags = outer / Dot1Q(vlan=vlan, type=0x8847)
+    stack = labels[:1] if kind == "pw" else labels
     for label in stack:
-        tags = tags / label
+        tags /= MPLS(label=label, s=int(label == stack[-1]), ttl=9)
     return bytes(tags) + CONTROL_WORD + inner
 
 
@@ -129,13 +125,8 @@ def others(start_ns):
     """Return ARP, ping and GRE."""
     arp = bytes(Ether(**{**ETHER, "dst": "ff:ff:ff:ff:ff:ff"}) / ARP(psrc="10.0.0.1", pdst="10.0.0.2")) + bytes(18)
     ping = ip("10.0.0.1", "10.0.0.2") / ICMP(id=5, seq=1) / Raw(b"p" * 56)
-    gre = (
-        ip("192.0.2.1", "192.0.2.2")
-        / GRE(proto=0x0800)
-        / ip("10.0.0.1", "10.0.0.2")
-        / UDP(sport=1, dport=2)
-        / Raw(b"g" * 99)
-    )
+    inner = ip("10.0.0.1", "10.0.0.2") / UDP(sport=1, dport=2) / Raw(b"g" * 99)
+    gre = ip("192.0.2.1", "192.0.2.2") / GRE(proto=0x0800) / inner
     frames = [arp, underlay("vlan", ping), underlay("mpls", ping), underlay("plain", gre)]
     return [(start_ns + n * MS, frame) for n, frame in enumerate(frames)]
 

@@ -9,9 +9,8 @@ BASE_NS = 1_700_000_000_000_000_000
 def ipv4(payload: bytes, *, proto: int = 17, ident: int = 0, fragment: int = 0, **hop: int) -> bytes:
     """Return an IPv4 packet between two fixed hosts. A hop may change `ttl`, `dscp` (with ECN) and `checksum`."""
     changed = {"ttl": 64, "dscp": 0, "checksum": 0} | hop
-    head = struct.pack(">BBHHHBB", 0x45, changed["dscp"], 20 + len(payload), ident, fragment, changed["ttl"], proto)
-    head += struct.pack(">H", changed["checksum"])
-    return head + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + payload
+    fields = (20 + len(payload), ident, fragment, changed["ttl"], proto, changed["checksum"])
+    return struct.pack(">BBHHHBBH", 0x45, changed["dscp"], *fields) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + payload
 
 
 def ipv6(payload: bytes, *, proto: int = 17, hops: int = 64, traffic_class: int = 0, flow_label: int = 0) -> bytes:

@@ -1,18 +1,18 @@
 """Frames with every type of tunnel identifier, built from bytes, with the offset of each identifier."""
 
-import csv
 import struct
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+
+from acapella_testing.csv_rows import read_rows
 
 MAC = bytes.fromhex("00163ef00001")
 OTHER_MAC = bytes.fromhex("00163ef00002")
 INNER = ("10.11.12.13", "10.11.12.14")
 OUTER = ("192.0.2.1", "192.0.2.2")
 SCHEMAS = Path(__file__).resolve().parents[4] / "schemas"
-with (SCHEMAS / "tunnels.tsv").open(encoding="utf-8", newline="") as _rows:
-    TYPES = {row["type"]: (int(row["number"]), int(row["bits"])) for row in csv.DictReader(_rows, delimiter="\t")}
+TYPES = {row["type"]: (int(row["number"]), int(row["bits"])) for row in read_rows(SCHEMAS / "tunnels.tsv")}
 PPP_IPV4 = bytes.fromhex("ff030021")
 IPV4, ETHERNET = 0x0800, 0x6558
 
@@ -81,8 +81,7 @@ def ethernet(inner: Packet, ethertype: int = IPV4) -> Packet:
 
 def syn(ends: tuple[str, str] = INNER, ports: tuple[int, int] = (1234, 80)) -> Packet:
     """Return IPv4 with a TCP SYN."""
-    segment = struct.pack(">HHIIBBHHH", *ports, 1, 0, 0x50, 2, 100, 0, 0)
-    return ipv4(Packet(segment), 6, ends)
+    return ipv4(Packet(struct.pack(">HHIIBBHHH", *ports, 1, 0, 0x50, 2, 100, 0, 0)), 6, ends)
 
 
 def over_udp(inner: Packet, port: int, ends: tuple[str, str] = OUTER) -> Packet:
@@ -121,8 +120,7 @@ def gre_with_routes(key: int, inner: Packet) -> Packet:
 
 
 def gre_with_checksum(key: int, inner: Packet) -> Packet:
-    header = struct.pack(">HHHHI", 0xA000, IPV4, 0, 0, key)
-    total = checksum(header + inner.raw)
+    total = checksum(struct.pack(">HHHHI", 0xA000, IPV4, 0, 0, key) + inner.raw)
     header = struct.pack(">HHHHI", 0xA000, IPV4, total, 0, key)
     return ipv6(inner.with_header(header, ("gre_key", key, 8, 4)), 47, ("2001:db8::1", "2001:db8::2"))
 
@@ -185,9 +183,8 @@ def l2tp_over_ip(session: int, inner: Packet) -> Packet:
 
 
 def erspan(session: int, inner: Packet) -> Packet:
-    carried = ethernet(inner).with_header(
-        struct.pack(">HHI", 1 << 12, session, 0x12345), ("erspan_session", session, 2, 2, 10)
-    )
+    header = struct.pack(">HHI", 1 << 12, session, 0x12345)
+    carried = ethernet(inner).with_header(header, ("erspan_session", session, 2, 2, 10))
     return ipv4(carried.with_header(struct.pack(">HHI", 0x1000, 0x88BE, 1)), 47, OUTER)
 
 
