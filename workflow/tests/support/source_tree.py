@@ -12,6 +12,13 @@ ROOT = Path(__file__).resolve().parents[3]
 BUILT_FROM = ("workflow/", "capture/", "schemas/", "p4/loader/")
 
 
+def working_tree() -> list[str]:
+    """Return the files of the working tree, with new ones, except those that git ignores."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.split("\0") if (ROOT / name).is_file()]
+
+
 def copy_sources(directory: Path, *, age_s: int = 0) -> None:
     """Copy the sources of `make dist` from the working tree, with modification times ``age_s`` earlier."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

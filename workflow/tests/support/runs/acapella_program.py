@@ -12,41 +12,21 @@ from acapella.figures.registry import all_figures, figure_module
 from acapella_core import pandas_import
 from acapella_core.validation import load_jsonschema
 
-IMPORTED = (
-    "acapella.campaign.analyze",
-    "acapella.campaign.index",
-    "acapella.campaign.outcomes",
-    "acapella.campaign.process",
-    "acapella.campaign.provenance",
-    "acapella.campaign.trials",
-    "acapella.cli.batch",
-    "acapella.cli.main",
-    "acapella.collector.receive",
-    "acapella.common.bootstrap",
-    "acapella.common.tables",
-    "acapella.digest.acap_files",
-    "acapella.digest.command",
-    "acapella.digest.hybrid",
-    "acapella.figures.command",
-    "acapella.figures.save",
-    "acapella.figures.source",
-    "acapella.kappa.command",
-    "acapella.release.command",
-    "acapella.report.command",
-    "acapella.report.page",
-    "duckdb",
-    "numpy",
-    "pyarrow.compute",
-    "pyarrow.csv",
-    "pyarrow.parquet",
-)
+IMPORTED = """
+acapella.campaign.analyze acapella.campaign.index acapella.campaign.outcomes acapella.campaign.process
+acapella.campaign.provenance acapella.campaign.trials acapella.cli.batch acapella.cli.main acapella.collector.receive
+acapella.common.bootstrap acapella.common.tables acapella.digest.acap_files acapella.digest.command
+acapella.digest.hybrid acapella.figures.command acapella.figures.save acapella.figures.source acapella.kappa.command
+acapella.release.command acapella.report.command acapella.report.page
+duckdb numpy pyarrow.compute pyarrow.csv pyarrow.parquet
+"""
 
 
 def import_modules() -> None:
     """Import what the commands of the workflow import."""
     pandas_import.prevent()
     load_jsonschema()  # before Altair imports it
-    for name in IMPORTED:
+    for name in IMPORTED.split():
         importlib.import_module(name)
     for name in all_figures():
         figure_module(name)

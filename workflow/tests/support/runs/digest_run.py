@@ -1,17 +1,18 @@
 """Frames of a few flows, and a run of acapella digest in a separate directory."""
 
 import functools
-import hashlib
 import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from acapella_testing.new_files import new_directory
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of
+from acapella_core.files import sha256_of
 
 START = 1_700_000_000_000_000_000
 
@@ -34,14 +35,11 @@ class Digest:
 
     def __init__(self, directory: Path):
         self.directory = directory
-        self.acap, self.flows = directory / "acap" / "t.parquet", directory / "flows" / "t.parquet"
-        for path in (self.acap, self.flows):
-            path.parent.mkdir()
+        self.acap, self.flows = (new_directory(directory / kind) / "t.parquet" for kind in ("acap", "flows"))
 
     def words(self, *sources: Path | str) -> list[str]:
         """Return the arguments of the command line; engine native."""
-        outputs = ["-o", str(self.acap), "--flows", str(self.flows), "--engine", "native"]
-        return ["digest", *map(str, sources), *outputs]
+        return ["digest", *map(str, (*sources, "-o", self.acap, "--flows", self.flows, "--engine", "native"))]
 
     def argv(self, source: Path | str) -> list[str]:
         """Return the command line of a separate process."""
@@ -60,7 +58,7 @@ class Digest:
         return sorted(p.name for p in self.directory.rglob("*") if p.is_file() and p.suffix != ".pcap")
 
     def hashes(self) -> list[str]:
-        return [hashlib.sha256(path.read_bytes()).hexdigest() for path in (self.acap, self.flows)]
+        return [sha256_of(path) for path in (self.acap, self.flows)]
 
     def metadata(self) -> dict:
         return metadata_of(self.acap)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from acapella_testing.source_tree import ROOT
+from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.source_tree import ROOT, working_tree
 
 MIB = 1024 * 1024
 PACKAGES = "ca-certificates,g++,git,make,python3-dev,python3-venv,tcpdump"
@@ -62,8 +63,7 @@ def why_not() -> str | None:
     """Return why the environment cannot be created, or None."""
     if os.geteuid() != 0:
         return "creating a root file system needs root privileges"
-    missing = [name for name in NEEDED if shutil.which(name) is None]
-    if missing:
+    if missing := [name for name in NEEDED if shutil.which(name) is None]:
         return f"missing programs: {', '.join(missing)}"
     if not Path("/dev/loop-control").exists():
         return "no loop devices"
@@ -168,14 +168,10 @@ class Hub:
 def clone(home: Path) -> None:
     """Clone the project into the home directory, with the changes of the working tree."""
     tree = home / "acapella"
-    git = ["git", "-c", "safe.directory=*"]
-    subprocess.run([*git, "clone", "-q", "--depth", "1", f"file://{ROOT}", tree], check=True)
-    listed = [*git, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in names.rstrip("\0").split("\0"):
-        if (ROOT / name).is_file() and not (ROOT / name).is_symlink():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, tree / name)
+    subprocess.run(["git", "-c", "safe.directory=*", "clone", "-q", "--depth", "1", f"file://{ROOT}", tree], check=True)
+    for name in working_tree():
+        if not (ROOT / name).is_symlink():
+            shutil.copy2(ROOT / name, new_directory((tree / name).parent))
     subprocess.run(["chown", "-R", f"{USER}:{USER}", home], check=True)
 
 
@@ -195,9 +191,8 @@ def hub(directory: Path, *, home_bytes: int) -> Iterator[Hub]:
             shutil.copyfile(name, f"{created.root}{name}")
     with (created.root / "etc" / "passwd").open("a") as accounts:
         accounts.write(f"user:x:{USER}:{USER}::/home/user:/bin/sh\n")
-    image = directory / "home.image"
-    with image.open("wb") as file:
-        file.truncate(home_bytes)
+    image = write_file(directory / "home.image", "")
+    os.truncate(image, home_bytes)
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", image], check=True)
     created.home.mkdir(parents=True)
     subprocess.run(["mount", "-o", "loop", image, created.home], check=True)

@@ -6,7 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from acapella_testing.source_tree import ROOT
+from acapella_testing.new_files import new_directory
+from acapella_testing.source_tree import ROOT, working_tree
 
 REQUIRED = ("Snakefile", "rules/", "profiles/", "config/", "schemas/", "workflow/", "capture/src/")
 HOST, USER = "another-host", 4321
@@ -25,12 +26,9 @@ def why_unavailable() -> str | None:
 
 def check_out(directory: Path) -> Path:
     """Copy the workflow as it is in the working tree, without tests; return the directory."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listed.split("\0"):
-        if name.startswith(REQUIRED) and "/tests/" not in name and (ROOT / name).is_file():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, directory / name)
+    for name in working_tree():
+        if name.startswith(REQUIRED) and "/tests/" not in name:
+            shutil.copyfile(ROOT / name, new_directory((directory / name).parent) / Path(name).name)
     return directory
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from acapella_testing import c_programs, processes
 from acapella_testing.frames import pcap_files
+from acapella_testing.new_files import write_file
 from acapella_testing.source_tree import ROOT
 
 from acapella.p4 import compiled
@@ -54,10 +55,8 @@ def ethernet(source: int, destination: int = 1, kind: int = 0x0800, size: int = 
 
 def write_pcap(path: Path, frames: list[Frame]) -> Path:
     """Write a nanosecond pcap, compressed if the name ends in .gz; return its path."""
-    records = (pcap_files.record(one.ts_ns, one.data, one.wire) for one in frames)
-    content = pcap_files.header() + b"".join(records)
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
+    content = pcap_files.header() + b"".join(pcap_files.record(one.ts_ns, one.data, one.wire) for one in frames)
+    return write_file(path, gzip.compress(content) if path.suffix == ".gz" else content)
 
 
 def read_pcap(path: Path) -> list[Frame]:
@@ -86,8 +85,7 @@ def command(directory: Path, spec: Path, *captures: Path | list[Frame], control:
     argv += ["--out", str(directory / "out.pcap"), "--stats", str(directory / "stats.json")]
     argv += ["--dump-registers", str(directory / "registers.json")]
     if control:
-        (directory / "control.txt").write_text(control, encoding="utf-8")
-        argv += ["--control", str(directory / "control.txt")]
+        argv += ["--control", str(write_file(directory / "control.txt", control))]
     return argv
 
 
@@ -108,16 +106,10 @@ def run(
 
 def ended(directory: Path, code: int, error: str, output: str) -> Run:
     """Return the outputs of a run."""
-    out, stats, registers = directory / "out.pcap", directory / "stats.json", directory / "registers.json"
+    out, documents = directory / "out.pcap", (directory / "stats.json", directory / "registers.json")
     assert not list(directory.glob("*.part")), error
-    return Run(
-        code,
-        error,
-        output,
-        read_pcap(out) if out.exists() else None,
-        json.loads(stats.read_text()) if stats.exists() else None,
-        json.loads(registers.read_text()) if registers.exists() else None,
-    )
+    stats, registers = (json.loads(path.read_text()) if path.exists() else None for path in documents)
+    return Run(code, error, output, read_pcap(out) if out.exists() else None, stats, registers)
 
 
 def good(directory: Path, spec: Path, *captures: Path | list[Frame], **how) -> Run:

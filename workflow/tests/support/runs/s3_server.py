@@ -41,9 +41,8 @@ def s3_server() -> Iterator[S3Server]:
     """Yield a server without buckets; end it afterwards."""
     import boto3  # noqa: PLC0415 - slow to import
 
-    running = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | ENVIRONMENT
-    )
+    command, environment = [sys.executable, __file__], os.environ | ENVIRONMENT
+    running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     try:
         url = f"http://127.0.0.1:{int(running.stdout.readline())}"
         keys = {"aws_access_key_id": "key-of-the-test", "aws_secret_access_key": SECRET}

@@ -9,6 +9,7 @@ interface. While COMMAND runs, process 1 answers requests of the methods of `Clu
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -146,11 +147,7 @@ class Cluster:
     def launched(self) -> list[str]:
         """Return the identifiers of the batch jobs that the nodes started."""
         logs = "".join((self.directory / f"slurmd-{node}.log").read_text() for node in NODES)
-        return [
-            line.split("Launching batch job ")[1].split()[0]
-            for line in logs.splitlines()
-            if "Launching batch job" in line
-        ]
+        return re.findall(r"Launching batch job (\S+)", logs)
 
     def _ask(self, *request: str | int) -> str:
         """Send a request to process 1 and return the answer."""
@@ -172,9 +169,8 @@ class Daemons:
     def start_daemon(self, name: str) -> str:
         """Start a daemon in the foreground with output appended to DIRECTORY/NAME.log."""
         with (self._directory / f"{name}.log").open("a") as log:
-            self._running[name] = subprocess.Popen(
-                self._command(name), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            command = self._command(name)
+            self._running[name] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return ""
 
     def _command(self, name: str) -> list[str]:
@@ -182,21 +178,13 @@ class Daemons:
         directory = self._directory
         if name == "munged":
             files = [f"--{part}={directory}/munge.{end}" for part, end in (("key-file", "key"), ("socket", "socket"))]
-            return [
-                "munged",
-                "--foreground",
-                *files,
-                *(f"--{f}-file={directory}/munge.{f}" for f in ("pid", "seed", "log")),
-            ]
+            files += [f"--{part}-file={directory}/munge.{part}" for part in ("pid", "seed", "log")]
+            return ["munged", "--foreground", *files]
         if name == "mariadbd":  # only processes of the cluster can reach it
-            options = [
-                "--no-defaults",
-                f"--datadir={directory}/database",
-                f"--socket={directory}/sql",
-                "--skip-grant-tables",
-            ]
+            files = [f"--datadir={directory}/database", f"--socket={directory}/sql"]
             memory = ["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--performance-schema=OFF"]
-            return ["mariadbd", *options, *memory, "--bind-address=127.0.0.1", f"--user={owner()}"]
+            access = ["--skip-grant-tables", "--bind-address=127.0.0.1", f"--user={owner()}"]
+            return ["mariadbd", "--no-defaults", *files, *memory, *access]
         if name.startswith("slurmd-"):
             return ["slurmd", "-D", "-N", name.removeprefix("slurmd-")]
         return [name, "-D"]
@@ -220,8 +208,7 @@ class Daemons:
 
     def run(self, *command: str) -> str:
         """Run a command and return its output."""
-        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        return ended.stdout
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False).stdout
 
     def serve(self) -> None:
         """Answer requests in a thread."""

@@ -31,31 +31,15 @@ from acapella.snakefile import code
 from acapella_core.validation import load_jsonschema
 
 # Modules that every run imports: those of Snakemake for reading a workflow, and ours in the Snakefile.
-IMPORTED = (
-    "smart_open",
-    "snakemake.executors.dryrun",
-    "snakemake.executors.local",
-    "snakemake.report",
-    "acapella.snakefile.cached_digests",
-    "acapella.snakefile.cleanup",
-    "acapella.snakefile.collection",
-    "acapella.snakefile.config",
-    "acapella.snakefile.failures",
-    "acapella.snakefile.job_records",
-    "acapella.snakefile.sample_sheet",
-    "acapella.snakefile.snakemake_internals",
-    "acapella.snakefile.trials",
-    "acapella.flowreports.sample",
-    "acapella.campaign.outcomes",
-    "acapella.campaign.storage",
-    "acapella.common.vendors",
-    "acapella.digest.cache",
-    "acapella_capture.collect",
-    "acapella_capture.plan.dry_run",
-    "acapella_capture.precheck",
-    "acapella_capture.testbeds.files",
-    "acapella_testing.without_sync",
-)
+IMPORTED = """
+smart_open snakemake.executors.dryrun snakemake.executors.local snakemake.report
+acapella.snakefile.cached_digests acapella.snakefile.cleanup acapella.snakefile.collection acapella.snakefile.config
+acapella.snakefile.failures acapella.snakefile.job_records acapella.snakefile.sample_sheet
+acapella.snakefile.snakemake_internals acapella.snakefile.trials acapella.flowreports.sample
+acapella.campaign.outcomes acapella.campaign.storage acapella.common.vendors acapella.digest.cache
+acapella_capture.collect acapella_capture.plan.dry_run acapella_capture.precheck acapella_capture.testbeds.files
+acapella_testing.without_sync
+"""
 
 
 STAGES = re.compile(r'digest_of_code\(("[^()]*")\)')  # in rule files
@@ -131,7 +115,7 @@ def serve() -> None:
     """Serve requests until standard input ends."""
     with contextlib.redirect_stdout(sys.stderr):
         load_jsonschema()  # without the part of it that is slow to import
-        for name in IMPORTED:
+        for name in IMPORTED.split():
             importlib.import_module(name)
         cli.get_argument_parser()  # finds the plugins
         read_rules()

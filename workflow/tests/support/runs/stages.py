@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from acapella_testing.frames.traces import START_NS, write_pcap
 from acapella_testing.generated.digests import PLACE, write_manifest
+from acapella_testing.new_files import new_directory
 from acapella_testing.requirements import required
 
 from acapella.campaign import analyze, index, process
@@ -30,11 +31,9 @@ def add_capture(  # noqa: PLR0913 (tests give the two or three that matter to th
     directory: Path, name: str, trace: list, *, place=PLACE, engine="native", snaplen=200, **manifest
 ) -> tuple[Path, dict]:
     """Write a capture, its manifest and its digest; return the path of the capture and the manifest."""
-    for part in ("raw", "acap", "flows"):
-        (directory / part).mkdir(parents=True, exist_ok=True)
-    capture = write_pcap(directory / "raw" / f"{name}.pcap", trace, snaplen)
+    capture = write_pcap(new_directory(directory / "raw") / f"{name}.pcap", trace, snaplen)
     manifest |= {"status": "ok", "snaplen": snaplen, "sha256": sha256_of(capture), "bytes": capture.stat().st_size}
-    acap, flows = (str(directory / part / f"{name}.parquet") for part in ("acap", "flows"))
+    acap, flows = (str(new_directory(directory / part) / f"{name}.parquet") for part in ("acap", "flows"))
     options = ["--engine", engine, "--site", place[0], "--port", place[1]]
     assert cli.main(["digest", str(capture), "-o", acap, "--flows", flows, *options]) == 0
     return capture, write_manifest(directory, name, place, **manifest)

@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from acapella_testing.new_files import write_file
 from acapella_testing.runs.warm_python import WarmPython
 
 MODULE = "acapella_testing.runs.acapella_program"
@@ -40,8 +41,7 @@ def environment() -> dict[str, str]:
     atexit.register(warm.close)
     if not warm.environment:
         return {}
-    shell = directory / "shell"
-    shell.write_text(FUNCTION.format(directory=directory, program=PROGRAM.format(MODULE)))
+    shell = write_file(directory / "shell", FUNCTION.format(directory=directory, program=PROGRAM.format(MODULE)))
     return {"BASH_ENV": str(shell)}
 
 

@@ -41,8 +41,7 @@ class WarmPython:
         shutil.copy2(program, directory / "python3")
         isolated = ["-P"] if modules else ["-IS"]
         command = [sys.executable, *isolated, str(HERE / "warm_python_server.py"), str(directory), *modules]
-        pipe = subprocess.PIPE
-        changed = os.environ | variables
+        pipe, changed = subprocess.PIPE, os.environ | variables
         self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True, env=changed)
         assert self._server.stdout.readline() == b"ready\n"
         self.environment = {"WARM_PYTHON": str(directory), "REAL_PYTHON": sys.executable}

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import executable
 from acapella_testing.requirements import require
 from acapella_testing.runs import warm_acapella
@@ -131,8 +131,7 @@ class Workplace:
 
     def configure(self, **changes) -> None:
         """Write config/config.yaml: settings of the tiny campaign, with changes to top-level keys."""
-        target = self.directory / "config" / "config.yaml"
-        write_file(target, yaml.safe_dump(SETTINGS | changes, sort_keys=False))
+        write_file(self.directory / "config" / "config.yaml", yaml.safe_dump(SETTINGS | changes, sort_keys=False))
 
     def copy(self, directory: Path) -> "Workplace":
         """Copy all files with their modification times into a new or empty directory.
@@ -150,12 +149,11 @@ class Workplace:
         """Write the sheet of samples, and their captures, each with different bytes, if they are missing."""
         from acapella_testing.frames.traces import busy_port, write_pcap  # noqa: PLC0415 (scapy is slow to import)
 
-        frames, names = busy_port(), [*names]
-        (self.directory / "captures").mkdir(exist_ok=True)
-        paths = [self.directory / "captures" / f"{name}.pcap" for name in names]
+        directory = new_directory(self.directory / "captures")
+        paths = [directory / f"{name}.pcap" for name in names]
         for number, path in enumerate(paths):
             if not path.exists():
-                write_pcap(path, [(ts_ns + number, frame) for ts_ns, frame in frames])
+                write_pcap(path, [(ts_ns + number, frame) for ts_ns, frame in busy_port()])
         self.sheet(*((path.stem, "alpha", "p1", f"../captures/{path.name}") for path in paths))
 
     def add_letter(self, *rows: tuple[str, str, str, str]) -> None:
@@ -192,8 +190,7 @@ class Workplace:
         ``instead``: Python statement to run repeatedly while it waits, which may append to the list `held`.
         """
         marker = self.directory / "programs" / "pause"
-        text = PAUSED_ANALYSIS.format(marker=str(marker), instead=instead)
-        write_file(marker.with_name("sitecustomize.py"), text)
+        write_file(marker.with_name("sitecustomize.py"), PAUSED_ANALYSIS.format(marker=str(marker), instead=instead))
         marker.touch()
         self.environment["PYTHONPATH"] = str(marker.parent)
         return marker
@@ -251,19 +248,28 @@ def only_figures(*names: str) -> dict[str, dict]:
     return {"figures": {"formats": ["svg"], "only": [*(names or FIGURES)]}}
 
 
+def from_ports(ports: dict[str, list[str]]) -> dict:
+    """Return the key `collect` of a config for one node at each site, with these ports."""
+    return {"mode": "sites", "sites": [*ports], "instances": 1, "port_selection": "fixed", "ports": ports}
+
+
+def jobs(printed: str) -> dict[str, int]:
+    """Return the number of jobs of each rule that a run executed, or that a dry run would execute."""
+    table = printed.partition("Job stats:")[2].partition("total")[0]
+    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.M) if rule != "all"}
+
+
 def rules_run(printed: str) -> set[str]:
-    """Return the names of the rules that a run executed, or that a dry run would execute."""
-    table = printed.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in printed else ""
-    return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
+    """Return the names of these rules."""
+    return {*jobs(printed)}
 
 
 def processed(directory: Path, samples: dict[str, tuple[str, str]], write: Callable[[Path], object]) -> Workplace:
     """Return a workplace with tables of captures that ``write`` writes; ``samples``: site and port of each name."""
     place = Workplace(directory)
     place.configure()
-    (directory / "captures").mkdir()
     for name in samples:
-        write(directory / "captures" / f"{name}.pcapng")
+        write(new_directory(directory / "captures") / f"{name}.pcapng")
     place.sheet(*((name, *at, f"../captures/{name}.pcapng") for name, at in samples.items()))
     place.succeed("--cores", "2", "process")
     return place
