@@ -40,11 +40,10 @@ def copy(tmp_path, monkeypatch):
 
 def forget() -> None:
     """Clear the caches of file contents and digests."""
-    files = (code.checksum, code.checksums_file, code.content, code.native_sources)
+    files = (code.checksum, code.checksums_file, code.content, code.native_sources, code.outdated_core)
     modules = (code.directory_entries, code.imports, code.module, code.module_files)
     for cached in (code.digest, checksums, *files, *modules):
         cached.cache_clear()
-    code.outdated_core.cache_clear()
 
 
 def fresh() -> str:
@@ -174,9 +173,8 @@ def test_only_code_counts_not_comments_and_messages(name, source, old, new, chan
 def docstrings_read(path: Path) -> list[int]:
     """Return the lines of a module that read a docstring, except for the help of a command."""
     nodes = [*ast.walk(ast.parse(path.read_text()))]
-    parsers = [
-        node for node in nodes if isinstance(node, ast.Call) and name_of(node.func) in (*PARSING, "ArgumentParser")
-    ]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    parsers = [call for call in calls if name_of(call.func) in (*PARSING, "ArgumentParser")]
     texts = [keyword.value for call in parsers for keyword in call.keywords if keyword.arg == "description"]
     help_texts = {id(inner) for text in texts for inner in ast.walk(text)}
     read = [node for node in nodes if name_of(node) in ("__doc__", "getdoc", "get_docstring")]
@@ -212,11 +210,7 @@ def test_edited_module_changes_only_the_digests_of_figures_that_use_it(copy, edi
     before = {name: code.figure_digest(name) for name in registry.all_figures()}
     append(copy / "python" / "acapella" / "figures" / f"{edited}.py")
     forget()
-    changed = [name for name, digest in before.items() if code.figure_digest(name) != digest]
-    assert changed == (expected or [*before])
-
-
-EVERY_TABLE = {*queries.names("analyze")}
+    assert [name for name, digest in before.items() if code.figure_digest(name) != digest] == (expected or [*before])
 
 
 @pytest.mark.parametrize(
@@ -233,12 +227,11 @@ def test_edited_query_changes_only_the_digests_of_partial_tables_computed_from_i
     tmp_path, monkeypatch, edited, text, expected
 ):
     monkeypatch.setattr(queries, "DIRECTORY", shutil.copytree(queries.DIRECTORY, tmp_path / "sql"))
-    digests = code.table_digests.__wrapped__
-    before = {*digests()}
+    before = {*code.table_digests.__wrapped__()}
     append(tmp_path / "sql" / f"{edited}.sql", text)
     forget()
-    assert {text.partition("=")[0] for text in {*digests()} - before} == expected
-    assert {text.partition("=")[0] for text in before} == EVERY_TABLE
+    assert {text.partition("=")[0] for text in {*code.table_digests.__wrapped__()} - before} == expected
+    assert {text.partition("=")[0] for text in before} == {*queries.names("analyze")}
 
 
 @pytest.mark.parametrize(
@@ -263,11 +256,10 @@ def test_columns_of_named_tables_change_the_digests_of_stages(stage, table, chan
 
 
 def test_heuristics_change_stage_analyze_by_their_content():
-    root = SOURCE.parents[2]
-    rule = (root / "rules" / "analyze.smk").read_text()
+    rule = (ROOT / "rules" / "analyze.smk").read_text()
     assert "heuristics.tsv" not in rule and rule.count("heuristics=digest_of_heuristics()") == 2
     assert "--code={params.code}.{params.heuristics} " in rule
-    assert code.heuristics_digest() == sha256_of(root / "schemas" / "heuristics.tsv")
+    assert code.heuristics_digest() == sha256_of(ROOT / "schemas" / "heuristics.tsv")
 
 
 def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):
@@ -300,11 +292,10 @@ def names_in_tree(path: Path, package: str) -> set[str]:
 
 
 def test_imports_match_the_syntax_tree_of_every_module():
-    tops = {top: code.package_directory(top) for top in code.OURS}
-    modules = [(top, directory, path) for top, directory in tops.items() for path in directory.rglob("*.py")]
+    modules = [(top, path) for top in code.OURS for path in code.package_directory(top).rglob("*.py")]
     assert len(modules) > 200
-    for top, directory, path in modules:
-        package = ".".join([top, *path.parent.relative_to(directory).parts])
+    for top, path in modules:
+        package = ".".join([top, *path.parent.relative_to(code.package_directory(top)).parts])
         assert set(code.imported_names(path.read_text(), package)) == names_in_tree(path, package), path
 
 
@@ -315,8 +306,7 @@ def test_imports_are_found_in_all_kinds_of_blocks(tmp_path):
         "from .. import (\n  o,  # )\n  p as q,\n)\nfrom .r.s import t\nfrom u import (v)\n"
     )
     found = set(code.imported_names(text, "top.package"))
-    (tmp_path / "module.py").write_text(text)
-    assert found == names_in_tree(tmp_path / "module.py", "top.package")
+    assert found == names_in_tree(write_file(tmp_path / "module.py", text), "top.package")
     assert {*"abcdefhm", "h.i", "top.package.k", "top", "top.p", "top.package.r.s.t", "u.v"} <= found
 
 

@@ -6,23 +6,10 @@ import json
 import pytest
 
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
+from acapella.snakefile.config import checked
 from acapella_core.errors import UserError
 
-CONFIG = {
-    "testbed": "local",
-    "campaign": "x",
-    "samples": "s.tsv",
-    "runs": 1,
-    "capture": {"snaplen": 200},
-    "collect": {},
-    "local": {"sites": 2},
-    "fabric": {"sites": 3},
-    "preprocess": {"anonymize": False},
-    "digest": {"max_decompressed": "1G", "max_ratio": 10, "engine": "native"},
-    "exclude": [],
-    "flowreports": {"samples": None, "study": False},
-    "trials": None,
-}
+CONFIG = checked({"campaign": "x", "testbed": "local", "samples": "s.tsv"})
 
 
 class UnknownInAdvance(Exception):

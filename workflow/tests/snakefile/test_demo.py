@@ -26,7 +26,6 @@ def test_real_traffic_on_mirrored_ports_is_reported(tmp_path):
     assert [manifest["testbed"] for manifest in manifests] == ["local", "local"]
     assert all(manifest["frames_captured"] > 0 for manifest in manifests)
     stacks = (place.campaign / "tables" / "header_occurrence.csv").read_text()
-    for header in ("TCP", "UDP", "ICMPv6"):
-        assert f'"{header}"' in stacks
+    assert [header for header in ("TCP", "UDP", "ICMPv6") if f'"{header}"' not in stacks] == []
     assert (place.campaign / "report.html").stat().st_size > 0
     assert "Nothing to be done" in place.succeed()

@@ -13,12 +13,8 @@ from acapella.flowreports import program
 from acapella.snakefile import cleanup, optional_stages
 
 NO_TRANSFERS = {"data": [], "sheet": None}
-NONE = {
-    "trials": None,
-    "flowreports": {"samples": None, "study": False},
-    "transfer": NO_TRANSFERS,
-    "report": {"papers": False},
-}
+NO_REPORTS = {"samples": None, "study": False}
+NONE = {"trials": None, "flowreports": NO_REPORTS, "transfer": NO_TRANSFERS, "report": {"papers": False}}
 ALL = {
     "trials": {"quiet": ["a", "b"]},
     "flowreports": {"samples": "all", "study": True},
@@ -40,21 +36,20 @@ def test_figures_and_options_match_the_stages_that_run():
     assert optional_stages.figures(stages(ALL), ["iat_delta", "frame_sizes"]) == ["frame_sizes", "iat_delta"]
     assert {*registry.TRIAL_FIGURES, *registry.FLOWREPORT_FIGURES, *registry.FLOWSTUDY_FIGURES} < {*figures}
     assert {*registry.TRANSFER_FIGURES} < {*figures}
-    without_program = stages(ALL, NONE["flowreports"])
-    assert optional_stages.figure_flags(without_program) == ["--trials", "--transfers"]
+    assert optional_stages.figure_flags(stages(ALL, NONE["flowreports"])) == ["--trials", "--transfers"]
 
 
 def test_figures_of_the_infrastructure_study_match_the_given_inputs(tmp_path):
     config = NONE | {"infrastructure": {"advertisements": [], "slices": ["slices.csv"], "telemetry": []}}
     assert optional_stages.figures(stages(config), with_samples=False) == [*registry.SLICE_FIGURES]
     assert optional_stages.figure_flags(stages(config)) == ["--infrastructure"]
-    kept = ["figures/infrastructure_simultaneous.svg", "tables/infrastructure_weeks.csv"]
+    kept = {"figures/infrastructure_simultaneous.svg", "tables/infrastructure_weeks.csv"}
     for path in ("figures/infrastructure_weeks.svg", *kept):
         write_file(tmp_path / path, "")
     cleanup.remove_unconfigured(str(tmp_path), stages(config))
-    assert files_in(tmp_path) == {*kept}
+    assert files_in(tmp_path) == kept
     cleanup.remove_unconfigured(str(tmp_path), stages(NONE))
-    assert not any((tmp_path / path).exists() for path in kept)
+    assert files_in(tmp_path) == set()
 
 
 GRID = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []}
@@ -95,8 +90,7 @@ def test_machine_without_the_program_omits_flow_reports(monkeypatch, capsys, rea
 
 def files_in(directory) -> set[str]:
     """Return the relative paths of files, except for the log of the removal."""
-    files = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
-    return files - {"logs/stale.log"}
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()} - {"logs/stale.log"}
 
 
 @pytest.mark.parametrize(
@@ -146,11 +140,18 @@ def test_results_of_stages_that_are_not_configured_are_removed(tmp_path, capsys,
     assert ("stages that are not in the config" in capsys.readouterr().err) == (len(kept) < len(FILES))
 
 
+def write_manifest(directory, sample: str) -> None:
+    """Write the manifest of a sample."""
+    write_file(
+        directory / "raw" / f"{sample}.json",
+        json.dumps({"acapella_manifest": 1, "sample": sample, "file": f"{sample}.pcap"}),
+    )
+
+
 def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
     rows = {"a": SimpleNamespace(file=tmp_path / "a.pcap")}
     for name in "ab":
-        manifest = {"acapella_manifest": 1, "sample": name, "file": f"{name}.pcap"}
-        write_file(tmp_path / "raw" / f"{name}.json", json.dumps(manifest))
+        write_manifest(tmp_path, name)
     with duckdb.connect(tmp_path / "catalog.duckdb") as con:
         con.execute("create table samples as select unnest(['a', 'b']) as sample")
     cleanup.remove_unlisted(str(tmp_path), rows)
@@ -163,8 +164,8 @@ def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
 
 
 def test_damaged_catalog_is_reported_because_index_recreates_it(tmp_path, capsys):
-    write_file(tmp_path / "raw" / "b.json", '{"acapella_manifest": 1, "sample": "b", "file": "b.pcap"}')
-    (tmp_path / "catalog.duckdb").write_text("not a database")
+    write_manifest(tmp_path, "b")
+    write_file(tmp_path / "catalog.duckdb", "not a database")
     cleanup.remove_unlisted(str(tmp_path), {"a": SimpleNamespace(file=tmp_path / "a.pcap")})
     assert list((tmp_path / "raw").iterdir()) == []
     assert capsys.readouterr().err.splitlines()[-1].startswith(f"acapella: {tmp_path / 'catalog.duckdb'}: ")

@@ -10,8 +10,7 @@ from acapella.snakefile.config import checked
 from acapella.snakefile.replays import environments_with_departures, replay_files, replay_of, with_replays
 
 OURS = {"name": "ours", "sender": "acapella"}
-CONSISTENCY = {"identity": "invariant", "filter": None, "flow": None, "from": None, "to": None}
-CONSISTENCY |= {"arrival_error_ns": None}
+CONSISTENCY = dict.fromkeys(("filter", "flow", "from", "to", "arrival_error_ns")) | {"identity": "invariant"}
 
 
 def config_of(**changes) -> dict:
@@ -85,17 +84,16 @@ def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):
 def manifests(tmp_path):
     """Write manifests of two trials that two replayers sent."""
     recordings = [{"file": name, "sha256": "0"} for name in ("r1", "r2")]
-    for trial in ("a", "b"):
-        departures = [{"file": f"{trial}.{number}", "sha256": "0"} for number in (1, 2)]
-        replay = {"recordings": recordings, "departures": departures}
-        write_file(tmp_path / f"{trial}.json", json.dumps({"replay": replay}))
-    return [str(tmp_path / f"{trial}.json") for trial in ("a", "b")]
+    paths = [tmp_path / f"{trial}.json" for trial in ("a", "b")]
+    for path in paths:
+        departures = [{"file": f"{path.stem}.{number}", "sha256": "0"} for number in (1, 2)]
+        write_file(path, json.dumps({"replay": {"recordings": recordings, "departures": departures}}))
+    return [*map(str, paths)]
 
 
 def test_kappa_gets_recordings_once_and_departures_of_each_trial(tmp_path, manifests):
     files = replay_files(manifests, CONSISTENCY)
-    names = [path.removeprefix(f"{tmp_path}/") for path in files.paths()]
-    assert names == ["r1", "r2", "a.1", "a.2", "b.1", "b.2"]
+    assert files.paths() == [f"{tmp_path}/{name}" for name in ("r1", "r2", "a.1", "a.2", "b.1", "b.2")]
     recordings = ["--recording", f"{tmp_path}/r1", f"{tmp_path}/r2", "--departures"]
     assert files.options() == [*recordings, *(f"{tmp_path}/{t}.1,{tmp_path}/{t}.2" for t in "ab")]
 

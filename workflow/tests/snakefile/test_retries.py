@@ -43,8 +43,8 @@ def test_rule_without_retries_runs_once_although_the_profile_has_retries(tmp_pat
     write_file(tmp_path / "Snakefile", SNAKEFILE)
     ended = run_snakemake(["--cores", "1", "--retries", "2", "--keep-going", "a", "b"], tmp_path, {})
     assert ended.returncode == 1, ended.stdout
-    attempts = [(tmp_path / f"attempts_of_{rule}").read_text().count("\n") for rule in ("collect", "digest")]
-    assert attempts == [1, 3]
+    assert (tmp_path / "attempts_of_collect").read_text() == "\n"
+    assert (tmp_path / "attempts_of_digest").read_text() == "\n" * 3
 
 
 class Resources(dict):

@@ -63,8 +63,7 @@ def test_unreadable_capture_is_replaced_by_its_manifest():
     ],
 )
 def test_stages_in_batches_depend_on_testbed_size_and_release(testbed, size, reproduce, expected):
-    config = {"testbed": testbed, "batches": {"samples": size}, "reproduce": reproduce}
-    assert batched_stages(config) == expected
+    assert batched_stages({"testbed": testbed, "batches": {"samples": size}, "reproduce": reproduce}) == expected
 
 
 @pytest.fixture
@@ -107,11 +106,7 @@ def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):
     assert ended.value.code.startswith(f"error: {other} line 2: sample '../x': ")
 
 
-CONFIG = {
-    "exclude": ["x"],
-    "flowreports": {"samples": ["r"]},
-    "trials": {"quiet": ["a", ["b", "c"]]},
-}
+CONFIG = {"exclude": ["x"], "flowreports": {"samples": ["r"]}, "trials": {"quiet": ["a", ["b", "c"]]}}
 
 
 def test_configured_names_have_their_keys():

@@ -10,7 +10,7 @@ import yaml
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.requirements import skip_if
-from acapella_testing.runs.workflow_run import CAPTURES, ROOT, Workplace, rules_run, run_snakemake, workplace
+from acapella_testing.runs.workflow_run import CAPTURES, ROOT, Workplace, jobs, rules_run, run_snakemake, workplace
 
 from acapella.campaign import analyze
 from acapella.flowreports import program
@@ -23,6 +23,12 @@ RULES = sorted((ROOT / "rules").glob("*.smk"))
 
 RULE = re.compile(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", re.M)
 BLOCKS = {f"{path.stem}:{name}": text for path in RULES for _, name, text in RULE.findall(path.read_text())}
+
+
+@pytest.fixture
+def place(tmp_path) -> Workplace:
+    """Return the tiny campaign before its first run."""
+    return workplace(tmp_path)
 
 
 def test_rules_of_all_stages_are_found():
@@ -52,8 +58,7 @@ def test_placeholders_for_paths_are_quoted(name):
 
 
 def test_rule_files_begin_with_a_description():
-    for path in RULES:
-        assert path.read_text().startswith("# "), path
+    assert [path for path in RULES if not path.read_text().startswith("# ")] == []
 
 
 def test_rule_files_assign_each_name_once():
@@ -61,14 +66,13 @@ def test_rule_files_assign_each_name_once():
     assert sorted(names) == sorted({*names}), "rule files share one namespace"
 
 
-def test_snakemake_lint_is_clean(tmp_path):
-    assert "Congratulations" in workplace(tmp_path).succeed("--lint")
+def test_snakemake_lint_is_clean(place):
+    assert "Congratulations" in place.succeed("--lint")
 
 
-def test_dry_run_lists_every_stage_and_writes_nothing(tmp_path):
-    printed = workplace(tmp_path).succeed("--dry-run")
-    assert {"collect", "digest", "index", "analyze", "process", "report"} <= rules_run(printed)
-    assert not (tmp_path / "results").exists()
+def test_dry_run_lists_every_stage_and_writes_nothing(place):
+    assert {"collect", "digest", "index", "analyze", "process", "report"} <= rules_run(place.succeed("--dry-run"))
+    assert not (place.directory / "results").exists()
 
 
 @pytest.mark.parametrize("profile", [[], ["--profile", "fabric"], ["--profile", "slurm", "--executor", "local"]])
@@ -81,8 +85,8 @@ def test_profile_default_is_applied_and_others_are_found_from_the_root(profile):
 def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, monkeypatch):
     for key in [key for key in os.environ if key.startswith("FABRIC_")]:
         monkeypatch.delenv(key)
-    arguments = ["--profile", "fabric", "--dry-run", "--directory", str(tmp_path)]
-    ended = run_snakemake(arguments, ROOT, {"HOME": str(tmp_path)})
+    words = ["--profile", "fabric", "--dry-run", "--directory", str(tmp_path)]
+    ended = run_snakemake(words, ROOT, {"HOME": str(tmp_path)})
     assert ended.returncode == 0, ended.stdout
     assert [text for text in REQUEST if text not in ended.stdout] == []
 
@@ -109,10 +113,7 @@ def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, 
         ),
         ({"exclude": ["--drop"]}, "config error: exclude[0]: '--drop' does not match"),
         ({"capture": None}, "config error: capture: None is not of type 'object'"),
-        (
-            {"trials": {"quiet": ["a"]}},
-            "config error: trials.quiet: 1 given; at least 2 needed (trials of",
-        ),
+        ({"trials": {"quiet": ["a"]}}, "config error: trials.quiet: 1 given; at least 2 needed (trials of"),
         ({"trials": {"quiet": ["a", 5]}}, "config error: trials.quiet[1]: 5 is not of type 'string'"),
         ({"trials": {"quiet": ["a", []]}}, "config error: trials.quiet[1]: 0 given; at least 1 needed"),
         (
@@ -227,21 +228,18 @@ def only_line(place: Workplace) -> str:
     return line
 
 
-def test_missing_temporary_directory_is_reported_before_any_job(tmp_path):
-    place = workplace(tmp_path)
+def test_missing_temporary_directory_is_reported_before_any_job(place, tmp_path):
     place.environment["TMPDIR"] = str(tmp_path / "gone")
     last = place.fail("--dry-run").splitlines()[-1]
     assert last.startswith(f"temporary directory {tmp_path / 'gone'}: no such directory; "), last
 
 
-def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):
-    place = workplace(tmp_path)
+def test_duplicate_sample_names_are_rejected_with_their_lines(place):
     place.sheet(*(("a", "s", port, str(CAPTURES / f"alpha-{port}.pcap.gz")) for port in ("p1", "p2")))
     assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2", place.fail("--dry-run"))
 
 
-def test_empty_sheet_is_reported_with_advice(tmp_path):
-    place = workplace(tmp_path)
+def test_empty_sheet_is_reported_with_advice(place):
     place.sheet()
     printed = place.fail("--dry-run")
     assert re.search(r"^config error: .*samples\.tsv: no samples; add one line per capture.*\n?\Z", printed, re.M), (
@@ -250,16 +248,14 @@ def test_empty_sheet_is_reported_with_advice(tmp_path):
     assert not re.search(r"Exception|Error in|Traceback", printed), "one line, without Snakemake's frame"
 
 
-def test_empty_sheet_affects_only_targets_that_need_samples(tmp_path):
-    place = workplace(tmp_path)
+def test_empty_sheet_affects_only_targets_that_need_samples(place):
     place.sheet()
     assert "Congratulations" in place.succeed("--lint")
     assert "conformance" in rules_run(place.succeed("--dry-run", "conformance"))
     assert {"measure_storage", "storage_tables", "storage"} <= rules_run(place.succeed("--dry-run", "storage"))
 
 
-def test_missing_capture_is_reported_before_any_job(tmp_path):
-    place = workplace(tmp_path)
+def test_missing_capture_is_reported_before_any_job(place):
     place.sheet(("here", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("lost", "s", "p2", "lost.pcap"))
     warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
     printed = place.succeed("--dry-run").splitlines()
@@ -276,11 +272,11 @@ def test_exclusion_of_an_unknown_sample_is_an_error(tmp_path):
 def test_option_configfile_replaces_config_yaml(tmp_path):
     place = workplace(tmp_path, exclude=["gamma"], trials={"mine": ["a", "b"]})
     write_file(tmp_path / "mine.yaml", "campaign: other\n")
-    printed = place.succeed("--dry-run", "--configfile", "mine.yaml", "--config", "pseudonyms=True")
-    assert "results/other/report.html" in printed
+    words = ("--dry-run", "--configfile", "mine.yaml")
+    assert "results/other/report.html" in place.succeed(*words, "--config", "pseudonyms=True")
     write_file(tmp_path / "mine.yaml", "pseudonyms: true\n")
-    printed = place.fail("--dry-run", "--configfile", "mine.yaml")
-    assert "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)" in printed
+    error = "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)"
+    assert error in place.fail(*words)
 
 
 @pytest.mark.parametrize(
@@ -293,8 +289,7 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
     ],
     ids=["list", "empty", "no YAML", "absent"],
 )
-def test_invalid_config_yaml_is_reported_in_one_line(tmp_path, text, complaint):
-    place = workplace(tmp_path)
+def test_invalid_config_yaml_is_reported_in_one_line(place, tmp_path, text, complaint):
     (tmp_path / "config" / "config.yaml").unlink()
     if text is not None:
         write_file(tmp_path / "config" / "config.yaml", text)
@@ -327,8 +322,7 @@ def test_impossible_collection_is_reported_before_it_starts(tmp_path, changes, c
 
 
 def test_finished_collection_needs_neither_key_nor_filter(tmp_path):
-    gone = {"preprocess": {"anonymize": True, "key_file": "/nowhere/campaign.key"}}
-    place = workplace(tmp_path, **LOCAL | gone)
+    place = workplace(tmp_path, **LOCAL, preprocess={"anonymize": True, "key_file": "/nowhere/campaign.key"})
     assert "config error: preprocess.key_file: cannot read /nowhere" in place.fail("--dry-run")
     write_file(place.campaign / "raw" / "samples.tsv", "sample\tsite\tport\tfile\n")
     assert "What collect would do:" in place.succeed("--dry-run")
@@ -336,15 +330,14 @@ def test_finished_collection_needs_neither_key_nor_filter(tmp_path):
 
 def test_planned_samples_of_the_local_testbed_may_be_trials_or_excluded(tmp_path):
     trials = {"quiet": ["quiet-1", "quiet-3"], "loaded": ["loaded-1", "loaded-2"]}
-    workplace(tmp_path, **LOCAL, trials=trials, exclude=["run1-site1-port1-both-1", "quiet-2"])
-    assert re.search(r"^kappa +2$", Workplace(tmp_path).succeed("--dry-run"), re.M)
+    place = workplace(tmp_path, **LOCAL, trials=trials, exclude=["run1-site1-port1-both-1", "quiet-2"])
+    assert jobs(place.succeed("--dry-run"))["kappa"] == 2
 
 
 @pytest.mark.soak
 def test_demo_ignores_the_settings_of_the_user(tmp_path):
-    (command,) = re.findall(
-        r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", (ROOT / "Makefile").read_text(), re.M
-    )
+    makefile = (ROOT / "Makefile").read_text()
+    (command,) = re.findall(r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", makefile, re.M)
     words = command.replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()
     words += ["--dry-run", "--printshellcmds", "--forceall"]
     place = workplace(tmp_path, exclude=["quiet-1"], trials={"mine": ["a", "b"]}, digest={"engine": "native"})
@@ -379,13 +372,12 @@ def test_locks_contain_versions_and_hashes_and_no_address(lock):
 TWO_TRIALS = {"trials": {"quiet": ["alpha-p1", "alpha-p2"], "loaded": [["alpha-p1", "beta-p1"], "alpha-p2"]}}
 
 
-def test_trials_are_compared_only_if_the_config_has_them(tmp_path):
-    place = workplace(tmp_path)
+def test_trials_are_compared_only_if_the_config_has_them(place):
     assert "kappa" not in place.succeed("--dry-run")
     place.configure(**TWO_TRIALS)
     printed = place.succeed("--dry-run", "--printshellcmds")
-    assert re.search(r"^kappa +2$", printed, re.M), printed
-    assert re.search(r"^trials +1$", printed, re.M), printed
+    assert jobs(printed)["kappa"] == 2
+    assert jobs(printed)["trials"] == 1
     assert "conformance" not in rules_run(printed)
     assert " --papers" not in printed, printed
     place.configure(**TWO_TRIALS, report={"papers": True})
@@ -402,9 +394,8 @@ def test_trials_are_compared_only_if_the_config_has_them(tmp_path):
 
 
 def test_unknown_sample_in_a_trial_is_reported_with_its_key(tmp_path):
-    printed = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).fail("--dry-run")
-    error = "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv"  # no suggestion
-    assert error in printed.splitlines()
+    printed = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).fail("--dry-run").splitlines()
+    assert "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv" in printed  # no suggestion
 
 
 def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
@@ -418,10 +409,9 @@ def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
     assert "config error: flowreports.samples: 'alpha' is not a sample of" in place.fail("--dry-run")
 
 
-def test_errors_outside_jobs_are_printed_with_quiet_all(tmp_path):
+def test_errors_outside_jobs_are_printed_with_quiet_all(place):
     """Snakemake suppresses its own errors. The last lines are those of the error."""
-    words = ("--cores", "1", "--quiet", "all", "--", "unknown-target")
-    *_, kind, error = workplace(tmp_path / "place").fail(*words).splitlines()
+    *_, kind, error = place.fail("--cores", "1", "--quiet", "all", "--", "unknown-target").splitlines()
     assert kind.startswith("MissingRuleException")
     assert "No rule to produce unknown-target" in error
 

@@ -7,7 +7,7 @@ import pytest
 from acapella_testing.csv_rows import read_rows
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import write_file
-from acapella_testing.runs.workflow_run import DIGESTS, LETTER, Workplace, rules_run, workplace
+from acapella_testing.runs.workflow_run import DIGESTS, LETTER, Workplace, jobs, rules_run, workplace
 
 from acapella.campaign.batches import log_of, read_plan
 from acapella.campaign.layout import Campaign
@@ -16,12 +16,6 @@ from acapella.snakefile import cleanup
 SAMPLES = [f"s{number}" for number in range(5)]
 LOST = ("raw/??/s1.json", "acap/??/s1.parquet", "flows/??/s1.parquet", "batches/partial/b0001/quality.parquet")
 BATCHED = {"batches": {"samples": 2}, "digest": {"engine": "native"}}
-
-
-def jobs(printed: str) -> dict[str, int]:
-    """Return the number of jobs of each rule in the plan of a run."""
-    table = printed.partition("Job stats:")[2].partition("total")[0]
-    return {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", table, re.M) if rule != "all"}
 
 
 def outcomes(place: Workplace, stage: str) -> dict[str, str]:
@@ -88,8 +82,7 @@ def test_added_sample_forms_a_batch_and_only_it_is_processed(batched):
     batched.add_samples(["a0", *SAMPLES])
     assert jobs(batched.succeed("--until", "analyze")) == {"collect": 1, "digest": 1, "analyze": 1}
     assert before.items() <= times(batched).items()
-    now = {member.sample: member.batch for member in read_plan(batched.campaign)}
-    assert now == batches | {"a0": "b0004"}
+    assert {member.sample: member.batch for member in read_plan(batched.campaign)} == batches | {"a0": "b0004"}
 
 
 def test_changed_capture_costs_only_its_sample(batched):

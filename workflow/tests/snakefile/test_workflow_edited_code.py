@@ -138,8 +138,8 @@ def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, 
 
 def test_different_version_of_the_program_repeats_the_digest(complete, tree):
     """The metadata of acaps contain the version."""
-    metadata = tree / "workflow/src/acapella-99.0.dist-info/METADATA"
-    write_file(metadata, "Metadata-Version: 2.1\nName: acapella\nVersion: 99.0\n")
+    text = "Metadata-Version: 2.1\nName: acapella\nVersion: 99.0\n"
+    metadata = write_file(tree / "workflow/src/acapella-99.0.dist-info/METADATA", text)
     try:
         assert rules_run(run(complete, tree, "--dry-run")) == {"digest", *AFTER_DIGESTS}
     finally:
@@ -157,17 +157,9 @@ def times(place: Workplace, pattern: str) -> dict[Path, int]:
 
 
 BATCHES = SAMPLES // BATCH
-
-
 STAGES = dict.fromkeys(("collect", "digest", "analyze"), BATCHES)
-
-
 DRAWN = {"figures": 1, "report": 1}
-
-
 TABLES = {"process": 1, **DRAWN}
-
-
 ONCE = {"samples": 1, "index": 1, **TABLES}
 
 

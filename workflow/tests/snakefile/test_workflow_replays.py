@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.requirements import require, require_namespaces, require_programs
 from acapella_testing.runs.stages import rows
-from acapella_testing.runs.workflow_run import Workplace, only_figures
+from acapella_testing.runs.workflow_run import Workplace, from_ports, only_figures
 
 from acapella.snakefile.replays import PROGRAM, program_installed
 from acapella_capture.testbeds.local import replay_capture, sandbox
@@ -19,7 +19,7 @@ SHORT = only_figures("kappa_replayer") | {
     "testbed": "local",
     "samples": None,
     "capture": {"sample_s": 0.2},
-    "collect": {"mode": "sites", "sites": ["site2"], "port_selection": "fixed", "ports": {"site2": ["port1"]}},
+    "collect": from_ports({"site2": ["port1"]}),
     "consistency": {"within_ns": [10, 1_000_000]},
 }
 REPLAY = {

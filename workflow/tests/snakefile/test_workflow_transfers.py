@@ -14,18 +14,12 @@ OMITTED = (
     "figures without data are omitted: transfer_streams and transfer_per_stream (the grid has one number of streams); "
     "transfer_fairness (the grid has no parallel streams); transfer_ratios (the grid has no ratio)\n"
 )
+GRID = {"algorithm": ["cubic", "reno"], "delay_ms": [0], "buffer_bytes": ["50K"], "rate_mbps": [20]}
+GRID |= {"size_bytes": ["200K"]}
 TINY = {
     "campaign": "tiny",
     "figures": {"formats": ["svg"]},
-    "transfer": {
-        "grid": {
-            "algorithm": ["cubic", "reno"],
-            "delay_ms": [0],
-            "buffer_bytes": ["50K"],
-            "rate_mbps": [20],
-            "size_bytes": ["200K"],
-        },
-    },
+    "transfer": {"grid": GRID},
 }
 
 

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 from acapella_testing.new_files import new_directory
-from acapella_testing.runs.workflow_run import ROOT, Workplace, collect_in_process, rules_run, workplace
+from acapella_testing.runs.workflow_run import ROOT, Workplace, collect_in_process, from_ports, rules_run, workplace
 
 from acapella.digest.acap_files import metadata_of
 from acapella.snakefile.engine import MISSING, with_engine
 
-PORT = "HundredGigE0/0/0/5"
-COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "port_selection": "fixed", "ports": {"STAR": [PORT]}}
+COLLECT = from_ports({"STAR": ["HundredGigE0/0/0/5"]})
 WARNING = f"acapella: warning: {MISSING}; digest uses engine native instead of hybrid (digest.without_tshark)\n"
 
 

@@ -10,11 +10,10 @@ from acapella_testing.fabric.loopback import Loopback, loopback_fabric
 from acapella_testing.fabric.orchestrator import HOST, TAGS, StoredSlice
 from acapella_testing.fabric.program import environment
 from acapella_testing.new_files import new_directory, write_file
-from acapella_testing.runs.workflow_run import ROOT, only_figures, run_snakemake
+from acapella_testing.runs.workflow_run import ROOT, from_ports, only_figures, run_snakemake
 from acapella_testing.soak import SOAK
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
-COLLECT = {"mode": "sites", "sites": [*PORTS], "instances": 1, "port_selection": "fixed", "ports": PORTS}
 SHORT = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
 IMPATIENT = ("stuck", "kept", "refusing")  # faults that are tested with SHORT
 # The value of each switch, and whether the campaign still has results.
@@ -80,7 +79,7 @@ def test_each_fault_of_the_table_is_tested():
 def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric, tmp_path, name):
     switch_on(fabric, name)
     campaign, settings = tmp_path / "results" / "tiny", fabric.settings(**(SHORT if name in IMPATIENT else {}))
-    config = {"campaign": "tiny", "testbed": "fabric", "capture": {"sample_s": 0.3}, "collect": COLLECT}
+    config = {"campaign": "tiny", "testbed": "fabric", "capture": {"sample_s": 0.3}, "collect": from_ports(PORTS)}
     config |= only_figures() | {"fabric": asdict(settings)}
     file = write_file(tmp_path / "mine.yaml", yaml.safe_dump(config))
     words = ["--profile", "fabric", "--configfile", str(file), "--directory", str(tmp_path)]

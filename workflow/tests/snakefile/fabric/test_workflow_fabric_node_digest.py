@@ -12,7 +12,14 @@ from acapella_testing.generated.files_campaign import failed
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import write_key
 from acapella_testing.requirements import require
-from acapella_testing.runs.workflow_run import DIGESTS, Workplace, collect_in_process, only_figures, rules_run
+from acapella_testing.runs.workflow_run import (
+    DIGESTS,
+    Workplace,
+    collect_in_process,
+    from_ports,
+    only_figures,
+    rules_run,
+)
 
 from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of
@@ -21,8 +28,7 @@ from acapella_capture.control import node_digest
 pytestmark = pytest.mark.soak
 
 PROGRAM = Path(sys.executable).with_name(node_digest.PROGRAM)
-PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15"]
-COLLECT = {"mode": "sites", "sites": ["STAR"], "instances": 1, "port_selection": "fixed", "ports": {"STAR": PORTS}}
+COLLECT = from_ports({"STAR": ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15"]})
 WARNING = "acapella: warning: nodes have no tshark; digest uses engine native instead of hybrid (collect.digest_on)\n"
 COMPARED = (*DIGESTS, "tables/*", "figures/*.svg")
 
@@ -90,8 +96,8 @@ def test_tables_and_figures_equal_those_of_fetched_captures(runs):
 
 def test_no_capture_is_fetched(runs):
     place, here, _ = runs
-    fetched = {path.suffix for path in (place.campaign / "raw").iterdir()}
-    assert fetched == {".json", ".tsv", ".zst" if shutil.which("zstd") else ".columns"}
+    columns = ".zst" if shutil.which("zstd") else ".columns"
+    assert {path.suffix for path in (place.campaign / "raw").iterdir()} == {".json", ".tsv", columns}
     assert {path.suffix for path in (here.campaign / "raw").iterdir()} == {".json", ".tsv", ".pcap"}
 
 
@@ -99,22 +105,20 @@ def test_engine_native_is_reported_and_recorded(runs):
     place, _, printed = runs
     assert printed.count(WARNING) == 1
     assert "digest" in rules_run(printed)
-    acaps = list((place.campaign / "acap").glob("*.parquet"))
+    acaps = (place.campaign / "acap").glob("*.parquet")
     assert [metadata_of(acap)["engine"] for acap in acaps] == ["native"] * 2
 
 
 def test_finished_campaign_is_complete(runs):
-    place, _, _ = runs
-    assert "Nothing to be done" in place.succeed("--cores", "1")
-    assert main(["campaign", "check", str(place.campaign)]) == 0
+    assert "Nothing to be done" in runs[0].succeed("--cores", "1")
+    assert main(["campaign", "check", str(runs[0].campaign)]) == 0
 
 
 def test_commands_that_need_captures_state_that_they_were_not_fetched(runs, tmp_path, capsys):
     campaign, key = runs[0].campaign, write_key(tmp_path / "key")
     extract = ["extract", campaign, "--where", "true", "-o", tmp_path / "out.pcap"]
     for words in (extract, ["release", campaign, "-o", tmp_path / "public", "--key-file", key]):
-        error = failed(capsys, *words)
-        assert "was not fetched: it was digested on its node (collect.digest_on)" in error
+        assert "was not fetched: it was digested on its node (collect.digest_on)" in failed(capsys, *words)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +134,5 @@ def test_commands_that_need_captures_state_that_they_were_not_fetched(runs, tmp_
 def test_stages_that_need_captures_are_rejected_before_a_request(changes, message, fabric, tmp_path):
     place, before = Workplace(tmp_path / "work"), len(fabric.orchestrator.requests)
     configure(place, fabric, "native", collect=COLLECT | {"digest_on": "node"}, **changes)
-    last = place.fail("--cores", "1").splitlines()[-1]
-    assert last.startswith(f"config error: {message}")
+    assert place.fail("--cores", "1").splitlines()[-1].startswith(f"config error: {message}")
     assert len(fabric.orchestrator.requests) == before

@@ -9,7 +9,7 @@ from acapella_testing.capture import veth
 from acapella_testing.fabric.loopback import loopback_fabric
 from acapella_testing.requirements import required
 from acapella_testing.runs.stages import rows
-from acapella_testing.runs.workflow_run import Workplace, collect_in_process, only_figures, rules_run
+from acapella_testing.runs.workflow_run import Workplace, collect_in_process, from_ports, only_figures, rules_run
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import replay
@@ -37,13 +37,7 @@ SHORT = only_figures("kappa_replayer") | {
     "testbed": "fabric",
     "samples": None,
     "capture": {"sample_s": 0.3},
-    "collect": {
-        "mode": "sites",
-        "sites": ["STAR"],
-        "instances": 1,
-        "port_selection": "fixed",
-        "ports": {"STAR": [PORT]},
-    },
+    "collect": from_ports({"STAR": [PORT]}),
 }
 
 

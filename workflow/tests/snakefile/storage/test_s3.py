@@ -33,8 +33,7 @@ def answer(found, operation: str) -> dict:
     if isinstance(found, Exception):
         raise found
     if found != 200 and not isinstance(found, dict):
-        response = {"Error": {"Code": str(found)}, "ResponseMetadata": {"HTTPStatusCode": found}}
-        raise ClientError(response, operation)
+        raise ClientError({"Error": {"Code": str(found)}, "ResponseMetadata": {"HTTPStatusCode": found}}, operation)
     return {} if found == 200 else found
 
 
