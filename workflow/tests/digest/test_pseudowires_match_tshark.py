@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
+from acapella_testing.new_files import write_file
 from acapella_testing.oracles import core_against_tshark
 from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap
 from acapella_testing.oracles.layer_agreement import errata
@@ -63,8 +64,7 @@ def frame(word: str, destination: str, source: str, body: bytes, depth: int = 1)
 
 
 def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answers: Path | None = None):
-    file = directory / "pseudowires.pcap"
-    file.write_bytes(pcap(frames))
+    file = write_file(directory / "pseudowires.pcap", pcap(frames))
     return compare(reference, [file], directory, answers=answers)
 
 

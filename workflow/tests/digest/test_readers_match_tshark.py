@@ -24,22 +24,11 @@ SECOND_NS = 1_000_000_000
 FILES_PER_MERGE = 400  # mergecap keeps all files open
 
 # tshark does not support the link type of these captures and reads no frame.
-UNSUPPORTED = (
-    "tcpdump/brcm-tag-prepend.pcap",
-    "tcpdump/brcm-tag.pcap",
-    "tcpdump/dsa-high-vid.pcap",
-    "tcpdump/dsa.pcap",
-    "tcpdump/edsa-high-vid.pcap",
-    "tcpdump/edsa.pcap",
-    "tcpdump/frf16_magic_ie-oobr.pcap",
-    "tcpdump/hoobr_juniper3.pcap",
-    "tcpdump/juniper_es_oobr.pcap",
-    "tcpdump/juniper_monitor_invalid_cookie_length.pcap",
-    "tcpdump/kday6.pcap",
-    "tcpdump/vtp_asan-2.pcap",
-    "tcpdump/vtp_asan-3.pcap",
-    "tcpdump/vtp_asan.pcap",
-)
+NAMES = """
+brcm-tag-prepend brcm-tag dsa-high-vid dsa edsa-high-vid edsa frf16_magic_ie-oobr hoobr_juniper3 juniper_es_oobr
+juniper_monitor_invalid_cookie_length kday6 vtp_asan-2 vtp_asan-3 vtp_asan
+"""
+UNSUPPORTED = [f"tcpdump/{name}.pcap" for name in NAMES.split()]
 
 Frame = tuple[int, int, int]  # ts_ns, wire_len, cap_len
 
@@ -129,8 +118,7 @@ def test_valid_captures_have_the_frames_of_tshark(captures, ours, corpus, tmp_pa
 def test_damaged_captures_have_the_frames_of_tshark(captures, ours):
     damaged = [f for f in captures if ours[f][1] != "clean"]
     assert damaged
-    for file in damaged:
-        assert ours[file][0] == tshark_frames(file), file
+    assert [file for file in damaged if ours[file][0] != tshark_frames(file)] == []
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
 from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
+from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
 
@@ -18,8 +19,7 @@ def write_ng(path: Path, stamps: list[tuple[int, int]], resolutions: list[int]) 
     """Write a pcapng file with an interface for each if_tsresol; ``stamps`` are (interface, units)."""
     blocks = [SECTION, *(interface(options=struct.pack("<HHB3xHH", 9, 1, each, 0, 0)) for each in resolutions)]
     blocks += [packet_block(at, units, packet(number)) for number, (at, units) in enumerate(stamps)]
-    path.write_bytes(b"".join(blocks))
-    return path
+    return write_file(path, b"".join(blocks))
 
 
 def jittered(count: int, run: int, jitter_ns: int = 50) -> list[int]:

@@ -261,8 +261,7 @@ def test_full_disk_at_standard_output_is_an_error(trials, capsys, monkeypatch, w
 
 
 def test_file_that_is_not_a_capture_error_names_the_file(trials, tmp_path, capsys):
-    other = write_file(tmp_path / "note.txt", "this is not a capture")
-    assert main(["kappa", str(trials[0]), str(other)]) == 2
+    assert main(["kappa", str(trials[0]), str(write_file(tmp_path / "note.txt", "this is not a capture"))]) == 2
     assert "note.txt" in capsys.readouterr().err
 
 

@@ -29,8 +29,7 @@ def test_kappa_ranges_from_0_to_1():
 
 
 def test_kappa_of_the_papers_first_run():
-    parts = tuple(map(Fraction, ("0", "0", "2.62e-6", "0.0290")))
-    assert round(ratios.kappa(1, 1, 1, parts), 4) == 0.9855
+    assert round(ratios.kappa(1, 1, 1, tuple(map(Fraction, ("0", "0", "2.62e-6", "0.0290")))), 4) == 0.9855
 
 
 def test_contributions_sum_to_1_minus_kappa():

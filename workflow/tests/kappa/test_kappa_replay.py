@@ -364,8 +364,8 @@ def test_impossible_departures_are_errors(replay, capsys, changed, message):
 
 def test_departures_of_a_different_recording_are_an_error(replay, capsys):
     other = write_pcap(replay.directory / "other.pcap", [(START_NS, packet(0))])
-    message = error(capsys, replay.words(columns(), columns(), recording=other))
-    assert "0.parquet: departures of a different recording: SHA-256 " in message
+    words = replay.words(columns(), columns(), recording=other)
+    assert "0.parquet: departures of a different recording: SHA-256 " in error(capsys, words)
 
 
 def rewrite(path, change) -> None:

@@ -136,8 +136,7 @@ def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, held,
 
 @pytest.mark.parametrize(("gaps", "expected"), [(90, []), (89, ["unequal_durations"])])
 def test_trial_shorter_by_more_than_ten_percent_is_reported(tmp_path, capsys, gaps, expected):
-    a = write(tmp_path / "a.pcap", steady(101))
-    b = write(tmp_path / "b.pcap", steady(gaps + 1))
+    a, b = (write(tmp_path / f"{packets}.pcap", steady(packets)) for packets in (101, gaps + 1))
     there, back = pair(capsys, a, b), pair(capsys, b, a)
     assert codes(there) == codes(back) == expected
     if expected:
