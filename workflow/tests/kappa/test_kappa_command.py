@@ -271,7 +271,8 @@ def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # noqa: E731
     done = run(*command, "--spool", tmp_path, preexec_fn=limit)
     assert (done.returncode, done.stderr.count("\n")) == (75, 1)
-    assert f"are in {tmp_path}; free space there, or use another directory: --spool DIRECTORY" in done.stderr
+    advice = "free space there, or use another directory: --spool DIRECTORY"
+    assert f"temporary files are in {tmp_path}; {advice}" in done.stderr
 
 
 def test_name_with_a_comma_is_a_single_file(trials, capsys):
