@@ -12,8 +12,8 @@ NOT_FRAGMENTED, FIRST_FRAGMENT, LATER_FRAGMENT = range(3)
 VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
 MPLS_TYPES = (0x8847, 0x8848)
 IPV4_TYPE, IPV6_TYPE, ARP_TYPE = 0x0800, 0x86DD, 0x0806
-# EtherTypes that identify an Ethernet frame in a pseudowire without checking its payload.
-TELLING_TYPES = (*VLAN_TYPES, *MPLS_TYPES, 0x8809, 0x8863, 0x8864, 0x888E, 0x88CC, 0x88F7)
+# EtherTypes that are sufficient to identify an Ethernet frame in a pseudowire; its payload is not checked.
+SUFFICIENT_TYPES = (*VLAN_TYPES, *MPLS_TYPES, 0x8809, 0x8863, 0x8864, 0x888E, 0x88CC, 0x88F7)
 MANAGEMENT_LABELS = (13, 14)
 
 TCP, UDP, ICMP, ICMPV6, IPV4_IN_IP, IPV6_IN_IP = 6, 17, 1, 58, 4, 41
@@ -24,12 +24,12 @@ MAX_STACKED = 4  # tags, labels and extension headers in a row
 
 
 class End(Exception):
-    """The parser stops; the reason."""
+    """Raised when the parser stops; its argument is the reason, such as CUT."""
 
 
 @dataclass
 class Flow:
-    """flow_h."""
+    """The flow key: header flow_h of p4/headers.p4."""
 
     src_high: int = 0
     src_low: int = 0
@@ -167,8 +167,8 @@ class _Walk:
         """
         ahead = self.raw[self.out.parsed :].ljust(20, b"\0")
         plain = _goes_on_as_ethernet(ahead[12:])
-        worded = ahead[:4] == bytes(4) and _goes_on_as_ethernet(ahead[16:])
-        return worded or not plain
+        with_control_word = ahead[:4] == bytes(4) and _goes_on_as_ethernet(ahead[16:])
+        return with_control_word or not plain
 
     def ip(self, depth: int, versions: tuple[int, ...]) -> None:
         version = self.here(1)[0] >> 4
@@ -177,7 +177,7 @@ class _Walk:
         protocol = self.ipv4() if version == 4 else self.ipv6()
         self.upper(protocol, depth)
 
-    def becomes(self, version: int, length: int, src: bytes, dst: bytes, protocol: int) -> None:
+    def set_flow_key(self, version: int, length: int, src: bytes, dst: bytes, protocol: int) -> None:
         """Set the flow key from the IP packet that starts here, and limit the walk to its length."""
         out, flow = self.out, self.out.flow
         out.ips.append(Ip(version, out.parsed))
@@ -195,7 +195,7 @@ class _Walk:
         length = length or self.wire_end - self.out.parsed
         if size < 20 or length < size:
             raise End(BAD)
-        self.becomes(4, length, header[12:16], header[16:20], header[9])
+        self.set_flow_key(4, length, header[12:16], header[16:20], header[9])
         try:
             self.take(size)
         except End:
@@ -212,7 +212,7 @@ class _Walk:
         header = self.here(40)
         payload = int.from_bytes(header[4:6])
         length = 40 + payload if payload else self.wire_end - self.out.parsed
-        self.becomes(6, length, header[8:24], header[24:40], header[6])
+        self.set_flow_key(6, length, header[8:24], header[24:40], header[6])
         self.out.parsed += 40
         return header[6]
 
@@ -300,4 +300,4 @@ def _goes_on_as_ethernet(raw: bytes) -> bool:
         return following >> 12 == 6
     if kind == ARP_TYPE:
         return following == 1
-    return kind in TELLING_TYPES
+    return kind in SUFFICIENT_TYPES

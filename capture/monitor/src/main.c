@@ -16,6 +16,7 @@
 
 #define BASE_MB 64
 
+/* EXIT_OUTSIDE is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
 
 struct run {
@@ -23,7 +24,7 @@ struct run {
     unsigned ports;
     struct expected_flow *expected;
     struct monitor monitor[PORTS_MAX];
-    struct receiver receiver[PORTS_MAX]; /* not of files */
+    struct receiver receiver[PORTS_MAX]; /* unused if packets are read from files */
     struct packet_log log[PORTS_MAX];
     struct truncated truncated[PORTS_MAX];
     char log_path[PORTS_MAX][PATH_MAX];

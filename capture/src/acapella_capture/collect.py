@@ -144,7 +144,7 @@ def write_results(args: argparse.Namespace, events: Iterator[Event]) -> None:
 
 
 def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
-    """Yield the manifests of existing captures; a separate process drops its privileges first."""
+    """Yield the manifests of existing captures; a separate process confines itself first."""
     if getattr(args, "own_process", False):
         confinement.confine_self(args.campaign / "raw", starts=True)
     return files.describe(
@@ -212,7 +212,7 @@ def release_all(testbeds: Sequence[Testbed], args: argparse.Namespace) -> None:
             leftovers.append((testbed, testbed.leftovers()))
         except UserError as error:
             reasons.append(str(error).removeprefix(f"{where}: "))
-    lines = [f"left: {name}" for _, left in leftovers for name in left]
+    lines = [f"still allocated: {name}" for _, left in leftovers for name in left]
     print("\n".join(lines) or ("" if reasons else "nothing to release"), flush=True)
     for testbed in [testbed for testbed, left in leftovers if left]:
         error: UserError | None = None
@@ -273,20 +273,21 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
 def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:
     """Print each result, and each note once. Yield manifests; append failures to a list."""
     printed_notes: set[str] = set()
-    for manifest in events:
-        if isinstance(manifest, Failure):
-            failures.append(manifest)
-            names.report(f"warning: {manifest.sample} failed: {manifest.why}")
+    for event in events:
+        if isinstance(event, Failure):
+            failures.append(event)
+            names.report(f"warning: {event.sample} failed: {event.why}")
             continue
-        if isinstance(manifest, Notice):
-            names.report(f"warning: {manifest.text}")
+        if isinstance(event, Notice):
+            names.report(f"warning: {event.text}")
             continue
-        if isinstance(manifest, Progress):
-            names.report(manifest.text, sys.stdout)
+        if isinstance(event, Progress):
+            names.report(event.text, sys.stdout)
             continue
-        if isinstance(manifest, Outcome):
-            names.report(f"{manifest.site}: {manifest.outcome}{manifest.reason and ': '}{manifest.reason}", sys.stdout)
+        if isinstance(event, Outcome):
+            names.report(f"{event.site}: {event.outcome}{event.reason and ': '}{event.reason}", sys.stdout)
             continue
+        manifest = event
         frames = manifest["frames_captured"]
         size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"
         names.report(f"{manifest['sample']}: {size}", sys.stdout)

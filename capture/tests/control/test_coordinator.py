@@ -171,7 +171,7 @@ def test_release_all_lists_and_releases_leftovers(capsys):
     args = argparse.Namespace(campaign="results/c", config="c.yaml")
     collect.release_all([testbed], args)
     assert testbed.calls == [("release", "all")]
-    assert capsys.readouterr().out == "left: acapella-c-STAR\nreleased\n"
+    assert capsys.readouterr().out == "still allocated: acapella-c-STAR\nreleased\n"
     collect.release_all([testbed], args)
     assert capsys.readouterr().out == "nothing to release\n"
     testbed.left, testbed.release = ("acapella-c-STAR",), lambda: None

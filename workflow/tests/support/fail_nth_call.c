@@ -1,11 +1,11 @@
 // For LD_PRELOAD: the n-th call of one kind fails, as in SQLite's fault injection
 // (sqlite.org/testing.html, 3.1 and 3.2).
 //
-// ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, from 1 on. With
+// ACAPELLA_FAIL=KIND:N names the call: KIND is read, write, sync, rename or malloc; N is counted from 1. With
 // ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a
-// path that contains ACAPELLA_FAIL_FROM (malloc would fail in the interpreter's start otherwise), in the
-// process with that environment and not in its children. Only reads of this file count. At exit
-// ACAPELLA_FAIL_COUNT has the number of calls of each kind, a line "KIND N" each.
+// path that contains ACAPELLA_FAIL_FROM (otherwise malloc would fail while the interpreter starts), in the
+// process with that environment and not in its children. Only reads of this file count. At exit,
+// the number of calls of each kind is written to the file ACAPELLA_FAIL_COUNT, one line "KIND N" each.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ static char *count_path;
 static bool kills;
 static atomic_bool armed;
 static atomic_long calls[KINDS];
-static atomic_int watched;  // the file that armed
+static atomic_int watched;  // descriptor of the file whose open started the count
 
 static bool fails(enum kind kind) {
     if (!atomic_load(&armed)) {

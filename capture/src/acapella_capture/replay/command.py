@@ -23,8 +23,8 @@ There are three ways to use it:
         quit     end the replayers
 
 TIME is an RFC 3339 time (2026-01-31T12:00:00Z, with up to 9 decimals), nanoseconds since 1970, or +S, S seconds from
-now. A replayer needs root, or CAP_NET_RAW and CAP_NET_ADMIN. The exit code is 0, 1 if packets were not sent, or 2 or 75
-after an error. docs/replay.md describes accuracy, clocks, and the control protocol.
+now. A replayer needs root, or CAP_NET_RAW and CAP_NET_ADMIN. The exit code is 0 if every packet was sent, 1
+otherwise, and 2 or 75 after an error. docs/replay.md describes accuracy, clocks, and the control protocol.
 """
 
 import argparse

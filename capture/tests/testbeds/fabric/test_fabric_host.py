@@ -187,7 +187,7 @@ def test_release_all_ends_programs_and_deletes_files_of_a_crash(fabric, collecti
     assert job.poll() is None and files_of(fabric, "n3") == ["acapella-first"]
     (pid,) = [int(file.read_text()) for file in fabric.nodes.running("n3") if file.parent.name == other._name]
     done = collection("--release-all", collect=OWN)
-    assert done.status == 0 and f"left: {SLICE}/n3" in done.out and "released" in done.out
+    assert done.status == 0 and f"still allocated: {SLICE}/n3" in done.out and "released" in done.out
     assert files_of(fabric, "n3") == [] and stat_of(pid) is None
     assert fabric.mine.stored.state == "StableOK" and writes(fabric) == []
 
@@ -197,7 +197,7 @@ def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, colle
     assert files_of(fabric, "n3") == ["acapella-first"]
     fabric.nodes.prefixes["n1"] = (shutil.which("false"),)
     done = collection("--release-all", collect=OWN)
-    assert done.status == 2 and f"left: {SLICE}/n1\nleft: {SLICE}/n3\n" in done.out
+    assert done.status == 2 and f"still allocated: {SLICE}/n1\nstill allocated: {SLICE}/n3\n" in done.out
     assert done.error.startswith("acapella: error: ")
     assert f"still allocated: {SLICE}/n1 (node n1: no reply after " in done.error
     assert done.error.endswith(" --release-all")

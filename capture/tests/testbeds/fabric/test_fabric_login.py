@@ -90,7 +90,7 @@ def test_slices_left_by_a_crash_are_released_although_the_bastion_host_refuses_t
     fabric.nodes.expired_key = True
     done = collection("--release-all")
     assert done.status == 0 and not fabric.slices
-    assert "left: acapella-first-STAR" in done.out
+    assert "still allocated: acapella-first-STAR" in done.out
 
 
 @pytest.mark.parametrize(

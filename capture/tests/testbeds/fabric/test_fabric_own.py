@@ -249,7 +249,7 @@ def test_release_all_removes_nodes_and_mirrors_left_by_a_crash_at_every_level(fa
     fabric.orchestrator.tags = tags
     done = collection("--release-all", collect=OWN, nodes=nodes)
     assert done.status == 0, done.err
-    assert f"left: {SLICE}/acapella-first-UTAH-listener1\n" in done.out and "released" in done.out
+    assert f"still allocated: {SLICE}/acapella-first-UTAH-listener1\n" in done.out and "released" in done.out
     assert everything(fabric) == before
     assert not [*fabric.nodes.directory.glob("n*/acapella-*")], "the user's nodes are not touched"
 
@@ -259,7 +259,7 @@ def test_release_all_at_level_slice_finds_the_slices_of_level_site(fabric, colle
     fabric.testbed("first").allocate("UTAH", REQUEST)
     fabric.orchestrator.tags = ("Component.SmartNIC",)
     done = collection("--release-all", collect=OWN, nodes="own")
-    assert done.status == 0 and "left: acapella-first-UTAH\n" in done.out, done.err
+    assert done.status == 0 and "still allocated: acapella-first-UTAH\n" in done.out, done.err
     assert fabric.slices == [SLICE]
 
 

@@ -173,8 +173,10 @@ static int add_clear(struct p4 *p4, const char *name, const char *bank, struct f
                     name);
     }
     if (!end || *end || size == 0 || size > array->size / 2) {
-        return fail(fault, "%.64s: a bank of %.32s cells: %s has %u, two banks of at most %u", name, bank,
-                    name, array->size, array->size / 2);
+        return fail(
+            fault,
+            "%.64s: invalid bank size %.32s: register %s has %u cells, enough for two banks of at most %u",
+            name, bank, name, array->size, array->size / 2);
     }
     struct epoch_clear *larger = realloc(epochs->clear, (epochs->clears + 1) * sizeof *larger);
     if (!larger) {
@@ -194,8 +196,8 @@ static bool has_epochs(const struct p4 *p4) {
 int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct fault *fault) {
     if (!has_epochs(p4)) {
         return fail(fault,
-                    "%s: the program has no epochs (register active_bank or epoch); remove it, or run "
-                    "flowstats",
+                    "%s: the program has no epochs (register active_bank or epoch); remove this line, or run "
+                    "the program flowstats",
                     word[0]);
     }
     if (strcmp(word[0], "epoch-clear") == 0) {

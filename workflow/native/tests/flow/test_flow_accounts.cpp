@@ -96,7 +96,7 @@ TEST_F(Accounts, OnlySixteenRunsAreKept) {
     EXPECT_TRUE(flow_table.flow(0).runs_cut);
 }
 
-TEST_F(Accounts, ApplicationIsTheMostFrequentToken) {
+TEST_F(Accounts, ApplicationIsTheMostFrequentTokenUnlessDataIsOver16TimesAsFrequent) {
     TextTable tokens;
     const std::uint32_t data = tokens.intern("data"), tls = tokens.intern("tls"),
                         http = tokens.intern("http");

@@ -11,8 +11,9 @@ writes CSV without formulas. The catalog is opened read-only. Filters on sample,
 are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be omitted if the
 working directory is the campaign, or if results/ contains only one campaign.
 
-The column `excluded` of samples and frames is null for samples that count in traffic statistics. For other samples, it
-contains the reason why they do not count (trial, filter, p4, sampling):
+The column `excluded` of samples, flows, stacks and frames is null for samples that count in traffic statistics. For
+other samples, it contains the reasons why they do not count (trial, filter, p4, sampling; in samples also config,
+failed, no acap):
 
     acapella sql "select stack, count(*) from frames where excluded is null group by stack"
 

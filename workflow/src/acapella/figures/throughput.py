@@ -29,7 +29,7 @@ UNOBSERVED_RATIO = (
 )
 MIN_SAMPLE_PX, GAP_PX = 2, 1  # px: minimum width of a sample, and of a gap between two samples
 OVERLAP = 0.4  # px: overlap of adjacent bins of a sample, which prevents a hairline between them
-MAX_CROWDED_SHARE = 0.1  # share of samples without space for both above which gaps are not drawn
+MAX_CROWDED_SHARE = 0.1  # share of samples without space for MIN_SAMPLE_PX and GAP_PX above which gaps are not drawn
 IDLE = "#D5D5D5"  # captured time without frames
 UNITS = ((3 * 86400 * 10**9, 86400 * 10**9, "d"), (3 * 3600 * 10**9, 3600 * 10**9, "h"))
 UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
@@ -43,7 +43,7 @@ def draw(source: Source) -> Figure:
         raise NoData(f"no row of tables/{TABLE}.csv covers any time")
     if len(ports) > MAX_ROWS:
         ports = busiest_port_of_sites(ports)
-        key.append("of each site only the busiest port")
+        key.append("only the busiest port of each site")
     peak, bin_ns = busiest_bin(ports), max(row["bin_ns"] for rows in ports.values() for row in rows)
     labels = port_labels(ports)
     width = drawing_width(list(labels.values()))

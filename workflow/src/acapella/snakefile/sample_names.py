@@ -11,7 +11,7 @@ ALL_SAMPLES = "all"  # value of flowreports.samples
 
 
 def configured_names(config: dict) -> list[tuple[str, str]]:
-    """Return the names of samples in a configuration, each with its key, as ``("quiet-2", "trials.quiet[1]")``."""
+    """Return the names of samples in a configuration, each with its key, such as ``("quiet-2", "trials.quiet[1]")``."""
     trials = config["trials"] or {}
     with_reports = config["flowreports"]["samples"] or []
     return [

@@ -22,7 +22,7 @@ MAX_CHECK_S = 30  # longest interval between queries; the plugin's interval grow
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
-# After a crash, a controller that has saved a job as pending starts it again. If it is still running, its node refuses.
+# After a crash, a controller that has saved a job as pending starts it again. A node that still runs it refuses it.
 HELD = "A node could not start this job, and Slurm held it. "
 HELD_REASON = "launch failed requeued held"
 
@@ -85,7 +85,10 @@ class ControllerState:
             time.sleep(POLL_S)
 
     def is_lost(self, identifier: str) -> bool:
-        """Return whether a job has not been in the answers for LOST_S. An array task may be listed with its array."""
+        """Return whether a job has not been in the answers for LOST_S.
+
+        An array task may be listed under the array's identifier.
+        """
         if self.listed is None:
             return False
         if {identifier, identifier.partition("_")[0]} & self.listed:
@@ -111,7 +114,10 @@ def install(module=None) -> None:
 
 
 def change_queries(module) -> None:
-    """Make the plugin keep jobs while the controller does not respond, and report those that Slurm has lost."""
+    """Make the plugin keep jobs while the controller does not respond, and report jobs that Slurm has lost or holds.
+
+    Also limits the interval between queries to MAX_CHECK_S.
+    """
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
     answer: list[dict[str, str] | None] = [None]  # answer to the last query: the state of each job

@@ -1,4 +1,4 @@
-"""Reads the JSON documents of an iperf3 file: one or several, complete or truncated, in any encoding.
+"""Reads the JSON documents of an iperf3 file: one or several, complete or truncated, in UTF-8 or UTF-16.
 
 Input may be hostile. A file has at most MAX_BYTES, and a fault never ends the reading of other files: it becomes a line
 of text that names its place. iperf3 3.17 and later can also write a line per event (--json-stream); these lines are
@@ -20,7 +20,7 @@ MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs
 
 @dataclass
 class Documents:
-    """The documents of a file with their places from 1, and the faults found, each as (place, text)."""
+    """The documents of a file, each with its place (numbered from 1), and the faults found, each as (place, text)."""
 
     found: list[tuple[int, dict]] = field(default_factory=list)
     faults: list[tuple[int, str]] = field(default_factory=list)
@@ -32,14 +32,14 @@ class NotFinite(ValueError):
 
 def reject_constant(name: str) -> None:
     """Raise NotFinite for NaN, Infinity and -Infinity, which Python's decoder would accept."""
-    raise NotFinite(f"{name} is not a number of JSON")
+    raise NotFinite(f"{name} is not a JSON number")
 
 
 DECODER = json.JSONDecoder(parse_constant=reject_constant)
 
 
 def read(path: Path) -> Documents:
-    """Return the documents of a file. Does not raise an exception for any content or missing file."""
+    """Return the documents of a file. Does not raise an exception, whatever the content, or if the file is missing."""
     result = Documents()
     try:
         content = bounded_bytes(path)

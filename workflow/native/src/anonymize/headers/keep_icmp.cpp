@@ -51,8 +51,8 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
     }
 }
 
-// RFC 4861 4.6: type, length in units of 8 bytes. Options that quote a packet keep both fields, unknown
-// options only the length.
+// RFC 4861 4.6: type, length in units of 8 bytes. Options of known types keep both fields,
+// unknown options only the length.
 void keep_neighbor_options(Header& header, std::size_t option) {
     Seen<256> seen;
     while (header.kept() == option && header.at.has(option + 8)) {
@@ -75,7 +75,7 @@ void keep_neighbor(Header& header, std::size_t fixed, std::size_t addresses) {
     if (keep_ipv6_each(header, fixed, addresses) == options) keep_neighbor_options(header, options);
 }
 
-// RFC 3810 5.1: version 2 has two more bytes and the sources.
+// RFC 3810 5.1: version 2 has four more bytes (flags, QQIC, number of sources) and the sources.
 void keep_listener_query(Header& header) {
     header.keep(kHeader);
     const std::size_t sources = keep_ipv6_each(header, kHeader, 1);

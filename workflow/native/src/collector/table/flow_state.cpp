@@ -126,12 +126,14 @@ void update_numbers(FlowState& flow, const Report& report) {
         flow.flags |= FlowState::kAck | FlowState::kAckBase;
     } else if ((report.has & Report::kSynSeq) != 0) {  // also for reused ports: numbers restart
         flow.ack = report.seq_end;
-        flow.flags = flow.flags & ~std::uint32_t{FlowState::kAckBase};  // first_ack, without the SYN's data
+        // The next first_ack becomes the base; it does not include the SYN's data.
+        flow.flags = flow.flags & ~std::uint32_t{FlowState::kAckBase};
     }
 }
 
-// A TCP flow without a slot is not tracked: its losses count only packets seen with a slot, and its reports
-// have no acknowledgment or sequence number. A slot allocated at a SYN starts with the connection.
+// A TCP flow without a slot is not tracked: only packets seen with a slot are included in its loss counts,
+// and reports without a slot have no acknowledgment or sequence number. A slot allocated at a SYN starts with
+// the connection.
 void update_without_slot(FlowState& flow, const Report& report) {
     const bool opens = (report.has & Report::kSyn) != 0;
     const bool lost = (report.has & Report::kNoSlot) != 0;
