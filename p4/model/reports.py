@@ -14,7 +14,7 @@ ICRC_BYTES = 4
 HEADER_BYTES = 14 + 20 + 8 + 12 + 16
 UC_WRITE_ONLY = 0x2A  # InfiniBand architecture volume 1, section 9.2: opcode of unreliable connections
 ROCE_PORT = 4791
-FIRST_SOURCE_PORT = 0xC000  # RFC 7605: a dynamic port per queue pair, so that its packets take one path
+FIRST_SOURCE_PORT = 0xC000  # RFC 6335: a dynamic port per queue pair, so that its packets take one path
 
 
 @cache

@@ -82,7 +82,7 @@ PHRASES = {
     ],
     "flowreport_response": [
         *("throughput (Mbit/s)", "inter-arrival time (µs)", "background", "120 windows of 100 ms"),
-        "4 TCP streams and 1 UDP stream of iperf3, 4 Mbit/s of payload each, in one queue of 40 Mbit/s",
+        "4 TCP streams and 1 UDP stream of iperf3, 4 Mbit/s of payload each, through one queue limited to 40 Mbit/s",
         "mean 30 Mbit/s, 30 Mbit/s in single windows (exact)",
     ],
 }

@@ -1,5 +1,5 @@
-/* Writes each burst with one writev through the page cache, without copying frames. Used if writer direct is
- * not possible. */
+/* Writes each burst with writev through the page cache, and copies only pieces of up to STORE_COPIED
+ * bytes. Used if the store `direct` is not possible. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

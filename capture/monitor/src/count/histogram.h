@@ -1,4 +1,5 @@
-/* Histograms of times with four buckets per power of two: bucket limits are at most 25 % apart. */
+/* Histograms of times with four buckets per power of two: from 4 ns on,
+ * bucket limits are at most 25 % apart. */
 #ifndef ACAPELLA_HISTOGRAM_H
 #define ACAPELLA_HISTOGRAM_H
 

@@ -19,7 +19,8 @@ extern const struct lead_calls lead_driver_calls;
 /* Sends probes and sets `port->lead` to the median of their lead times. `loop` is a port that receives what
  * `port` sends; its receive timestamps are used, or those of the kernel for net_af_packet. If it is NULL, the
  * driver's transmit timestamps are used. Without timestamps the lead stays unknown. Returns -1 with the
- * reason in fault if probes are lost or the lead is impossible. */
+ * reason in fault on an error, for example if `loop` receives at most half of the probes, or the lead is
+ * impossible. */
 int lead_measure(struct port *port, struct port *loop, struct rte_mempool *pool, struct timebase *time,
                  const struct lead_calls *calls, struct fault *fault);
 

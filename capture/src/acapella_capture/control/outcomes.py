@@ -62,7 +62,7 @@ def verdict(requested: int, allocated: int, succeeded: int, failed: int, stopped
 
 
 class OutcomeTable:
-    """Writes both files at each change; after a crash they still contain `incomplete`."""
+    """Writes both files at each change. A site is `incomplete` from its start, so this remains after a crash."""
 
     def __init__(self, campaign: Path, started_ns: int):
         moment = datetime.datetime.fromtimestamp(started_ns / 1e9, datetime.UTC)

@@ -113,7 +113,8 @@ static void put_record(struct output *output, const struct p4_verdict *verdict) 
     ++output->frames;
 }
 
-/* Waits up to a second if the queue of the interface is full, then counts the frame as refused. */
+/* Waits up to a second if the queue of the interface is full, and tries again. Counts a frame that was not
+ * sent as refused. */
 static void send_frame(struct output *output, const struct p4_verdict *verdict) {
     struct pollfd ready = {output->interface, POLLOUT, 0};
     for (int tries = 0; tries < 2; ++tries) {
@@ -123,8 +124,8 @@ static void send_frame(struct output *output, const struct p4_verdict *verdict) 
         }
         if (errno == ENETDOWN || errno == ENXIO || errno == ENODEV) {
             output->failed = true;
-            fail(&output->fault, "%.60s: %s; set it up: ip link set %.60s up", output->name, strerror(errno),
-                 output->name);
+            fail(&output->fault, "%.60s: %s; bring it up: ip link set %.60s up", output->name,
+                 strerror(errno), output->name);
             break;
         }
         if ((errno != EAGAIN && errno != ENOBUFS) || poll(&ready, 1, WAIT_MS) != 1) {

@@ -13,7 +13,7 @@
 #define MAX_HEADERS \
     65000 /* including the margins of p4_load: an mbuf has 16 bits for the offset of its frame */
 
-/* The guarded instructions of a block, by line. */
+/* The guarded instructions of a line: those of `guarded` from `at` on that have this line. */
 struct place {
     const struct guarded *guarded;
     unsigned at;
@@ -21,10 +21,11 @@ struct place {
 
 struct rewrite {
     const struct spec *spec;
-    struct guarded *guarded;    /* one per action, then the apply block */
-    struct place *places;       /* by line; guarded is NULL if the line is not an instruction */
-    unsigned blocks, last_line; /* of an instruction */
-    unsigned scratch_line;      /* of the metadata, before p4_guard_prepare adds its field */
+    struct guarded *guarded; /* one per action, then the apply block */
+    struct place *places;    /* by line; guarded is NULL if the line is not an instruction */
+    unsigned blocks;         /* guarded so far */
+    unsigned last_line;      /* of an instruction */
+    unsigned scratch_line;   /* of the metadata, whose added field is not yet written; 0: none */
 };
 
 static const struct spec_block *block_of(const struct spec *spec, unsigned i) {
@@ -76,7 +77,8 @@ static int check_text(const struct spec *spec, unsigned line, const char *text, 
                            (!at[1] || isspace((unsigned char)at[1]));
         if (!isalnum((unsigned char)*at) && !isspace((unsigned char)*at) && !strchr("_.<>@:", *at) &&
             !brace) {
-            return p4_spec_fail(spec, line, fault, "character 0x%02x: not compiled; use the interpreter",
+            return p4_spec_fail(spec, line, fault,
+                                "character 0x%02x: cannot be compiled; use the interpreter",
                                 (unsigned char)*at);
         }
     }
@@ -154,7 +156,7 @@ static int check_mirror(const struct spec *spec, struct fault *fault) {
 static int generate(const struct spec *spec, bool added, FILE *to, struct fault *fault) {
     FILE *guarded = tmpfile();
     if (!guarded) {
-        return fail(fault, "%s: no temporary file: %s", spec->path, strerror(errno));
+        return fail(fault, "%s: cannot create a temporary file: %s", spec->path, strerror(errno));
     }
     int status = write_guarded(spec, added, guarded, fault);
     uint32_t line = 0;
@@ -179,7 +181,9 @@ int p4_generate(const char *path, FILE *to, struct fault *fault) {
         check_mirror(&spec, fault) == 0) {
         const unsigned fields = spec.metadata->count;
         if ((uint64_t)limits.reach + limits.emitted > MAX_HEADERS) {
-            fail(fault, "%s: headers of %u bytes read and %u bytes sent: not compiled; use the interpreter",
+            fail(fault,
+                 "%s: headers of %u bytes read and %u bytes sent: too large to be compiled; use the "
+                 "interpreter",
                  path, limits.reach, limits.emitted);
         } else if (p4_guard_prepare(&spec, fault) == 0) {
             status = generate(&spec, spec.metadata->count > fields, to, fault);

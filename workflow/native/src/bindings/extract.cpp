@@ -47,7 +47,7 @@ std::vector<SelectedFrame> selected_frames(const nb::bytes& frames, const nb::by
     selected.reserve(numbers.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         if (numbers[i] <= (i == 0 ? 0 : numbers[i - 1]))
-            throw std::invalid_argument("frame numbers are not sorted");
+            throw std::invalid_argument("frame numbers do not increase from 1 or more");
         selected.push_back({numbers[i], ts_ns[i], wire_len[i], cap_len[i]});
     }
     return selected;
@@ -74,7 +74,7 @@ void bind_extract(nb::module_& module) {
         },
         nb::arg("positions"), nb::arg("name"),
         "Largest number of decompressed bytes of a capture between places where decompression can begin");
-    nb::class_<Extraction>(module, "Extraction", "Copies selected frames: see acapella.digest.extract")
+    nb::class_<Extraction>(module, "Extraction", "Copies selected frames: see acapella.campaign.extract")
         .def(
             "__init__",
             [](Extraction* self, int descriptor, bool pcap) {

@@ -83,7 +83,7 @@ bool is_text(Bytes head) {
     for (const auto& [magic, name] : kUnsupported) {
         if (text.starts_with(magic)) {
             throw InputError("unsupported_format", source.name(),
-                             std::string("a file of format ") + name + ", not pcap or pcapng");
+                             std::string(name) + " file, not pcap or pcapng");
         }
     }
     throw InputError("not_a_capture", source.name(),
@@ -168,8 +168,8 @@ bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_le
                               const Interface& interface) {
     const std::uint32_t before = pseudo_header_len(interface.link_type);
     if (bytes.size() < before) [[unlikely]] {
-        return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes, less than the " +
-                                                    std::to_string(before) + " of the pseudo-header");
+        return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes are fewer than the " +
+                                                    std::to_string(before) + " bytes of the pseudo-header");
     }
     record.frame = ++info_.records;
     frame_ = bytes;

@@ -7,7 +7,7 @@ IN is a capture that has an acap, or the directory of a campaign or a release, i
 automatically. The acap of a capture X.pcap is searched for at X.acap.parquet, X.parquet and ../acap/X.parquet; its flow
 table is found in the same way as by `acapella show`. --where is an SQL condition on the columns of the frame table and
 the flow table and, in a campaign, on sample, site and port. --frames and --flow select frames by their number and by
-the flow_id of their flow. If several of these options are given, a frame must meet all of them. If the campaign has
+the flow_id of their flow. If several of these options are given, a frame must match all of them. If the campaign has
 pseudonyms.tsv, --flow and --sample also accept the names used in tables with pseudonyms.
 
 Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied

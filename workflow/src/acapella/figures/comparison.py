@@ -10,7 +10,7 @@ from .quality import loss_summary
 from .source import NoData, Source
 
 MARK = "\N{DAGGER}"  # marks trials whose sender lost the CPU
-MAX_LABEL, MAX_NAMED = 28, 3  # characters of an environment, and environments, in a note
+MAX_LABEL, MAX_NAMED = 28, 3  # in a note: characters of an environment's name; environments named
 BASELINE = 1  # position of the trial with which the others are compared
 
 

@@ -53,7 +53,7 @@ def draw(source: Source) -> Figure:
         top, inter_arrival_panel(of_flows, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
     )
     key = (
-        "Lines and area: from reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
+        "Lines and area: from reports; pale dots: exact, drawn at window starts; dashed: the rate that was set. "
         f"{background_note(rows, counters_of(source))} Bottom: the line is the mean gap since the previous report; a "
         "cross is the mean over the reports of a window of the time between the last two packets before each report "
         "(the paper's metric), which differs from the mean gap if packets are sent in bursts.",
@@ -74,7 +74,7 @@ def background_note(rows: list[dict], counters: dict[str, int]) -> str:
     if "background_stream_bps" in counters:
         tcp, udp = (count(counters[f"background_{kind}_streams"], f"{kind.upper()} stream") for kind in ("tcp", "udp"))
         each, limit = (scaled(counters[f"background_{name}_bps"], "bit/s") for name in ("stream", "limit"))
-        parts.insert(0, f"{tcp} and {udp} of iperf3, {each} of payload each, in one queue of {limit}")
+        parts.insert(0, f"{tcp} and {udp} of iperf3, {each} of payload each, through one queue limited to {limit}")
     return f"Background (all other packets, with the ACKs of both flows): {', '.join(parts) or 'none'}."
 
 
@@ -106,9 +106,9 @@ def title(rows: list[dict], flows: list[str]) -> str:
         return "No window has traffic of the flows"
     median = errors[(len(errors) - 1) // 2]
     if not errors[-1]:
-        return f"Throughput of {listed(flows)} by reports: equal to the exact one in all {count(len(errors), 'window')}"
+        return f"Throughput of {listed(flows)} according to reports: exact in all {count(len(errors), 'window')}"
     errors_of = f"median {digits(100 * median)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
-    return f"Throughput of {listed(flows)} by reports: error of a window {errors_of}"
+    return f"Throughput of {listed(flows)} according to reports: error per window: {errors_of}"
 
 
 def time_axis(*, last: bool) -> alt.X:
@@ -149,7 +149,7 @@ def throughput_panel(of_flows: list[dict], background: list[dict], flows: list[s
             tooltip=[
                 "flow:N",
                 alt.Tooltip("t:Q", title="time (s)", format=".3~f"),
-                alt.Tooltip("measured:Q", title="by reports (Mbit/s)", format=".4~g"),
+                alt.Tooltip("measured:Q", title="from reports (Mbit/s)", format=".4~g"),
                 alt.Tooltip("exact:Q", title="exact (Mbit/s)", format=".4~g"),
                 alt.Tooltip("set:Q", title="set (Mbit/s)", format=".4~g"),
             ],

@@ -25,7 +25,7 @@ MIN_PAIRS = 100  # bins with fewer pairs are drawn as hollow points
 MAX_NAMED = 4  # environments named in a sentence; if there are more, it states their number
 PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # panels per row if there are more than MAX_NAMED; px for the labels of each
 SAMPLED_PAIR = (
-    "Sampled pair: two packets of both trials that are 1, 4, 16, ... or 4096 packets apart in the first trial"
+    "Sampled pair: two packets that are in both trials, 1, 4, 16, ... or 4096 packets apart in the first trial"
 )
 FLOOR = 0.3  # share of the smallest drawn value: bins without a reversed pair are drawn there, labeled 0
 
@@ -77,7 +77,8 @@ def run_names(rows: list[dict], environment: str, trials: dict[tuple[str, int], 
 def axis_limits(rows: list[dict], min_share: float, columns: int) -> dict:
     """Return the ends of the axes.
 
-    ``low`` and ``high`` are bins, ``zero`` is the position of equal times, ``least`` and ``most`` are shares in %.
+    ``low`` and ``high`` are bins, ``first`` is the lowest bin above 0 with pairs, ``zero`` is the position of equal
+    times, ``least`` and ``most`` are shares in %.
     """
     bins = [row["bin"] for row in rows if row["bin"]] or [1]
     distance = 2 + columns * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next label
@@ -95,7 +96,7 @@ def pair_totals(rows: list[dict]) -> tuple[int, int]:
 
 
 def none_reversed(pairs: int) -> str:
-    """Return the sentence that none of a number of pairs is reversed."""
+    """Return a sentence which states that none of a number of pairs is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 
 
@@ -129,7 +130,7 @@ def notes_of(
 ) -> tuple[str, ...]:
     """Return notes: what a sampled pair is, the largest spacing of reversed pairs, and environments without any."""
     farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
-    bound = "reversed pairs have no bound on their spacing"
+    bound = "the largest spacing of reversed pairs is unknown: some are in the last bin, which has no upper end"
     if farthest["hi_ns"] is not None:
         limit = nanoseconds(round_up(farthest["hi_ns"] + 1))
         bound = f"no sampled pair that is {limit} or more apart is reversed"

@@ -1,6 +1,7 @@
 """Runs other flow meters on files: softflowd, nfpcapd with nfdump, Zeek.
 
-Each writes counters, and text that the SELECT of the same name in workflow/sql/comparators reads.
+Each writes text that the SELECT of the same name in workflow/sql/comparators reads. The counters of softflowd and
+nfpcapd are extracted from their output.
 """
 
 import contextlib
@@ -38,21 +39,21 @@ class CopyTooLargeError(UserError):
 
 @dataclass(frozen=True)
 class Meter:
-    """A flow meter: its program, Debian package, the option that prints its version, and the function that runs it.
+    """A flow meter: its program, how to install it, the option that prints its version, and the function that runs it.
 
     ``read(capture, directory, source)`` returns the file that the meter's SELECT reads, and the meter's counters;
     ``capture`` may be standard input, which is then ``source``, if the meter ``streams``.
     """
 
     program: str
-    package: str
+    install: str
     version_option: tuple[str, ...]
     read: Callable[..., tuple[Path, dict]]
     streams: bool = True
 
     def why_unavailable(self) -> str | None:
         """Return why the meter cannot run; None if it can."""
-        return None if which(self.program) else f"{self.program} is not installed ({self.package})"
+        return None if which(self.program) else f"{self.program} is not installed ({self.install})"
 
     def version(self) -> str:
         """Return the version number that the meter prints."""
@@ -64,7 +65,7 @@ class Meter:
 
 
 def which(program: str) -> str | None:
-    """Return a program's path, including directories for administrators, where softflowd is installed."""
+    """Return a program's path; also search directories for administrators (softflowd is in one), and Zeek's own."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
 
 
@@ -152,7 +153,7 @@ def counters(text: str, patterns: dict[str, str]) -> dict[str, int]:
 
 
 def softflowd(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
-    """Run softflowd; its log contains every flow at its end, and its statistics the ignored packets."""
+    """Run softflowd; its log contains a line for each flow that has ended, and its statistics count ignored packets."""
     timeouts = [argument for name in SOFTFLOWD_TIMEOUTS for argument in ("-t", f"{name}={NO_TIMEOUT_S}")]
     command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MAX_FLOWS), *timeouts]
     statistics, log = run_tool(
