@@ -221,6 +221,7 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
     assert new != start
     for number in chosen(kind, total, f"{name} {kind}"):
         directory = shutil.copytree(before[name], tmp_path / "failing")
+        print(f"{kind} {number} of {total}")  # names the call after which a command does not end
         ended = run(directory, *stage, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {ended.returncode}, {ended.stderr}"
         found = contents(directory)
