@@ -46,7 +46,7 @@ def sums(directory: Path) -> dict[str, str]:
 
 def published_results(release: Path) -> dict[str, str]:
     """Return the SHA-256 of the compared files of a release, by their paths in a campaign."""
-    compared = ("acap/", "flows/", "results/tables/", "results/figures/")  # the release has tables of its own, too
+    compared = ("acap/", "flows/", "results/tables/", "results/figures/")  # not the other tables of the release
     found = {name: sha for name, sha in checksums_of(release).items() if name.startswith(compared)}
     return {name.removeprefix("results/"): sha for name, sha in found.items()}
 

@@ -152,7 +152,7 @@ def test_text_around_documents_is_ignored(tmp_path):
         (b"", [(0, "empty")]),
         (b"no JSON at all", [(0, "contains no JSON document")]),
         (b"[1, 2]", [(0, "contains no JSON document")]),
-        (b'{"a": NaN}', [(1, "not JSON: NaN is not a number of JSON")]),
+        (b'{"a": NaN}', [(1, "not JSON: NaN is not a JSON number")]),
         (b'{"a": 1,, "b": 2}', [(1, "not JSON: expecting property name enclosed in double quotes (character 8)")]),
         (b'{"a":' * 100_000, [(1, "nested too deeply")]),
         (b'{"a": ' + b"[" * 100_000, [(1, "nested too deeply")]),
