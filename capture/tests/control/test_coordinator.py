@@ -74,9 +74,8 @@ def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, m
 
 def test_internal_error_at_one_site_is_raised_after_the_other_sites_finish(tmp_path):
     testbed = FakeTestbed("p", "q", sites=("mistake", "good"))
-    reported = []
     with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
-        reported.extend(coordinator.collect(testbed, settings(), tmp_path / "c"))
+        list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     assert outcomes_of(tmp_path / "c") == {"good": ("success", ""), "mistake": (
         "failed", "ZeroDivisionError: a mistake of ours",
     )}  # fmt: skip

@@ -71,6 +71,12 @@ def key(tmp_path) -> Path:
     return path
 
 
+@pytest.fixture
+def settings(key) -> PreprocessSettings:
+    """Return settings that anonymize captures with the key."""
+    return PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
+
+
 def captured(raw: Path) -> bytes:
     """Return all captures in raw/."""
     return b"".join(path.read_bytes() for path in raw.glob("*.pcap"))
@@ -140,14 +146,13 @@ def test_key_readable_by_others_is_rejected_on_the_node(tmp_path, key):
     assert not captured(raw)
 
 
-def test_first_error_is_reported_for_an_unreachable_node(tmp_path, key):
+def test_first_error_is_reported_for_an_unreachable_node(tmp_path, settings):
     class Lost(NodeTestbed):
         def run(self, node, argv, *, timeout_s=30, stdin=""):
             if argv[0] == "rm":
                 raise UserError("node n: no answer")
             return CompletedProgram(1, "", "acapella: error: unreadable key")
 
-    settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
     with pytest.raises(UserError, match=r"not anonymized, so not fetched: .*unreadable key"):
         preprocess(Lost(tmp_path), "n", "c.pcap", settings)
 
@@ -200,8 +205,7 @@ def small_disk_or_skip(kind: str, directory: Path):
 
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
 @pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the uploaded program
-def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
-    settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
+def test_full_disk_keeps_the_capture_on_the_node(tmp_path, settings, name, disk):
     if name == "fabric":
         require_built(PROGRAM, "make setup-fabric builds it")
     capture = write_file(tmp_path / "c.pcap", PCAP + 5000 * ethernet_frame())
