@@ -211,8 +211,7 @@ def damaged(text: str, chance: random.Random) -> str:
         at = chance.randrange(len(lines) - 1)
         words = lines[at].split(" ")
         words[chance.randrange(len(words))] = chance.choice(WORDS)
-        changes = ([" ".join(words)], [" ".join(words)], [], [lines[at], lines[at]])
-        lines[at : at + 1] = chance.choice(changes)
+        lines[at : at + 1] = chance.choice(([" ".join(words)], [" ".join(words)], [], [lines[at], lines[at]]))
     return "\n".join(lines)
 
 

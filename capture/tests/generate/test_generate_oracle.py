@@ -78,9 +78,8 @@ def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
 def test_overflowing_gap_is_an_error(generator, tmp_path):
     read = model.read(write_file(tmp_path / "model.yaml", models.every_template(5)), program.read_trace)
     flow = replace(read.flows[0], gaps=Gaps("list", values=(10, 2**62 + 2**61)))
-    out = ["--output", str(tmp_path / "out.pcap"), "--start-ns", "0"]
     with pytest.raises(UserError, match="Value too large"):
-        program.run(replace(read, flows=(flow,)), out)
+        program.run(replace(read, flows=(flow,)), ["--output", str(tmp_path / "out.pcap"), "--start-ns", "0"])
 
 
 def test_times_after_the_last_second_of_a_pcap_are_an_error(generate, tmp_path):

@@ -71,9 +71,8 @@ def tshark_rows(path: Path) -> list[list[str]]:
 def test_tshark_decodes_each_template_with_good_checksums(generate):
     made = generate(models.every_template(12))
     frames, _ = read_pcap(made.path)
-    rows = tshark_rows(made.path)
     seen = set()
-    for frame, (protocols, *states) in zip(frames, rows, strict=True):
+    for frame, (protocols, *states) in zip(frames, tshark_rows(made.path), strict=True):
         name = flow_of(frame, made.document["flows"])["name"]
         assert protocols.startswith(models.TEMPLATES[name][1]), name
         found = {state for each in states for state in each.split(",") if state}

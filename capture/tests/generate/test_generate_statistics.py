@@ -179,8 +179,7 @@ def test_gaps_and_sizes_of_a_trace_are_repeated(generate, tmp_path):
     lines = "    gaps: {poisson: {mean_ns: 999}}\n    sizes: {uniform: [60, 200]}\n"
     times, lengths = pairs_of(generate(HEAD.replace(str(PACKETS), "100") + lines, "trace")).T
     gaps, sizes = trace_of(generate, "    gaps: {trace: trace.pcap}\n    sizes: {trace: trace.pcap}\n")
-    once = np.append(np.diff(times), int(np.diff(times).mean()))
-    assert np.array_equal(gaps, np.resize(once, PACKETS - 1))
+    assert np.array_equal(gaps, np.resize(np.append(np.diff(times), int(np.diff(times).mean())), PACKETS - 1))
     assert np.array_equal(sizes, np.resize(lengths, PACKETS))
 
 

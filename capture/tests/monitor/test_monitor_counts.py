@@ -41,8 +41,7 @@ def check_against_naive(directory: Path, flows: list[Flow], rows: dict[str, list
     by_flow, times = naive.received(directory, traffic.expected(flows)["flows"])
     for index, flow in enumerate(flows):
         wanted = naive.row_of(by_flow.get(index, []), flow.packets)
-        found = rows["monitor_flows"][index]
-        assert {name: found[name] for name in wanted} == wanted, index
+        assert {name: rows["monitor_flows"][index][name] for name in wanted} == wanted, index
         check_histograms(rows, index, by_flow.get(index, []))
     assert buckets(rows, tables.WHOLE_PORT, "gap") == naive.histogram([b - a for a, b in pairwise(times)])
 
@@ -262,9 +261,8 @@ def test_usage_errors_are_reported_in_one_line(tmp_path, monkeypatch, options, m
 def test_too_large_numbers_in_the_expected_list_are_rejected(tmp_path, name):
     document = traffic.expected(FLOWS[:1])
     document["flows"][0][name] = 2**64
-    path = write_file(tmp_path / "sent.json", json.dumps(document))
     with pytest.raises(UserError, match=str(2**64)):
-        expected.read(path).records()
+        expected.read(write_file(tmp_path / "sent.json", json.dumps(document))).records()
 
 
 def test_capture_without_packets_has_empty_rows(tmp_path):

@@ -46,9 +46,8 @@ def arrived(tmp_path):
 
 
 def test_counts_are_printed_if_the_disk_is_full(tmp_path, arrived):
-    prefix = small_disk_or_skip(tmp_path / "disk", "16K")
     words = ["--write", tmp_path / "disk" / "out.pcapng", "--snaplen", 0, "-o", tmp_path / "tables"]
-    done = run_program(*prefix, ACAPELLA, "monitor", arrived, *words)
+    done = run_program(*small_disk_or_skip(tmp_path / "disk", "16K"), ACAPELLA, "monitor", arrived, *words)
     assert (done.returncode, done.stderr.count("\n")) == (OUTSIDE, 1), done.stderr
     assert "No space left on device" in done.stderr
     assert "arrived.pcap" in done.stdout

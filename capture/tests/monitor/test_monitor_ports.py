@@ -76,8 +76,7 @@ def models(directory: Path) -> list[Path]:
     for seed, mean_ns, packets in ((3, 1_000_000, (150, 40)), (4, 1_400_000, (60, 90, 120))):
         shape = {"sizes": "{uniform: [100, 300]}", "mean_ns": mean_ns}
         flows = [traffic_models.udp_flow(f"{n}", count, port=6000 + n, **shape) for n, count in enumerate(packets)]
-        text = "\n".join([f"seed: {seed}", "flows:", *flows, ""])
-        written.append(write_file(directory / f"model{seed}.yaml", text))
+        written.append(write_file(directory / f"model{seed}.yaml", "\n".join([f"seed: {seed}", "flows:", *flows, ""])))
     return written
 
 
@@ -171,9 +170,8 @@ def test_live_table_replaces_the_previous_one():
     shown.show(event(1000), 0.5)
     first = out.getvalue()
     shown.show(event(3000), 0.5)
-    lines = first.removeprefix(live.CLEAR).splitlines()
     second = out.getvalue().removeprefix(first)
-    assert second.startswith(live.UP.format(len(lines)) + live.CLEAR)
+    assert second.startswith(live.UP.format(len(first.removeprefix(live.CLEAR).splitlines())) + live.CLEAR)
     assert second.splitlines()[1].split()[:3] == ["eth1", "4,000", "0.0"]
     assert second.splitlines()[-1].split() == ["3", "3,000", "1", "0", "2", "1.5", "us", "20", "ns"]
 
@@ -203,6 +201,5 @@ def test_library_output_is_not_an_event():
 
 
 def test_incomplete_result_is_an_error(tmp_path):
-    path = write_file(tmp_path / "result", result.MAGIC + (1).to_bytes(8, "little") + bytes(100))
     with pytest.raises(Exception, match="not a complete result"):
-        result.read(path)
+        result.read(write_file(tmp_path / "result", result.MAGIC + (1).to_bytes(8, "little") + bytes(100)))

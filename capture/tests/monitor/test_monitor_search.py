@@ -8,6 +8,7 @@ import sys
 from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -126,8 +127,7 @@ def test_trial_that_the_generator_did_not_reach_is_repeated(failures, runs):
 def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns, is_reached):
     sent = {"packets": packets, "dropped": 0, "first_ns": 0, "last_ns": last_ns}
     times = dict.fromkeys(("latency_min_ns", "latency_mean_ns", "latency_max_ns", "jitter_ns"))
-    wanted = expected.Expected((sent,), "0" * 64, 1)
-    assert trials.trial_of(wanted, {"lost": 0} | times, 1000.0, 100).good is is_reached
+    assert trials.trial_of(expected.Expected((sent,), "0" * 64, 1), {"lost": 0} | times, 1000.0, 100).good is is_reached
 
 
 @pytest.mark.parametrize("drained", [True, False])
@@ -284,12 +284,9 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
 
 
 def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, search, monkeypatch):
-    def missing():
-        raise UserError("not built")
-
     assert search(Device()) == 0
     before = table_of(tmp_path)
-    monkeypatch.setattr(generator_program, "executable", missing)
+    monkeypatch.setattr(generator_program, "executable", Mock(side_effect=UserError("not built")))
     assert search(Device()) == 2
     assert table_of(tmp_path) == before != []
 

@@ -43,8 +43,7 @@ def test_busiest_samples_every_non_idle_port(ports, receivers, every, seed, data
     rates = {name: Rates(data.draw(rates_bps), data.draw(rates_bps)) for name in ports}
     busy = [name for name in ports if rates[name].tx_bps + rates[name].rx_bps > 1000]
     # each draw is of a port not sampled in this round, so a round needs at most as many draws as ports
-    draws_needed = cycles_per_round(len(busy), receivers)
-    cycles = draws_needed * every
+    cycles = cycles_per_round(len(busy), receivers) * every
     history = run_of(busiest, ports, receivers, 2 * cycles, rates, busiest_every=every, seed=seed, idle_bps=1000)
     for start in (0, cycles):
         assert set(busy) <= {name for chosen in history[: start + cycles] for name in chosen}
