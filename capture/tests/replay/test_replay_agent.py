@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import time
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.capture.replay_agents import (
@@ -238,14 +239,10 @@ def test_lost_controller_ends_its_recording_and_the_agent_can_be_controlled_agai
 
 
 def test_recording_that_could_not_be_stopped_is_logged_and_counted(agent, monkeypatch):
-    program = agent.agent.replayer.program
     with agent.session() as lost:
         lost.ask(record={"from_ns": 0, "until_ns": 0})
-
-        def no_reply(*_: object) -> None:
-            raise UserError("no reply for 20 s", where="acapella-dpdk-replay")
-
-        monkeypatch.setattr(program, "command", no_reply)
+        no_reply = UserError("no reply for 20 s", where="acapella-dpdk-replay")
+        monkeypatch.setattr(agent.agent.replayer.program, "command", Mock(side_effect=no_reply))
     agent.logged("replay: the recording or run may continue: acapella-dpdk-replay: no reply for 20 s")
     assert agent.agent.counts["failed_stops"] == 1
 
@@ -302,10 +299,6 @@ def test_end_of_the_program_ends_the_agent_with_its_reason():
         assert "link of net_fake0 is down" in str(agent.agent.failure[0])
 
 
-def unreadable(*_: object) -> None:
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
 @pytest.mark.parametrize(
     ("function", "request_", "why"),
     [
@@ -317,7 +310,7 @@ def unreadable(*_: object) -> None:
 def test_disk_error_is_answered_logged_and_counted(agent, monkeypatch, function, request_, why):
     with agent.session() as peer:
         peer.run_to_end()
-        monkeypatch.setattr(replay_agent, function, unreadable)
+        monkeypatch.setattr(replay_agent, function, Mock(side_effect=OSError(errno.EIO, os.strerror(errno.EIO))))
         assert peer.ask(**request_)["error"].endswith(why)
         agent.logged(why)
         control = peer.ask(status={})["done"]["control"]

@@ -104,8 +104,7 @@ def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
     program_or_skip()
     capture, departures = tmp_path / "a.pcap", tmp_path / "a.parquet"
     replay_capture.write(capture, "02:00:00:00:00:01", "02:00:00:00:00:02", 10)
-    slave = [*PTP, "-s", "-i", "left1", "--delayAsymmetry", "-2000000000"]
-    with running(prefix, [*PTP, *MASTER], slave):
+    with running(prefix, [*PTP, *MASTER], [*PTP, "-s", "-i", "left1", "--delayAsymmetry", "-2000000000"]):
         clock_when(prefix, lambda clock: clock["source"] == "ptp" and clock["synchronized"] and clock["offset_ns"])
         with started(capture, "-i", "left0", "--departures", departures, prefix=prefix) as process:
             errors = process.communicate()[1]

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -199,10 +200,7 @@ def test_new_secret_does_not_replace_a_file(place, content):
 
 
 def test_new_secret_that_cannot_be_written_leaves_no_file(place, monkeypatch):
-    def full(path):
-        raise UserError("cannot write: No space left on device", where=path)
-
-    monkeypatch.setattr(command, "make_secret", full)
+    monkeypatch.setattr(command, "make_secret", Mock(side_effect=UserError("cannot write: No space left on device")))
     assert "No space left" in message(replay("--new-secret", place / "s"))
     assert not (place / "s").exists()
     why = f"--new-secret {place}/trace.pcap/s: cannot write: Not a directory"

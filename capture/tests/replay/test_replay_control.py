@@ -5,6 +5,7 @@ import re
 import socket
 import threading
 import time
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -291,11 +292,8 @@ def test_program_that_dies_during_a_run_is_one_error_and_stops_the_others():
 
 
 def test_run_is_stopped_if_the_controller_is_interrupted(monkeypatch):
-    def interrupt(_seconds):
-        raise KeyboardInterrupt
-
     with agents({}) as found:
-        monkeypatch.setattr(actions.time, "sleep", interrupt)
+        monkeypatch.setattr(actions.time, "sleep", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt), recorded(found) as group:
             actions.run(group, RunPlan(at=lambda now: now + 600 * 10**9), silent)
         monkeypatch.undo()

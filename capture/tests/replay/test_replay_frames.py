@@ -73,8 +73,7 @@ def test_duplicated_and_reordered_parts_give_only_the_expected_response(arrived)
         assembly = frames.Assembly()
         assembly.expect(number)
         lines = [line for part in parts if (line := assembly.add(part)) is not None]
-        found = {part.part for part in parts if part.number == number}
-        complete = found == set(range(len(response(number, size, 0))))
+        complete = {part.part for part in parts if part.number == number} == {*range(len(response(number, size, 0)))}
         assert lines == [bytes([ord("a") + number]) * size] * complete
 
 
