@@ -6,13 +6,13 @@ import pytest
 import yaml
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_built
+from acapella_testing.runs.in_process import parsed
 from acapella_testing.source_tree import ROOT
 
 from acapella_capture import collect, precheck
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric import requirements
-from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
 ANONYMIZED = {"anonymize": True, "key_file": "/nowhere/campaign.key"}
@@ -22,9 +22,7 @@ needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpd
 def dry_run(directory, **keys):
     """Run `acapella collect --dry-run` for testbed local with these keys."""
     path = write_file(directory / "config.yaml", yaml.safe_dump({"testbed": "local"} | keys))
-    parser = Parser()
-    collect.add_arguments(parser)
-    return collect.run(parser.parse_args([str(directory / "c"), "--config", str(path), "--dry-run"]))
+    return collect.run(parsed(collect, directory / "c", "--config", path, "--dry-run"))
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,5 @@ def test_invalid_replay_on_fabric_is_an_error_that_names_its_key(changes, compla
 @pytest.mark.parametrize("keys", [{"path": "dedicated"}, {"replayers": 2}])
 def test_open_vswitch_has_only_the_shared_path_and_one_replayer(keys):
     replay = {"sender": "acapella", "environments": [{"name": "x", **keys}]}
-    local = parse_settings({"testbed": "local", "local": {"switch": "ovs", "replay": replay}}).local
     with pytest.raises(UserError, match=r"environment x: .* not supported by Open vSwitch; local\.switch: bridge"):
-        LocalTestbed(local)
+        LocalTestbed(parse_settings({"testbed": "local", "local": {"switch": "ovs", "replay": replay}}).local)

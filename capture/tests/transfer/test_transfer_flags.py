@@ -152,9 +152,7 @@ def frames_over_mtu(runner: grid_runner.Runner, nodes: LocalNodes) -> Iterator[N
     """Let the sender hand segments to its interface that are longer than the MTU."""
     sender = runner._topology.sender
     device = nodes.device(sender, "r1")
-    nodes.checked(
-        sender, ["ethtool", "-K", device, *(word for each in ("tx", "sg", "tso", "gso") for word in (each, "on"))]
-    )
+    nodes.checked(sender, ["ethtool", "-K", device, "tx", "on", "sg", "on", "tso", "on", "gso", "on"])
     nodes.checked(sender, ["ip", "link", "set", device, "gso_max_segs", "65535"])
     try:
         yield

@@ -86,8 +86,7 @@ def queue_bytes(found: list[list[int]]) -> int:
 @pytest.mark.parametrize("frames", [2, 8, QUEUE_FRAMES, 400])
 @pytest.mark.parametrize("pause_ms", [0, 50])
 def test_rate_and_queue_of_a_simulated_link(frames, pause_ms):
-    found = arrivals(1500 + 2 * frames, frames=frames, pause_ns=pause_ms * 1_000_000)
-    rate, size = rate_and_queue(found, where="test")
+    rate, size = rate_and_queue(arrivals(1500 + 2 * frames, frames=frames, pause_ns=pause_ms * 1_000_000), where="test")
     assert rate == pytest.approx(RATE_BPS, rel=1e-3)
     assert size == frames * FRAME
 
@@ -430,9 +429,8 @@ def test_flow_sends_as_many_extra_bytes_as_can_be_left_in_the_send_buffer():
 def test_queues_are_removed_even_if_a_delay_cannot_be(monkeypatch):
     remove_root, topology = Mock(), read_topology("multipath")
     monkeypatch.setattr(emulation, "remove_root", remove_root)
-    links = Emulation(Mock(), topology, Mock(**{"remove.side_effect": UserError("no reply", where="node r1")}))
     with pytest.raises(UserError, match="node r1: no reply"):
-        links.remove()
+        Emulation(Mock(), topology, Mock(**{"remove.side_effect": UserError("no reply", where="node r1")})).remove()
     assert remove_root.call_count == len(topology.emulated()) > 1
 
 
