@@ -23,8 +23,7 @@ def random_key(draw: random.Random) -> Key:
     vlans = [draw.randrange(1, 4095) for _ in range(draw.choice((0, 0, 1, 2, 4)))]
     labels = [draw.randrange(1 << 20) for _ in range(draw.choice((0, 0, 1, 4)))]
     packed = sum(one << 16 * at for at, one in enumerate(reversed(vlans)))
-    four = (*labels, 0, 0, 0, 0)[:4]
-    return Key(*ends, draw.randrange(4), 80, version, 6, len(vlans), packed, len(labels), four)
+    return Key(*ends, draw.randrange(4), 80, version, 6, len(vlans), packed, len(labels), (*labels, 0, 0, 0, 0)[:4])
 
 
 def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:

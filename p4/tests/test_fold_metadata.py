@@ -28,8 +28,7 @@ def made_spec(seed: int) -> str:
     lines, known = [f"mov {name} {rnd.randrange(99):#x}" for name in KEPT], [*KEPT]
     targets: dict[int, list[str]] = {}
     for at in range(len(lines), 60):
-        for label in targets.pop(at, []):
-            lines.append(f"{label} :\tmov {rnd.choice(KEPT)} {rnd.choice(known)}")
+        lines += [f"{label} :\tmov {rnd.choice(KEPT)} {rnd.choice(known)}" for label in targets.pop(at, [])]
         if rnd.random() < 0.25:
             name, goal = f"LABEL_{at}", rnd.randrange(at + 1, 61)
             targets.setdefault(goal, []).append(name)
@@ -90,6 +89,5 @@ def test_hash_result_beyond_32_bytes_is_an_error():
 
 
 def test_too_much_metadata_is_an_error():
-    spec = spec_of([f"bit<64> local_metadata_{at}" for at in range(33)], ["tx m.local_metadata_0"])
     with pytest.raises(fold_metadata.UnsupportedSpecError, match="264 bytes"):
-        fold_metadata.fitted(spec)
+        fold_metadata.fitted(spec_of([f"bit<64> local_metadata_{at}" for at in range(33)], ["tx m.local_metadata_0"]))

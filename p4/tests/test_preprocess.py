@@ -203,9 +203,8 @@ def test_incremental_checksum_equals_recomputed_checksum():
     rnd = random.Random(5)
     for _ in range(2000):
         words = [rnd.choice((0, 0xFFFF, rnd.randrange(65536))) for _ in range(9)]
-        checksum = ones_complement(struct.pack("!9H", *words)) ^ 0xFFFF
         after = [*words[:7], rnd.randrange(65536), rnd.choice((0, 0xFFFF))]
-        result = updated(checksum, list(zip(words, after, strict=True)))
+        result = updated(ones_complement(struct.pack("!9H", *words)) ^ 0xFFFF, list(zip(words, after, strict=True)))
         scratch = ones_complement(struct.pack("!9H", *after)) ^ 0xFFFF
         assert result == scratch or {result, scratch} == {0, 0xFFFF}  # both zeros of ones' complement
 
