@@ -124,8 +124,7 @@ def runs(directory, algorithm: str, *seconds: float, size: int = 10_000_000, **m
         sent = made.Sent(size, size, time, time, 100 if algorithm == "bbr" else 50)
         values = more | {"settings": {"algorithm": algorithm} | more.get("settings", {}), "run": run}
         name = f"{algorithm}-{len(list(directory.glob('transfers/*')))}"
-        documents = [made.document(sent, algorithm=algorithm)]
-        made.cell(directory, name, documents, cell_id=f"{name}-{algorithm}", **values)
+        made.cell(directory, name, [made.document(sent, algorithm=algorithm)], cell_id=f"{name}-{algorithm}", **values)
 
 
 def test_repetitions_give_mean_and_spread(tmp_path):

@@ -94,14 +94,12 @@ def test_completion_times_of_iperf3_are_compared_if_a_run_lacks_requested_bytes(
 
 
 def test_known_causes_of_differences_are_named(tmp_path):
-    headers = made.Sent(105_200, 105_200, 1.0, 1.01, 0)  # IP and TCP headers of 52 B counted
-    add(tmp_path, "headers", steady(), headers)
-    late = made.Sent(100_000, 100_000, 1.0, 1.1, 0)  # 90 ms of 100 ms from SYN to first byte
-    add(tmp_path, "late", steady(), late)
-    buffered = made.Sent(150_000, 80_000, 0.8, 0.8, 0)  # 50 kB never left the buffer, 20 kB arrived too late
-    add(tmp_path, "buffer", steady(), buffered)
-    both = made.Sent(105_200, 90_000, 0.95, 0.95, 0)  # equals the bytes with headers by chance
-    add(tmp_path, "both", steady(), both)
+    add(tmp_path, "headers", steady(), made.Sent(105_200, 105_200, 1.0, 1.01, 0))  # IP and TCP headers of 52 B counted
+    add(tmp_path, "late", steady(), made.Sent(100_000, 100_000, 1.0, 1.1, 0))  # 90 ms of 100 ms from SYN to first byte
+    # 50 kB never left the buffer, 20 kB arrived too late
+    add(tmp_path, "buffer", steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0))
+    # equals the bytes with headers by chance
+    add(tmp_path, "both", steady(), made.Sent(105_200, 90_000, 0.95, 0.95, 0))
     add(tmp_path, "lost", steady(lost=range(40, 60)), EXACT)
     add(tmp_path, "cut", steady(60), EXACT, cut=True)
     found = causes(tmp_path)
@@ -159,13 +157,9 @@ def test_send_buffer_of_an_unknown_size_has_four_mebibytes(tmp_path):
     assert found == {cause: (True, cause) for cause in ("send_buffer", "unexplained")}
 
 
-HALF_TIME = made.Sent(100_000, 100_000, 0.5, 0.5, 0)
-ONE_BYTE_LATE = made.Sent(100_000, 99_999, 0.5, 0.5, 0)
-
-
-@pytest.mark.parametrize("sent", [HALF_TIME, ONE_BYTE_LATE])
-def test_send_buffer_explains_only_the_wire_time_of_its_bytes(tmp_path, sent):
-    found = with_wire(tmp_path, steady(), sent)
+@pytest.mark.parametrize("received", [100_000, 99_999], ids=["half the time", "one byte late"])
+def test_send_buffer_explains_only_the_wire_time_of_its_bytes(tmp_path, received):
+    found = with_wire(tmp_path, steady(), made.Sent(100_000, received, 0.5, 0.5, 0))
     assert (found["completion"], found["throughput"]) == ((True, "unexplained"), (True, "unexplained"))
     assert rows(tmp_path, "cells", "flags") == [("unexplained window_unknown",)]
 
@@ -264,10 +258,9 @@ GREW = "no busy time in TCP_INFO, and the window grew after the last sample"
     ],
 )
 def test_sender_that_fills_the_receivers_window_is_marked(tmp_path, windows, limited, flags, unknown):
-    document = made.document(EXACT, captured=0)
     samples = [{"flow": 0, "t_ns": 0, "snd_wnd_bytes": window} for window in windows]
     samples.append({"flow": 1, "t_ns": 0, "snd_wnd_bytes": 1})
-    steady().write(made.cell(tmp_path, "a", [document], wire="wire.parquet", tcp_info=samples))
+    steady().write(made.cell(tmp_path, "a", [made.document(EXACT, captured=0)], wire="wire.parquet", tcp_info=samples))
     columns = "wire_flight_max_bytes, wire_flight_p95_bytes, window_limited"
     assert rows(tmp_path, "flows", columns) == [(1000, 1000, limited)]
     assert rows(tmp_path, "cells", "window_limited, window_unknown, flags") == [(limited, unknown, flags)]
