@@ -120,9 +120,8 @@ def test_usage_errors_exit_with_2(capture, tmp_path, capfd, words, message):
 
 
 def test_invalid_json_of_a_spec_is_an_error(capture, tmp_path, capsys):
-    spec = write_file(tmp_path / "x.spec", "")
     write_file(tmp_path / "x.json", "[1, 2]")
-    assert main(["p4", "run", str(spec), "--in", capture]) == 2
+    assert main(["p4", "run", str(write_file(tmp_path / "x.spec", "")), "--in", capture]) == 2
     assert "x.json: not a file of p4/compile" in capsys.readouterr().err
 
 
