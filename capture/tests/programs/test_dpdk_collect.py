@@ -142,9 +142,8 @@ def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
 
 @pytest.mark.parametrize("method", ["fpga", {"default": "tcpdump", "site2": "fpga"}])
 def test_method_fpga_requires_its_program(method):
-    capture = {"method": method, "p4_program": "no/such.spec"}
     with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga requires it"):
-        parse_settings({"testbed": "local", "capture": capture})
+        parse_settings({"testbed": "local", "capture": {"method": method, "p4_program": "no/such.spec"}})
 
 
 @pytest.mark.parametrize(

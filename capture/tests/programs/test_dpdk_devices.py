@@ -64,8 +64,7 @@ def test_several_queues_share_an_interface_by_flow(tmp_path, direct):
 def test_vlan_tag_is_restored_in_place(tmp_path, direct):
     tag = struct.pack("!HH", 0x8100, 0x2007)
     data = [(frame.data[:12] + tag + frame.data[12:])[: frame.wire] for frame in FRAMES[:50]]
-    tagged = [dpdk.Frame(number, len(each), each) for number, each in enumerate(data)]
-    run = take(direct, tmp_path, tagged, AF_PACKET)
+    run = take(direct, tmp_path, [dpdk.Frame(number, len(each), each) for number, each in enumerate(data)], AF_PACKET)
     assert run.status == 0, run.stderr
     assert [frame.data for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]] == data
 

@@ -52,8 +52,7 @@ def test_generator_does_not_exceed_its_rate(tmp_path):
 
 
 def test_frames_offered_before_the_end_are_written(tmp_path):
-    run = generate(tmp_path, 60, "--rate", 20000, "--duration", "0.3", "--writer", "sink")
-    assert run.generator["left"] == 0
+    assert generate(tmp_path, 60, "--rate", 20000, "--duration", "0.3", "--writer", "sink").generator["left"] == 0
 
 
 def test_several_queues_share_the_frames(tmp_path):

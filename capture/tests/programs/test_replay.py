@@ -101,9 +101,8 @@ def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
     order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda one: one[:2])
     blocks = [pcapng_files.SECTION, *2 * [pcapng_files.interface(options=pcapng_files.option(9, b"\x09"))]]
     blocks += [pcapng_files.packet_block(port, frame.ts_ns, frame.data, frame.wire) for _, port, frame in order]
-    path = write_file(tmp_path / "two.pcapng", b"".join(blocks))
     devices = [("--vdev", f"net_pcap{i},tx_pcap={tmp_path}/out{i}.pcap", "--tx", f"net_pcap{i}") for i in range(2)]
-    with replayer.loaded(path, *devices[0], *devices[1]) as program:
+    with replayer.loaded(write_file(tmp_path / "two.pcapng", b"".join(blocks)), *devices[0], *devices[1]) as program:
         program.run(speed_ppm=10_000_000)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
         program.ask("clear", "cleared")

@@ -124,8 +124,7 @@ def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(direct, 
 
 def slow_queue(prefix: tuple[str, ...], interface: str) -> None:
     """Give an interface a queue of 3,000 bytes and 1 Mbit/s; skip the test if the kernel has no tbf."""
-    limit = f"tc qdisc add dev {interface} root tbf rate 1mbit burst 2kb limit 3000"
-    require_success([*prefix, *limit.split()], "tbf")
+    require_success([*prefix, *f"tc qdisc add dev {interface} root tbf rate 1mbit burst 2kb limit 3000".split()], "tbf")
 
 
 def test_interface_counter_excludes_packets_dropped_by_a_kernel_queue(tmp_path, direct, capture):
@@ -145,8 +144,7 @@ def test_interface_counter_excludes_packets_dropped_by_a_kernel_queue(tmp_path, 
 def run_while_forwarding(bridged, capture, tmp_path, *bridge: str) -> dict:
     """Send 20 packets to left1 while the bridge forwards the frames of a capture to it; return the event `done`."""
     slow = [dpdk.Frame(number * 50_000_000, 60, bytes(59) + bytes([number])) for number in range(20)]
-    few = replayer.write_capture(tmp_path / "few.pcap", slow)
-    with replayer.loaded(few, *bridge, prefix=bridged) as program:
+    with replayer.loaded(replayer.write_capture(tmp_path / "few.pcap", slow), *bridge, prefix=bridged) as program:
         program.ask("run 0 1 1000000", "running")
         veth.send_capture(bridged, "right1", capture)
         done = replayer.checked(program.wait("done"))
@@ -289,12 +287,11 @@ def test_bridge_restores_promiscuous_mode_of_its_interfaces(bridged, how):
 
 def test_packets_before_a_recording_are_not_counted_in_it(bridged, tmp_path):
     """They wait in the ring of the driver while the program is stopped."""
-    many = replayer.write_capture(tmp_path / "many.pcap", 8 * FRAMES)
     ring = [word.replace("iface=left1", "iface=left1,blocksz=4096,framecnt=4096") for word in BRIDGE]
     with replayer.Replayer(*ring, prefix=bridged) as program:
         program.wait("ready")
         program.process.send_signal(signal.SIGSTOP)
-        veth.send_capture(bridged, "left0", many)
+        veth.send_capture(bridged, "left0", replayer.write_capture(tmp_path / "many.pcap", 8 * FRAMES))
         program.send("record 0 0")
         program.process.send_signal(signal.SIGCONT)
         program.wait("recording")

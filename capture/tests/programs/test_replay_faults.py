@@ -61,10 +61,9 @@ def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, p
 
 
 def test_full_disk_is_an_error_event_and_leaves_no_file(tmp_path):
-    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
     directory = tmp_path / "disk"
     with replayer.Replayer(*NULL, prefix=small_disk_or_skip(directory, "64K")) as program:
-        found = results(program, capture, directory)
+        found = results(program, replayer.write_capture(tmp_path / "in.pcap", FRAMES), directory)
     assert found[2] == f"{directory}/saved.pcapng: No space left on device; free some space or write elsewhere"
     assert found[3] == "saved"  # 12 KB
     assert [path.name for path in (tmp_path / "left").iterdir()] == ["departures"]

@@ -25,8 +25,7 @@ def flow_frames(count: int, seed: int) -> list[dpdk.Frame]:
     choose, frames, at_ns = random.Random(seed), [], 1_700_000_000_000_000_000
     for number in range(count):
         flow = choose.randrange(FLOWS)
-        payload = struct.pack(">II", flow, number) + bytes(choose.randrange(12, 400))
-        datagram = udp(Packet(payload), 9, 4000 + flow)
+        datagram = udp(Packet(struct.pack(">II", flow, number) + bytes(choose.randrange(12, 400))), 9, 4000 + flow)
         data = ethernet(ipv4(datagram, 17, (f"10.{seed}.0.{flow}", f"10.{seed}.1.{flow}"))).raw
         frames.append(dpdk.Frame(at_ns, len(data), data))
         at_ns += choose.randrange(10_000, 100_000)
@@ -50,20 +49,18 @@ def saved_frames(path, received: list[int]) -> list[bytes]:
 
 def bridge_words(pairs: int, queues: int) -> list[object]:
     devices = [f"net_af_packet{number},iface={name},qpairs={pairs}" for number, name in enumerate(("left1", "right0"))]
-    bridge = ("--bridge", "net_af_packet0,net_af_packet1")
-    return ["--vdev", devices[0], "--vdev", devices[1], *bridge, "--queues", queues]
+    return ["--vdev", devices[0], "--vdev", devices[1], "--bridge", "net_af_packet0,net_af_packet1", "--queues", queues]
 
 
 def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
     """The kernel distributes flows to the queues (PACKET_FANOUT)."""
     frames = flow_frames(600, seed=1)
-    sent = replayer.write_capture(tmp_path / "in.pcap", frames)
     expected = by_flow([frame.data for frame in frames])
     with replayer.Replayer(*bridge_words(QUEUES, QUEUES), prefix=bridged) as program:
         assert [port["rx_queues"] for port in program.wait("ready")["ports"]] == [QUEUES, QUEUES]
         program.ask("record 0 0", "recording")
         with replayer.tcpdump(bridged, "right1", tmp_path / "live.pcap"):
-            veth.send_capture(bridged, "left0", sent)
+            veth.send_capture(bridged, "left0", replayer.write_capture(tmp_path / "in.pcap", frames))
         port, _ = program.ask("status", "status")["ports"]
         assert program.ask("stop", "recorded")["packets"] == len(frames)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
@@ -88,12 +85,11 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
 def test_bridge_of_tap_devices_uses_their_queues(tmp_path, direct):
     """The kernel selects the queue of a flow. It may also send other frames on the interfaces."""
     frames = flow_frames(300, seed=4)
-    sent = replayer.write_capture(tmp_path / "in.pcap", frames)
     words = ("--vdev", "net_tap0,iface=left", "--vdev", "net_tap1,iface=right", "--bridge", "net_tap0,net_tap1")
     with replayer.Replayer(*words, "--queues", QUEUES, prefix=direct) as program:
         program.ask("record 0 0", "recording")
         with replayer.tcpdump(direct, "right", tmp_path / "live.pcap"):
-            veth.send_capture(direct, "left", sent)
+            veth.send_capture(direct, "left", replayer.write_capture(tmp_path / "in.pcap", frames))
         (port, _) = program.ask("status", "status")["ports"]
         recorded = program.ask("stop", "recorded")
         with replayer.tcpdump(direct, "right", tmp_path / "replayed.pcap"):
@@ -202,8 +198,7 @@ def test_af_xdp_with_several_queues(tmp_path, direct, direction):
     with replayer.Replayer(*tap_words, prefix=direct) as owner:
         owner.wait("ready")
         with replayer.Replayer(*xdp_words, prefix=direct) as other:
-            pair = (owner, other) if direction == "receive" else (other, owner)
-            check_that_queues_carry_flows(tmp_path, *pair)
+            check_that_queues_carry_flows(tmp_path, *(owner, other) if direction == "receive" else (other, owner))
             assert other.end() == 0, other.messages
             assert owner.end() == 0, owner.messages
 
