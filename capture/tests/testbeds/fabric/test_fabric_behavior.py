@@ -114,12 +114,11 @@ def test_slice_that_may_exist_is_named(fabric, monkeypatch):
 
 def test_slice_that_exists_and_is_not_listed_is_named(fabric, testbed):
     """The response to the creation is lost, its retry is refused, and no list contains the slice for a long time."""
-    error = r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"
     with fabric.faulty(lost_answers=["/slices/creates"], hidden=1000):
         with pytest.raises(UserError, match="already exists"):
             testbed.allocate(SITE, ResourceRequest(1))
         for _ in range(2):
-            with pytest.raises(NotReleased, match=error):
+            with pytest.raises(NotReleased, match=r"still allocated: acapella-c-STAR \(FABRIC reports that it exists"):
                 testbed.release()
             assert testbed.leftovers() == ("acapella-c-STAR",)
     check_release(testbed)

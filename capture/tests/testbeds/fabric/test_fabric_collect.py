@@ -252,9 +252,8 @@ def test_end_of_a_collection_does_not_wait_for_a_long_program(fabric, testbed, i
         wait_until(lambda: list(home.rglob("started")))
         testbed.interrupt_waits()
 
-    script = "echo $$ > started; exec sleep 3600"
     with in_background(interrupt), pytest.raises(UserError, match=rf"node {instance.name}: interrupted"):
-        testbed.run(instance.name, ["sh", "-c", script], timeout_s=3600)
+        testbed.run(instance.name, ["sh", "-c", "echo $$ > started; exec sleep 3600"], timeout_s=3600)
     (started,) = home.rglob("started")
     wait_until(lambda: not Path("/proc", started.read_text().strip()).exists())
     assert testbed.run(instance.name, ["true"], timeout_s=30).status == 0  # short programs still run

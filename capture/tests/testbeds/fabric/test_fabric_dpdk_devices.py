@@ -179,10 +179,9 @@ def test_nic_that_dpdk_cannot_use_is_captured_from_a_socket(works, expected):
 def test_huge_pages_of_this_machine_are_reserved(fabric, monkeypatch):
     """The kernel of this machine reserves them; the test restores their number."""
     require(os.access(PAGES, os.W_OK), "this user may not reserve huge pages of 2 MiB")
-    before = PAGES.read_text()
     monkeypatch.setattr(dpdk_devices, "HUGE_MB", 16)
     with fabric.allocated("UTAH") as (testbed, _), contextlib.ExitStack() as stack:
-        stack.callback(PAGES.write_text, before)
+        stack.callback(PAGES.write_text, PAGES.read_text())
         found = dpdk_devices.reserve(testbed, NODE, 2)
         assert found.needed == 16 and found.reserved == int(PAGES.read_text())
         require(found.enough, f"the kernel of this machine reserves {found.reserved} huge pages only")

@@ -56,8 +56,7 @@ def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, testb
 
 
 def test_failed_slice_request_is_an_error_in_one_line(fabric, testbed):
-    lacking = fabric.faulty(create_status=[503] * 4)
-    with lacking, pytest.raises(UserError, match="rejects the slice request") as raised:
+    with fabric.faulty(create_status=[503] * 4), pytest.raises(UserError, match="rejects the slice request") as raised:
         testbed.allocate(SITE, ONE)
     assert not isinstance(raised.value, InsufficientResources) and "\n" not in str(raised.value)
     assert not fabric.orchestrator.slices

@@ -107,9 +107,8 @@ def test_project_without_permissions_needs_a_slice(fabric, collection):
 
 
 def test_one_direction_is_rejected(fabric):
-    asked = parse_settings({"testbed": "fabric", "capture": {"directions": ["rx"]}})
     with pytest.raises(UserError, match="capture at the host records both directions"):
-        host_testbed(fabric).adapt(asked)
+        host_testbed(fabric).adapt(parse_settings({"testbed": "fabric", "capture": {"directions": ["rx"]}}))
 
 
 @pytest.mark.soak

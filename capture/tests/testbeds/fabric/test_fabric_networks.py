@@ -57,9 +57,7 @@ def test_hosts_without_cores_in_maintenance_or_at_other_sites_are_not_used(poor)
 
 def test_nodes_need_a_site_and_a_name_of_two_characters():
     linear = read_topology("linear")
-    without = replace(linear, nodes=linear.nodes | {"r2": replace(linear.nodes["r2"], site=None)})
     with pytest.raises(UserError, match=r"nodes\.r2\.site: missing"):
-        plan_slice(without)
-    short = replace(linear, nodes=linear.nodes | {"r": replace(linear.nodes["r2"])}, links={})
+        plan_slice(replace(linear, nodes=linear.nodes | {"r2": replace(linear.nodes["r2"], site=None)}))
     with pytest.raises(UserError, match=r"nodes\.r: FABRIC rejects"):
-        plan_slice(short)
+        plan_slice(replace(linear, nodes=linear.nodes | {"r": replace(linear.nodes["r2"])}, links={}))

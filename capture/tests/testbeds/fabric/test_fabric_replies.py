@@ -141,8 +141,7 @@ def test_malformed_huge_pages_are_an_error(text):
 
 
 def test_settings_that_are_not_numbers_are_unknown():
-    text = f"interface enp8s0\n7: enp8s0: mtu {LONG} qdisc\nRX: 1\nRX: {LONG}\n"
-    settings = nic_settings.parse(text)["enp8s0"]
+    settings = nic_settings.parse(f"interface enp8s0\n7: enp8s0: mtu {LONG} qdisc\nRX: 1\nRX: {LONG}\n")["enp8s0"]
     assert settings.mtu is None and settings.rx_ring is None
 
 

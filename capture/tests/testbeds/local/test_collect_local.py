@@ -63,8 +63,7 @@ def manifests_of(campaign: Path) -> list[dict]:
 def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
     """Return the number of frames that match each display filter, in one pass of tshark."""
     printed = run("tshark", "-r", capture, "-q", "-z", ",".join(["io,stat,0", *filters]), check=True).stdout
-    row = next(line for line in printed.splitlines() if "<>" in line)
-    return [int(cell) for cell in row.split("|")[2:-1:2]]
+    return [int(cell) for cell in next(line for line in printed.splitlines() if "<>" in line).split("|")[2:-1:2]]
 
 
 @AS_USER
@@ -99,8 +98,7 @@ def test_traffic_of_a_path_is_captured_or_noted_as_missing(campaign):
     manifest = next(manifest for manifest in manifests_of(campaign) if manifest["port"] == "uplink-site2")
     seen = frames_by_filter(campaign / "raw" / manifest["file"], ["vxlan", "vlan"])
     for path, frames in zip(("vxlan", "vlan"), seen, strict=True):
-        noted = any(f"no {path} device" in note for note in manifest["notes"])
-        assert noted == (frames == 0), manifest["notes"]
+        assert any(f"no {path} device" in note for note in manifest["notes"]) == (frames == 0), manifest["notes"]
 
 
 @AS_USER

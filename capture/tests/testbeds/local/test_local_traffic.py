@@ -206,8 +206,7 @@ def test_each_frame_of_the_default_capture_arrives_or_is_counted_as_dropped(test
         counts, copied = sample.counts, sample.counted
         dropped = testbed.deliver_replay("x", tmp_path)["replay"]["dropped"]
     assert "tbf" not in testbed.run("site1", ["tc", "qdisc"]).stdout
-    lost_at_mirror = copied.offered_frames - copied.delivered_frames
-    lost = {**dropped, "mirror": lost_at_mirror, "capture": counts.dropped_kernel}
+    lost = {**dropped, "mirror": copied.offered_frames - copied.delivered_frames, "capture": counts.dropped_kernel}
     assert counts.captured + sum(lost.values()) == replay_capture.PACKETS, lost
     if environment == "fast":
         assert dropped.keys() >= {"site1 uplink-site2 bfifo 20:2"}

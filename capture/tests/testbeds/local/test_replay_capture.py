@@ -6,18 +6,17 @@ import tracemalloc
 from types import SimpleNamespace
 
 import pytest
+from acapella_testing.capture.fake_testbed import completed
 from acapella_testing.capture.pcap_records import contents, frames
 from acapella_testing.frames import pcap_files
 from acapella_testing.frames.pcapng_files import write_pcapng, write_stamped
 from acapella_testing.frames.tunnel_frames import checksum
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.oracles import naive_captures
-from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs
 
 from acapella_capture.scan import scan
 from acapella_capture.testbeds import sent_trials
-from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.testbeds.local import replay, replay_capture
 from acapella_core.errors import UserError
 
@@ -146,8 +145,7 @@ def test_interfaces_of_a_pcapng_are_interleaved(tmp_path, order, unit_ns):
     assert scan(target).frames == 5
     found = list(packet_blocks(target.read_bytes()))
     assert [interface for interface, _, _ in found] == [0, 1, 0, 1, 0]
-    start_ns = 3 * 10**9 + 5 * unit_ns
-    assert [ts_ns for _, ts_ns, _ in found] == [start_ns + 10 * unit_ns * n for n in range(5)]
+    assert [ts_ns for _, ts_ns, _ in found] == [3 * 10**9 + 5 * unit_ns + 10 * unit_ns * n for n in range(5)]
     sources = [bytes.fromhex(f"02000000fe{interface + 1:02x}") for interface, _, _ in found]
     assert [frame for _, _, frame in found] == [b"\1" * 6 + mac + bytes([n]) * 48 for n, mac in enumerate(sources)]
 
@@ -190,7 +188,7 @@ def replayer(tmp_path, monkeypatch):
     """Return a replayer without a network that sends with our own program."""
     require_programs("editcap")
     monkeypatch.setattr(replay, "CAPTURE", tmp_path / "replay.pcap")
-    monkeypatch.setattr(replay, "run", run_here)
+    monkeypatch.setattr(replay, "run", lambda _node, argv: completed(argv))
     created = object.__new__(replay.Replayer)
     created._senders, created.settings = {"acapella"}, SimpleNamespace(capture="given")
     return created
@@ -210,8 +208,3 @@ def test_capture_of_an_unsupported_link_type_is_rejected(tmp_path, replayer):
     write_pcapng(tmp_path / "given", [(101, b"E" * 40)] * 2)
     with pytest.raises(UserError, match="cannot replay given: its frames are not Ethernet"):
         replayer._rewrite(tmp_path / "given", SOURCE)
-
-
-def run_here(_node: str, argv: list[str]) -> CompletedProgram:
-    done = run(*argv)
-    return CompletedProgram(done.returncode, done.stdout, done.stderr)
