@@ -64,9 +64,8 @@ def ordinary_user(directory: Path) -> Caller:
         return namespaces_or_skip(Caller())
     write_file(directory / "sitecustomize.py", SITE).chmod(0o644)
     prefix = ("setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups")
-    environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-        caller = Caller(prefix, python, environment)
+        caller = Caller(prefix, python, {"PYTHONPATH": str(directory), "HOME": "/nonexistent"})
         # through a shell: setpriv would look up the interpreter with the privileges of root
         argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
         tried = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, check=False)

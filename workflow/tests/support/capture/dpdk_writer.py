@@ -216,8 +216,9 @@ def stop(process: subprocess.Popen, directory: Path, number: int) -> Run:
     return finished(directory, process.returncode, stderr)
 
 
-def environment() -> dict[str, str]:
-    leaks = f"suppressions={SOURCE / 'tests' / 'leaks.txt'}:print_suppressions=0"
+def environment(source: Path = SOURCE) -> dict[str, str]:
+    """Return the environment of a program with these sources that is built with the sanitizers."""
+    leaks = f"suppressions={source / 'tests' / 'leaks.txt'}:print_suppressions=0"
     return {**os.environ, "TZ": "UTC", "LC_ALL": "C", "LSAN_OPTIONS": leaks}
 
 

@@ -83,8 +83,7 @@ def path(program: Path) -> Iterator[tuple[tuple[str, ...], Link]]:
         for line in LINES.strip().splitlines():
             run(prefix, "ip", *line.split())
         argv = [*prefix, "taskset", "-c", "0", program, "link0=/proc/self/ns/net"]
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        with process:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             link = Link(process)
             assert link.answer()["ready"]
             for line in ("link set link0 txqueuelen 10000 up", f"route add {IMPAIRED}.0/24 dev link0 table 90"):

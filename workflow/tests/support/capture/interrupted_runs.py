@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from acapella_testing.capture.process_tree import Tree
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 
 END_S = 180  # reached only if the collection hangs
 
@@ -34,8 +34,7 @@ def ends_without_leftovers(
     """
     after, busy = moment
     path = write_file(campaign.with_suffix(".yaml"), config)
-    temporary = campaign.with_name(f"{campaign.name}-tmp")
-    temporary.mkdir(mode=0o777)
+    temporary = new_directory(campaign.with_name(f"{campaign.name}-tmp"))
     temporary.chmod(0o777)
     caller = replace(caller, environment={**caller.environment, "TMPDIR": str(temporary)})
     with caller.start(campaign, "--config", path) as process:

@@ -5,9 +5,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from acapella_testing.capture.pcap_records import frames
-from acapella_testing.requirements import require_programs
+from acapella_testing.requirements import require, require_programs
 from acapella_testing.waiting import wait_until
 
 from acapella_capture.programs.tcpdump import Tcpdump
@@ -104,7 +103,6 @@ def transfer(testbed: LocalTestbed, *words: str) -> None:
 
 def open_vswitch_or_skip(switch: str = "ovs") -> None:
     """Skip the test if Open vSwitch is needed but missing."""
-    for program in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if switch == "ovs" else ():
-        require_programs(program, path=sandbox.search_path())
-    if switch == "ovs" and not TUN.exists():
-        pytest.skip(f"no {TUN} here, which Open vSwitch needs")
+    if switch == "ovs":
+        require_programs("ovs-vswitchd", "ovsdb-server", "ovs-vsctl", path=sandbox.search_path())
+        require(TUN.exists(), f"no {TUN} here, which Open vSwitch needs")

@@ -28,10 +28,8 @@ def namespaces_of(pid: int) -> set[str]:
     """Return the accessible namespaces of a process."""
     found = set()
     for kind in KINDS:
-        try:
+        with contextlib.suppress(OSError):
             found.add(str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
-        except OSError:
-            continue
     return found
 
 
@@ -66,11 +64,10 @@ class Tree:
         inside = {root}
         while more := {pid for pid, (parent, _) in everything.items() if parent in inside} - inside:
             inside |= more
-        members = frozenset((pid, everything[pid][1]) for pid in inside if pid in everything)
         namespaces, known = {}, namespaces_of(1) | namespaces_of(root)
         for pid in inside:
             namespaces |= held(pid, known | namespaces.keys())
-        return cls(members, namespaces)
+        return cls(frozenset((pid, everything[pid][1]) for pid in inside if pid in everything), namespaces)
 
     def __enter__(self) -> "Tree":
         return self

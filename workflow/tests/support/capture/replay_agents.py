@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acapella_testing import processes
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.requirements import required
 from acapella_testing.waiting import wait_until
 
@@ -103,11 +103,10 @@ def listening(
             except Exception as error:
                 ended.append(error)
             finally:
-                loop_over.set()
+                agent.over.set()
                 ready.set()
 
-        loop_over = threading.Event()
-        agent.over, agent.failure = loop_over, ended
+        agent.over, agent.failure = threading.Event(), ended
         thread = threading.Thread(target=serve)
         thread.start()
         assert ready.wait(TIMEOUT_S) and address, ended
@@ -181,8 +180,6 @@ class Peer:
 
 def secret_file(directory: Path, secret: Secret = SECRET) -> Path:
     """Write a secret to a private file."""
-    path = directory / "replay.secret"
-    path.touch(0o600)
+    path = write_file(directory / "replay.secret", f"{secret.value}\n")
     path.chmod(0o600)
-    path.write_text(f"{secret.value}\n")
     return path

@@ -55,8 +55,7 @@ def agent(*arguments: object, prefix: Prefix = ()) -> Iterator[tuple[subprocess.
     """Run a replayer that listens on loopback; yield its process and its address."""
     with started(*arguments, "--listen", "127.0.0.1:0", prefix=prefix) as process:
         try:
-            lines = (re.search(r"listening on (\S+)$", line) for line in process.stderr)
-            yield process, next(filter(None, lines))[1]
+            yield process, next(filter(None, (re.search(r"listening on (\S+)$", line) for line in process.stderr)))[1]
         finally:
             process.terminate()
             process.communicate(timeout=TIMEOUT_S)

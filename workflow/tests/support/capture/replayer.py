@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import queue
 import signal
 import struct
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing import c_programs
+from acapella_testing.capture import dpdk_writer
 from acapella_testing.capture.dpdk_writer import LIMIT_S, Frame, pcap_bytes, read_pcap
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
@@ -32,8 +32,7 @@ def built_or_skip() -> Path:
 
 
 def environment() -> dict[str, str]:
-    leaks = f"suppressions={SOURCE / 'tests' / 'leaks.txt'}:print_suppressions=0"
-    return {**os.environ, "TZ": "UTC", "LC_ALL": "C", "LSAN_OPTIONS": leaks}
+    return dpdk_writer.environment(SOURCE)
 
 
 @dataclass(frozen=True)
@@ -195,8 +194,7 @@ def received(path: Path) -> list[bytes]:
 
 def sent_to_file(path: Path) -> list[bytes]:
     """Return the frames that net_pcap wrote; its files are in microseconds or nanoseconds."""
-    data = struct.pack("<I", 0xA1B23C4D) + path.read_bytes()[4:]
-    return received(write_file(path.with_suffix(".ns"), data))
+    return received(write_file(path.with_suffix(".ns"), struct.pack("<I", 0xA1B23C4D) + path.read_bytes()[4:]))
 
 
 def soon_ns(after_ns: int = 300_000_000) -> int:
