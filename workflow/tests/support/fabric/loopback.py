@@ -138,10 +138,8 @@ def loopback_fabric(
     (directory / "nodes").mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them until the process ends
-        orchestrator = kind(sites)
-        stack.callback(orchestrator.close)
-        nodes = Nodes(directory / "nodes")
-        stack.callback(nodes.close)
+        orchestrator = stack.enter_context(contextlib.closing(kind(sites)))
+        nodes = stack.enter_context(contextlib.closing(Nodes(directory / "nodes")))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         replace_functions(patch, lambda name: (nodes.bastion(), nodes.connect(name)))
         created = Loopback(orchestrator, nodes, directory)

@@ -134,9 +134,6 @@ def node_networks(orchestrator: Orchestrator, nodes: Nodes) -> Iterator[NodeNetw
         nodes.program(name).unlink()
     for name, text in (("modprobe", MODPROBE), ("sysctl", SYSCTL.format(sysctl=shutil.which("sysctl")))):
         executable(nodes.program(name), text)
-    networks = NodeNetworks(orchestrator, nodes)
-    nodes.prefixes = networks
-    try:
+    with contextlib.closing(NodeNetworks(orchestrator, nodes)) as networks:
+        nodes.prefixes = networks
         yield networks
-    finally:
-        networks.close()

@@ -117,7 +117,6 @@ class Nodes:
         self.logins: list[str] = []
         self._transports: list[paramiko.Transport] = []
         self._programs = directory / "bin"
-        self._programs.mkdir()
         programs = dict.fromkeys(("apt-get", "dnf"), INSTALL) | dict.fromkeys(("cloud-init", "nmcli", "sysctl"), LOGGED)
         programs |= {"timedatectl": TIMEDATECTL, "ethtool": ETHTOOL, "ip": IP, "chronyc": CHRONYC, "id": ID}
         programs |= {"sudo": SUDO, "tcpdump": TCPDUMP.format(python=sys.executable)}

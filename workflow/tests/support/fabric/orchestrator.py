@@ -180,11 +180,10 @@ class Orchestrator:
 
     def _credentials(self, path: str, body: dict) -> tuple[int, object]:
         if path == "/credmgr/tokens/validate":
-            known = body["token"] in self.tokens
             project = {"uuid": PROJECT, "name": "p", "tags": list(self.tags), "active": True}
             payload = json.loads(base64.urlsafe_b64decode(body["token"].split(".")[1] + "=="))
             claims = {"exp": int(payload["exp"]), "uuid": "u", "email": "e@x", "projects": [project]}
-            return (200, {"token": claims}) if known else (401, {"errors": []})
+            return (200, {"token": claims}) if body["token"] in self.tokens else (401, {"errors": []})
         if path == "/credmgr/tokens/refresh":
             self.refreshes.append(body["refresh_token"])
             if body["refresh_token"] != f"refresh-{len(self.refreshes)}":  # a refresh token is valid once

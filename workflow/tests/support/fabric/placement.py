@@ -107,9 +107,8 @@ class PlacingOrchestrator(Orchestrator):
         return None
 
     def _host_cpus(self) -> dict:
-        taken = [str(cpu) for cpu in list(HOST_CPUS[NIC_NUMA])[: self.placement_faults.taken]]
         ranges = {f"NUMA node{name} CPU(s):": f"{cpus[0]}-{cpus[-1]}" for name, cpus in HOST_CPUS.items()}
-        return {"pinned_cpus": taken} | ranges
+        return {"pinned_cpus": [str(cpu) for cpu in HOST_CPUS[NIC_NUMA][: self.placement_faults.taken]]} | ranges
 
     def _cpus(self, machine: Machine) -> list[dict]:
         everywhere = ",".join(str(cpu) for cpus in HOST_CPUS.values() for cpu in cpus)

@@ -69,7 +69,6 @@ def connection(node, **_):
     port, key = json.loads(os.environ[VARIABLE])
     with node._ssh_lock:
         if not (node._ssh_client and node._ssh_client.get_transport().is_active()):
-            bastion_key = paramiko.ECDSAKey.from_private_key_file(key)
             node._ssh_client = connect(port, node.get_name())
-            node._ssh_bastion = bastion(bastion_key)
+            node._ssh_bastion = bastion(paramiko.ECDSAKey.from_private_key_file(key))
         return node._ssh_bastion, node._ssh_client

@@ -94,9 +94,8 @@ class Schedule:
 def schedule(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     rng = random.Random(seed)
-    settings = rng.sample(sorted(DRAWS), rng.randint(1, 4))
     changes = []
-    for setting in settings:
+    for setting in rng.sample(sorted(DRAWS), rng.randint(1, 4)):
         at = rng.choice((0, rng.randrange(REQUESTS)))
         changes.append(Change(setting, DRAWS[setting](rng), at, rng.choice((None, at + rng.randint(1, 100)))))
     return Schedule(
