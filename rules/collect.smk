@@ -17,6 +17,7 @@ if FILES and BATCHED:
             "<campaign>/logs/batches/collect/{batch}.log",
         benchmark:
             "<campaign>/benchmarks/batches/collect/{batch}.tsv"
+        priority: 1
         resources:
             mem_mb=memory_mb("collect", captures=captures_of_batch),
             runtime=run_minutes("collect", captures=captures_of_batch),
@@ -43,6 +44,7 @@ elif FILES:
             "<campaign>/logs/collect/{sample}.log",
         benchmark:
             "<campaign>/benchmarks/collect/{sample}.tsv"
+        priority: 1
         resources:
             mem_mb=memory_mb("collect"),
             runtime=run_minutes("collect"),

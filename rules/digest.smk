@@ -5,8 +5,8 @@
 # resource instead of a param, because Snakemake does not rerun a job if a resource changes: it determines the exit
 # code, not the output.
 #
-# Jobs of digest and index start before waiting jobs of other stages (priority), so that few fetched captures exist at a
-# time, and index, which uses one core, runs at the same time as the last jobs of analyze.
+# Waiting jobs of digest and index start first, then those of collect, then other stages (priority). Thus few fetched
+# captures exist at a time, and jobs of analyze remain for the other cores while index uses one.
 
 from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256
@@ -33,7 +33,7 @@ if BATCHED:
             "<campaign>/logs/batches/digest/{batch}.log",
         benchmark:
             "<campaign>/benchmarks/batches/digest/{batch}.tsv"
-        priority: 1
+        priority: 2
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),
@@ -75,7 +75,7 @@ else:
             "<campaign>/logs/digest/{sample}.log",
         benchmark:
             "<campaign>/benchmarks/digest/{sample}.tsv"
-        priority: 1
+        priority: 2
         threads: config["digest"]["threads"]
         resources:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB),

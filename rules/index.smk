@@ -23,7 +23,7 @@ rule index:
         "<campaign>/logs/index.log",
     benchmark:
         "<campaign>/benchmarks/index.tsv"
-    priority: 1
+    priority: 2
     resources:
         mem_mb=memory_mb("index", **INDEXED),
         runtime=run_minutes("index", samples=number_of_samples),

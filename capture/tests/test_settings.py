@@ -73,7 +73,15 @@ def test_config_error_names_its_key(config, key):
 
 
 @pytest.mark.parametrize(
-    ("text", "what"), [("a: [", "not YAML"), ("- a\n", "not a mapping"), (None, "cannot read: No such file")]
+    ("text", "what"),
+    [
+        ("a: [", "not YAML"),
+        ("- a\n", "not a mapping"),
+        (None, "cannot read: No such file"),
+        ("testbed: local\nsampels: 3\n", "sampels: unknown key; did you mean samples?"),
+        ("testbed: local\nfigures: {widht: 3}\n", "figures.widht: unknown key"),
+        ("3: {}\n", "3: unknown key"),
+    ],
 )
 def test_invalid_config_file_is_an_error(tmp_path, text, what):
     path = tmp_path / "config.yaml" if text is None else write_file(tmp_path / "config.yaml", text)
