@@ -6,6 +6,8 @@
 
 PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
 
+PROCESS_MB = 8192  # maximum memory that depends on the campaign; beyond it, DuckDB uses the disk
+
 
 rule process:
     input:
@@ -23,7 +25,7 @@ rule process:
         "<campaign>/benchmarks/process.tsv"
     threads: 2
     resources:
-        mem_mb=memory_mb("process", samples=number_of_samples),
+        mem_mb=memory_mb("process", at_most=PROCESS_MB, samples=number_of_samples),
         runtime=run_minutes("process", samples=number_of_samples),
     params:
         campaign=lambda wildcards: CAMPAIGN,
@@ -35,4 +37,4 @@ rule process:
         "process"
     shell:
         "acapella campaign process {params.campaign:q} --top {params.top} {params.pseudonyms} --threads {threads}"
-        " > {log:q} 2>&1"
+        " --memory {resources.mem_mb}M > {log:q} 2>&1"

@@ -178,6 +178,21 @@ def test_second_run_elsewhere_in_a_different_order_with_threads_gives_the_same_b
     assert checksums(analyze_campaign(copied, reverse=True, threads=2, choice=ALL)) == checksums(small)
 
 
+@pytest.mark.parametrize(("size", "limit"), [("1M", "256.0 MiB"), ("2G", "1.1 GiB")])
+def test_memory_of_the_job_limits_duckdb_and_not_the_result(size, limit, small, copied, monkeypatch):
+    limits, connect = [], queries.open_catalog
+
+    def open_catalog(*arguments, **resources):
+        con = connect(*arguments, **resources)
+        limits.extend(con.execute("select current_setting('memory_limit')").fetchall())
+        return con
+
+    monkeypatch.setattr(queries, "open_catalog", open_catalog)
+    process.make_tables(Campaign(copied), **process.memory_limit(size))
+    assert limits == [(limit,)]
+    assert checksums(copied) == checksums(small)
+
+
 @pytest.mark.soak
 def test_csv_does_not_depend_on_the_row_group_size(small, copied, monkeypatch):
     from acapella.common import tables  # noqa: PLC0415

@@ -134,6 +134,14 @@ def test_memory_of_process_covers_measured_campaigns_of_many_flows(catalog_mib, 
     assert memory - SNAKEMAKE_MB >= measured_mb
 
 
+def test_memory_of_process_has_a_maximum_that_the_command_receives():
+    limited = memory_mb("process", at_most=8192, samples=lambda _: 1000)({}, Input(catalog_duckdb=100_000), 1)
+    assert limited == SNAKEMAKE_MB + NEEDS["process"].mb + 8192
+    rule = (ROOT / "rules" / "process.smk").read_text()
+    assert "at_most=PROCESS_MB" in rule
+    assert "--memory {resources.mem_mb}M" in rule
+
+
 def test_rules_of_the_table_exist():
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
     assert {name for name in NEEDS if f'mem_mb=memory_mb("{name}"' in rules} == {*NEEDS}

@@ -46,7 +46,9 @@ def run(place: Path) -> tuple[float, int]:
         output.seek(0)
         printed = output.read()
         if running.returncode:
-            raise Failed(f"snakemake through Slurm: {printed.strip().splitlines()[-1]}")
+            lines = printed.strip().splitlines()
+            start = next((place for place, line in enumerate(lines) if line.startswith("Error in rule")), -1)
+            raise Failed(f"snakemake through Slurm: {' '.join(line.strip() for line in lines[start:][:8])}")
     return wall_s, int(re.search(r"^total +(\d+)$", printed, re.MULTILINE)[1])
 
 

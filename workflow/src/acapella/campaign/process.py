@@ -24,6 +24,7 @@ from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.pseudonyms import pseudonyms, true_names, write_mapping
 from acapella_core import names as allowed
 from acapella_core import schemas
+from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
 from . import analyze
@@ -32,6 +33,7 @@ from .layout import Campaign, open_campaign, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
+OTHER_MEMORY, LEAST_MEMORY = 900 << 20, 256 << 20  # bytes: of Python, Arrow and Snakemake; of DuckDB
 ANALYZE = "acapella campaign analyze"
 MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a timestamp is off by years
 OF_ALL_SAMPLES = (
@@ -48,6 +50,12 @@ def register_parser(subparsers):
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
     parser.add_argument("--top", type=int, default=TOP, help=f"flows per site in top_flows (default: {TOP})")
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory of the job, such as 8G; all except 900M is available to DuckDB, which writes further intermediate "
+        "results to TMPDIR (default: 80 %% of the machine's memory for DuckDB)",
+    )
     return parser
 
 
@@ -61,14 +69,21 @@ def confine(args) -> None:
 def run(args) -> None:
     """Write the tables and print their paths."""
     campaign = open_campaign(args.campaign)
-    written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
+    resources = {"threads": args.threads} | memory_limit(args.memory)
+    written = make_tables(campaign, hide=args.pseudonyms, top=args.top, **resources)
     print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.provenance('process')}")
 
 
-def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threads: int = 1) -> list[Path]:
+def memory_limit(size: str | None) -> dict[str, str]:
+    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size."""
+    return {"memory_limit": f"{max(size_bytes(size) - OTHER_MEMORY, LEAST_MEMORY)}B"} if size else {}
+
+
+def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, **resources) -> list[Path]:
     """Write tables/ and provenance/process.json; return the tables' paths.
 
-    Raises UserError if the catalog or a partial table is missing, or if partial tables have different time bins.
+    ``resources``: threads, and further settings of DuckDB. Raises UserError if the catalog or a partial table is
+    missing, or if partial tables have different time bins.
     """
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
@@ -76,7 +91,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
 
     require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     with queries.one_line(campaign.directory, catalog_of=campaign.directory):
-        con = queries.open_catalog(campaign.directory, threads=threads)  # read-only: tables created below are temporary
+        con = queries.open_catalog(campaign.directory, **resources)  # read-only: tables created below are temporary
         names = name_samples(campaign, con, hide=hide)
         written = []
         with name_failing_sample(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:

@@ -1,6 +1,7 @@
 """Tables described by schemas/tables/*.yaml: Arrow types, keys, and reproducible files."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -39,11 +40,12 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
         options = csv.WriteOptions(include_header=False, quoting_style="needed")
         with text_part.open("wb") as sink, pq.ParquetWriter(parquet_part, schema, compression="zstd") as rows:
             sink.write((",".join(schema.names) + "\n").encode())
-            with csv.CSVWriter(sink, schema, write_options=options) as csv_rows:
+            with csv.CSVWriter(sink, schema, write_options=options) as csv_rows, ThreadPoolExecutor(1) as thread:
                 for part in parts(ordered.to_arrow_reader(ROW_GROUP)):
                     table_part = conform(part, schema)
+                    written = thread.submit(csv_rows.write_table, rounded(table_part))
                     rows.write_table(table_part, row_group_size=ROW_GROUP)
-                    csv_rows.write_table(rounded(table_part))
+                    written.result()
     return [text, parquet]
 
 
