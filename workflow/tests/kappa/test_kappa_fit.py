@@ -69,9 +69,8 @@ def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
     """Not if both clocks differ by a constant."""
 
     def codes(*later_ns):
-        arrived = [REQUESTED + 60 * 10**9, REQUESTED + 120 * 10**9]
         departed = [REQUESTED + later * 10**9 + deviations(1) for later in later_ns]
-        found = pair(capsys, *replays(arrived, departed))["warnings"]
+        found = pair(capsys, *replays([REQUESTED + 60 * 10**9, REQUESTED + 120 * 10**9], departed))["warnings"]
         return [entry["text"] for entry in found if entry["code"] == "offset_change"]
 
     assert codes(60, 120) == codes(7, 67) == []

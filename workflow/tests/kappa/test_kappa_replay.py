@@ -122,8 +122,7 @@ def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, 
 
 def test_command_covers_the_true_kappa(tmp_path, capsys):
     path, replayer = Path(jitter_ns=1_000, loss=0.02, reordered=0.02), Replayer(2_000, burst=4, wire_ns=50, unsent=0.02)
-    setup = Setup(packets=1_500, path=path, replayer=replayer, receiver_error_ns=20)
-    a, b = replay_simulation.two_replays(setup, 3)
+    a, b = replay_simulation.two_replays(Setup(packets=1_500, path=path, replayer=replayer, receiver_error_ns=20), 3)
     words = write_replays(tmp_path, a, b)
     found = pair(capsys, *words, "--arrival-error", "20ns", "--burst-error", "150ns")
     truth, corrected = replay_simulation.truth(a, b), found["corrected"]
@@ -131,8 +130,7 @@ def test_command_covers_the_true_kappa(tmp_path, capsys):
         assert corrected[f"{name}_lo"] - 1e-12 <= truth[name] <= corrected[f"{name}_hi"] + 1e-12
         assert corrected[f"{name}_lo"] <= corrected[name] <= corrected[f"{name}_hi"]
     assert found["kappa"] < corrected["kappa_lo"]
-    missing = ~(a.sent & b.sent)
-    assert corrected["excluded_a"] == missing[a.number].sum()
+    assert corrected["excluded_a"] == (~(a.sent & b.sent))[a.number].sum()
     assert corrected["arrived_unsent_a"] == 0
     assert corrected["unresolved_a"] == (a.sent & ~a.burst_first).sum()
     assert found["replayer"]["not_sent_a"] == {"ring_full": (~a.sent).sum()}
@@ -185,8 +183,8 @@ def test_corrected_kappa_is_unknown_without_departure_times(replay, capsys):
 
 
 def test_packets_sent_at_an_unknown_time_are_excluded(replay, capsys):
-    some = pa.array(TIMES, mask=np.arange(COUNT) % 4 == 1)
-    found = pair(capsys, *replay.words(columns(), columns(departed_ns=some)))
+    known = columns(departed_ns=pa.array(TIMES, mask=np.arange(COUNT) % 4 == 1))
+    found = pair(capsys, *replay.words(columns(), known))
     assert (found["replayer"]["n_common"], found["replayer"]["kappa"]) == (COUNT * 3 // 4, 1)
     assert found["corrected"]["arrived_unsent_b"] == 0 < found["corrected"]["excluded_b"]
 
@@ -332,8 +330,8 @@ def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
     replay.arrive(rows, rows)
     words = replay.words(columns(), columns())
     assert pair(capsys, *words)["corrected"]["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
-    stated = pair(capsys, *words, "--arrival-error", "30ns", "--departure-error", "40ns")
-    assert stated["corrected"]["sigma_b_ns"] == 50
+    errors = ("--arrival-error", "30ns", "--departure-error", "40ns")
+    assert pair(capsys, *words, *errors)["corrected"]["sigma_b_ns"] == 50
 
 
 def test_text_has_a_line_for_replayer_and_path(replay, capsys):

@@ -94,8 +94,7 @@ def test_truncated_inner_header_increases_u_as_warned(tmp_path, capsys):
 
 
 def test_pair_is_warned_of_truncation_in_a_third_trial(tmp_path, capsys, clean):
-    cut = write(tmp_path / "c.pcap", steady(100), snaplen=52)
-    found = kappa(capsys, clean, clean, cut, "--all-pairs")["pairs"]
+    found = kappa(capsys, clean, clean, write(tmp_path / "c.pcap", steady(100), snaplen=52), "--all-pairs")["pairs"]
     assert [codes(entry) for entry in found] == [["truncated_identity"]] * 3
     assert "truncated packets of a different trial" in found[0]["warnings"][0]["text"]
 
@@ -107,9 +106,8 @@ def test_packets_that_differ_after_the_truncation_are_ambiguous(tmp_path, capsys
     assert (found["ambiguous_a"], found["ambiguous_b"]) == (9, 9)
 
 
-@pytest.mark.parametrize("common", [0, 3])
-def test_trials_with_different_content_are_reported(compared, common):
-    numbers = [0, 1, 2, *range(1_003, 1_099), 1] if common else range(1_000, 1_100)
+@pytest.mark.parametrize("numbers", [range(1_000, 1_100), [0, 1, 2, *range(1_003, 1_099), 1]], ids=["none", "three"])
+def test_trials_with_different_content_are_reported(compared, numbers):
     found = compared(steady(100), (steady(100), numbers))
     assert "different_content" in codes(found)
     assert found["warnings"][0]["components"] == ["U", "O", "L", "I"]
@@ -144,9 +142,6 @@ def test_trial_shorter_by_more_than_ten_percent_is_reported(tmp_path, capsys, ga
         assert "trial A lasts 124 µs, trial B 110 µs, 11.0 % less" in there["warnings"][0]["text"]
 
 
-HOUR_NS = 3_600 * 10**9 + 7
-
-
 @pytest.mark.parametrize("stray", ["common", "in one trial"])
 @pytest.mark.parametrize(("in_a", "in_b"), [(True, True), (True, False), (False, True)])
 def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, in_b):
@@ -155,7 +150,7 @@ def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, i
     for name, late, jitter in (("A", in_a, 1), ("B", in_b, 1_001)):
         offsets = [ns + ns * 7 % jitter for ns in steady(100)]
         numbers = [*range(100), *[100 if stray == "common" else 200 + ord(name)] * late]
-        trials.append(write(tmp_path / f"{name}.pcap", offsets + [HOUR_NS] * late, numbers))
+        trials.append(write(tmp_path / f"{name}.pcap", offsets + [3_600 * 10**9 + 7] * late, numbers))
     found = pair(capsys, *trials)
     assert found["I"] < 1e-4
     messages = {warning["code"]: warning["text"] for warning in found["warnings"]}
