@@ -168,28 +168,39 @@ def test_sql_queries_results_of_a_finished_collector(capture, collect, tmp_path,
     query = "select max(bytes) as most, (select value from counters where name = 'bad_qp') as bad from flows"
     assert main(["p4", "sql", out, query, "--format", "csv"]) == 0
     assert capsys.readouterr().out == "most,bad\n30000,1\n"
-    for bad, what in {
-        "select * from flow": "Table with name flow does not exist",
-        "select": "Parser Error",
-        "drop table flows": "only reading is permitted",
-        "select 1; select 2": "expected one statement",
-    }.items():
-        assert main(["p4", "sql", out, bad]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert what in line
-        assert "catalog" not in line
-        assert "acapella campaign index" not in line
 
 
-def test_top_and_sql_fail_without_a_collector(tmp_path, capsys):
-    for arguments, what in (
-        (["sql", str(tmp_path), "select 1"], "no collector is running here, and there are no results"),
-        (["top", str(tmp_path)], "no collector is running"),
-        (["top", str(tmp_path / "none")], "no such directory"),
-    ):
-        assert main(["p4", *arguments]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert what in line
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("select * from flow", "Table with name flow does not exist"),
+        ("select", "Parser Error"),
+        ("drop table flows", "only reading is permitted"),
+        ("select 1; select 2", "expected one statement"),
+    ],
+)
+def test_invalid_query_is_a_one_line_error(capture, collect, tmp_path, capsys, query, what):  # noqa: PLR0913, PLR0917
+    collect(capture)
+    assert main(["p4", "sql", str(tmp_path / "out"), query]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert what in line
+    assert "catalog" not in line
+    assert "acapella campaign index" not in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["sql", ".", "select 1"], "no collector is running here, and there are no results"),
+        (["top", "."], "no collector is running"),
+        (["top", "none"], "no such directory"),
+    ],
+)
+def test_top_and_sql_fail_without_a_collector(tmp_path, capsys, monkeypatch, arguments, what):
+    monkeypatch.chdir(tmp_path)
+    assert main(["p4", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert what in line
 
 
 @pytest.fixture
