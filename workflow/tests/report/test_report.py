@@ -134,8 +134,7 @@ def test_figures_are_shown_without_javascript(hostile, browser):
 
 
 def test_links_of_the_page_have_a_target(text):
-    links = [link for link in LINK.findall(text.split("<script>")[0]) if not link.startswith(("data:", "#"))]
-    assert links == []
+    assert [link for link in LINK.findall(text.split("<script>")[0]) if not link.startswith(("data:", "#"))] == []
     assert "default-src 'none'" in html.unescape(text)
     assert "unsafe-eval" not in text
     assert text.count("window.vegaEmbed=") == 1
