@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
-from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
+from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, texts, write
 from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
@@ -31,11 +31,6 @@ def jittered(count: int, run: int, jitter_ns: int = 50) -> list[int]:
 def on_grid(times: list[int], step_ns: int, offset_ns: int) -> list[int]:
     """Return offsets from START_NS of times rounded to a grid, for write()."""
     return [ns // step_ns * step_ns + offset_ns - START_NS for ns in times]
-
-
-def texts(entry: dict, code: str) -> list[str]:
-    """Return the texts of the warnings with a code."""
-    return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from acapella_testing.frames.trial_captures import (
     service_snap,
     snap,
     steady,
+    texts,
     write,
 )
 from acapella_testing.oracles import naive_kappa
@@ -136,7 +137,7 @@ def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place
     (found,) = document["pairs"]
     check(found, reference(a, without))
     assert [trial["implausible_times"] for trial in document["trials"]] == [0, 1]
-    (text,) = (warning["text"] for warning in found["warnings"] if warning["code"] == "implausible_times")
+    (text,) = texts(found, "implausible_times")
     assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: excluded")
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, tagged, write
+from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, tagged, texts, write
 from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
@@ -20,11 +20,6 @@ def only(entry: dict, code: str) -> dict:
     """Return the warning with this code, which must be the only one."""
     assert codes(entry) == [code]
     return entry["warnings"][0]
-
-
-def text_of(entry: dict, code: str) -> str:
-    """Return the text of the first warning with this code."""
-    return next(warning["text"] for warning in entry["warnings"] if warning["code"] == code)
 
 
 def coarse(numbers) -> list[tuple[int, bytes]]:
@@ -160,7 +155,7 @@ def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, i
 
 
 def test_gap_before_a_common_packet_is_reported_for_its_trial(compared):
-    text = text_of(compared(steady(100), [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]), "dominant_gap")
+    (text,) = texts(compared(steady(100), [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]), "dominant_gap")
     assert "a gap of 300 µs or more is 71.0 % of trial B" in text
     assert "trial A" not in text
 
@@ -238,13 +233,13 @@ def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
 
 
 def test_packets_without_the_tag_are_reported(compared):
-    text = text_of(compared(steady(100), steady(100), "--identity", "tag"), "without_identity")
+    text, _ = texts(compared(steady(100), steady(100), "--identity", "tag"), "without_identity")
     assert "(no tag was captured)" in text
     assert "cut" not in text  # no frame had a tag
 
 
 def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
-    text = text_of(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), snaplen=24)), "without_identity")
+    (text,) = texts(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), snaplen=24)), "without_identity")
     assert "100 packets of trial B" in text
     assert "(the capture truncated them to a few bytes)" in text
 
@@ -253,7 +248,7 @@ def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
 def test_snap_length_that_removed_tags_is_reported(tmp_path, capsys, snaplen):
     whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
     cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
-    text = text_of(pair(capsys, whole, cut, "--identity", "tag"), "without_identity")
+    (text,) = texts(pair(capsys, whole, cut, "--identity", "tag"), "without_identity")
     assert "9 packets of trial B without the requested identity" in text
     assert "The capture truncated 9 frames of this trial: its snap length" in text
 
