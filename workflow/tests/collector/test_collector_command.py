@@ -7,7 +7,7 @@ import signal
 import socket
 import stat
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -216,22 +216,13 @@ def lingering(monkeypatch):
     monkeypatch.setattr(core.Collector, "feed", linger)
 
 
-def during_run(do):
-    """Call ``do`` in a thread, then send SIGTERM to this process; return the thread and a list of its failures."""
-    failures = []
-
-    def attempt():
-        try:
-            do()
-        except BaseException as failure:
-            failures.append(failure)
-        finally:
-            for _ in range(2):  # as Snakemake does after Ctrl-C: nothing is lost
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    return thread, failures
+def then_stop(do) -> None:
+    """Call ``do``, then send SIGTERM to this process, even if it fails."""
+    try:
+        do()
+    finally:
+        for _ in range(2):  # as Snakemake does after Ctrl-C: nothing is lost
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def client_of(out: Path, flows: int):
@@ -262,10 +253,10 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
             shown[arguments[0]] = run(sys.executable, "-m", "acapella.cli.main", "p4", *arguments)
         shown["mode"] = (out / output_directory.SOCKET).stat().st_mode & 0o777
 
-    thread, failures = during_run(update)
-    assert main(again) == 0
-    thread.join()
-    assert not failures, failures
+    with ThreadPoolExecutor() as pool:
+        updated = pool.submit(then_stop, update)
+        assert main(again) == 0
+    assert updated.result() is None, "it raises what update raised"
     assert shown["by rtt"] == [1002, 1001]
     line = shown["top"].stdout.splitlines()[-1].split()
     assert line == ["30k", "10", "0b/s", "3.5ms", "10", "10.0.0.1:1002", "→", "10.0.0.2:80", "TCP"]

@@ -165,9 +165,8 @@ def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
         {"timestamp": 3 * YEAR, "start": 7, "last": 3 * YEAR - 5, "iat": YEAR, "bytes": 2009, "packets": 20},
         {"timestamp": 2**64 - 1, "start": 7, "last": 2**64 - 5, "iat": 6, "bytes": 2**63, "packets": 2**40},
     ]
-    same = {"dst": b"\x0a\0\0\2", "valid": ALL_TIMES, "trigger": 128}
     frames = [
-        frame(report(2, src=bytes((10, 0, 0, n)), report_sequence=at, **same, **one), psn=3 * n + at, address=BASE)
+        timed(3 * n + at, src=bytes((10, 0, 0, n)), report_sequence=at, trigger=128, **one)
         for n in range(3)
         for at, one in enumerate(reported)
     ]
@@ -185,6 +184,11 @@ def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
     ]
     assert len(series) <= 3 * 4 * len(reported)
     assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
+
+
+def timed(psn: int, **fields) -> bytes:
+    """Return a frame with a report in format 2 whose times are all valid."""
+    return frame(report(2, dst=b"\x0a\0\0\2", valid=ALL_TIMES, **fields), psn=psn, address=BASE)
 
 
 def hostile(random_: random.Random, n: int, most: int) -> dict:
@@ -225,10 +229,7 @@ def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
         {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
         {"timestamp": 9 * SECOND, "last": 15 * SECOND // 2, "iat": 2 * SECOND, "bytes": 1041, "packets": 11},
     ]
-    frames = [
-        frame(report(2, dst=b"\x0a\0\0\2", valid=ALL_TIMES, report_sequence=at, **one), psn=at, address=BASE)
-        for at, one in enumerate(reported)
-    ]
+    frames = [timed(at, report_sequence=at, **one) for at, one in enumerate(reported)]
     _, _, series = collected(tmp_path, frames, Options(series_ns=SECOND))
     columns = ("windows", "bytes", "packets", "reports")
     # 801 bytes from 2.0 s to 5.5 s, 100 each at 5.5 s and at 7.5 s
@@ -248,8 +249,7 @@ def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
 def test_inter_arrival_time_is_limited_to_the_previous_report(tmp_path, iat, found):
     """One of three packets was at the end, one at the start of counting, and the third one between them."""
     reported = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
-    data = report(2, dst=b"\x0a\0\0\2", valid=ALL_TIMES, **reported)
-    _, _, series = collected(tmp_path, [frame(data, psn=0, address=BASE)], Options(series_ns=1))
+    _, _, series = collected(tmp_path, [timed(0, **reported)], Options(series_ns=1))
     assert [(row["window_ns"], row["bytes"], row["packets"]) for row in series] == found
 
 

@@ -25,6 +25,7 @@ EVERY_NTH = 4  # capture of the corpus, without ACAPELLA_SOAK
 MIN_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
 A, B, A6, B6 = "10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2"
+OUTER = IP(src="192.0.2.1", dst="192.0.2.2")
 MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
 
 
@@ -83,19 +84,23 @@ def test_published_test_vectors_match(tmp_path, ends, transport, published):
     assert [row["community_id"] for row in rows] == [published]
 
 
-def test_only_innermost_addresses_determine_the_id(tmp_path):
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(Ether(**MAC) / Dot1Q(vlan=5), id="VLAN"),
+        pytest.param(Ether(**MAC) / Dot1Q(vlan=6) / MPLS(label=17, s=1), id="MPLS"),
+        pytest.param(Ether(**MAC) / OUTER / GRE(), id="GRE"),
+        pytest.param(
+            Ether(**MAC) / OUTER / UDP(sport=40_000, dport=4789) / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=7),
+            id="VXLAN",
+        ),
+    ],
+)
+def test_only_innermost_addresses_determine_the_id(tmp_path, before):
     inner = IP(src=A, dst=B) / TCP(sport=1000, dport=80)
-    outer = IP(src="192.0.2.1", dst="192.0.2.2")
-    packets = [
-        Ether(**MAC) / inner,
-        Ether(**MAC) / Dot1Q(vlan=5) / inner,
-        Ether(**MAC) / Dot1Q(vlan=6) / MPLS(label=17, s=1) / inner,
-        Ether(**MAC) / outer / GRE() / inner,
-        Ether(**MAC) / outer / UDP(sport=40_000, dport=4789) / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=7) / inner,
-    ]
-    rows = digested(tmp_path, packets)
-    assert len(rows) >= 4
-    assert {row["community_id"] for row in rows} == {reference(rows[0])}
+    (plain,), (row,) = (digested(tmp_path, [packet]) for packet in (Ether(**MAC) / inner, before / inner))
+    assert plain["community_id"] == reference(plain)
+    assert row["community_id"] == plain["community_id"]
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,7 @@ def test_valid_captures_have_the_frames_of_tshark(captures, ours, corpus, tmp_pa
         batch = intact[at : at + FILES_PER_MERGE]
         subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", merged, *batch], check=True)
         theirs = iter(tshark_frames(merged))
-        for file in batch:
-            if ours[file][0] != [next(theirs, None) for _ in ours[file][0]]:
-                differing.append(file)
+        differing += [file for file in batch if ours[file][0] != [next(theirs, None) for _ in ours[file][0]]]
         assert next(theirs, None) is None, "tshark reads more frames than the core"
     assert differing, "no capture shows a wrong time of tshark"
     for file in differing:

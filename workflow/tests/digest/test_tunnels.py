@@ -325,8 +325,8 @@ def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
     return naive_tunnels.ethernet(*naive_tunnels.over_udp(2152)(header + carried))
 
 
-CONTAINER = bytes.fromhex("00000085 01100500")  # PDU session container, TS 38.415 5.5.2
-GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, CONTAINER), gtp_of_ethernet(first=b"\x02")]
+# The second one has a PDU session container (TS 38.415 5.5.2).
+GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, b"\0\0\0\x85\1\x10\5\0"), gtp_of_ethernet(first=b"\x02")]
 
 
 def test_gre_payload_is_dissected_after_source_routes(tmp_path):
