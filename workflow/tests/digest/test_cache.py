@@ -240,7 +240,8 @@ def test_index_detects_damage_with_an_unchanged_modification_time(kind, tmp_path
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{entry}: sample b: the cache entry is damaged: " in line
     assert line.endswith("; run snakemake again, which computes the digest again")
-    assert entry.exists() and not link.is_symlink()  # Snakemake recreates a missing file
+    assert entry.exists()
+    assert not link.is_symlink()  # Snakemake recreates a missing file
 
 
 def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):

@@ -298,14 +298,12 @@ def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
 
 def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
     """Return rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
-    values, rows = sorted(values), []
+    values, flows, rows = sorted(values), len(values), []
     for threshold in THRESHOLDS if values else ():
-        reached = len(values) - bisect_left(values, threshold)
+        reached = flows - bisect_left(values, threshold)
         if not reached and rows:
             break
-        rows.append(
-            {**row, column: threshold, "flows_ge": reached, "flows": len(values), "ccdf": reached / len(values)}
-        )
+        rows.append({**row, column: threshold, "flows_ge": reached, "flows": flows, "ccdf": reached / flows})
     return rows
 
 
