@@ -72,11 +72,9 @@ def test_equal_gaps_of_a_fine_clock_are_not_a_grid(compared):
 )  # fmt: skip
 def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolution, expected, grid):
     per_second = 2 ** (resolution & 127) if resolution & 128 else 10**resolution
-    trials = []
-    for run in range(2):
-        times = [ns + (ns - START_NS) * 198 for ns in jittered(100, run)]
-        stamps = [(0, (ns - START_NS + 10**15) * per_second // 10**9) for ns in times]
-        trials.append(write_ng(tmp_path / f"{run}.pcapng", stamps, [resolution]))
+    runs = [[ns - START_NS for ns in jittered(100, run)] for run in range(2)]
+    stamps = [[(0, (ns * 199 + 10**15) * per_second // 10**9) for ns in run] for run in runs]
+    trials = [write_ng(tmp_path / f"{n}.pcapng", each, [resolution]) for n, each in enumerate(stamps)]
     result = kappa(capsys, *trials)
     assert codes(result["pairs"][0]) == [expected] * 2 * bool(expected)
     assert result["trials"][0]["files"][0]["grid_ns"] == grid

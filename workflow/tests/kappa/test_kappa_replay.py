@@ -63,8 +63,8 @@ class Files:
         return [str(word) for word in (*self.trials, *named, "--departures", *paths)]
 
     def arrive(self, *trials) -> None:
-        """Replace the frames of the trials by these rows of (time in ns, content)."""
-        for path, rows in zip(self.trials, trials, strict=True):
+        """Replace the frames of the trials by these rows of (time in ns, content), of both if only one is given."""
+        for path, rows in zip(self.trials, itertools.cycle(trials), strict=False):
             write_pcap(path, rows)
 
 
@@ -233,16 +233,14 @@ def test_packets_in_no_recording_are_kept_in_the_trial(replay, capsys):
 
 
 def test_trailers_after_the_packet_do_not_change_the_matching(replay, capsys):
-    rows = [(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(TIMES)]
-    replay.arrive(rows, rows)
+    replay.arrive([(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(TIMES)])
     found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
     assert (found["other_a"], found["n_common"], found["kappa"]) == (0, COUNT, 1)
 
 
 def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
     write_pcap(replay.recording, [(ns, packet(n % 7)) for n, ns in enumerate(TIMES)])
-    rows = [(ns + n * n % 500, packet(n % 7)) for n, ns in enumerate(TIMES)]
-    replay.arrive(rows, rows)
+    replay.arrive([(ns + n * n % 500, packet(n % 7)) for n, ns in enumerate(TIMES)])
     found = pair(capsys, *replay.words(columns(), columns()))
     assert part(found["corrected"]) == part(found)
 
@@ -265,8 +263,7 @@ def test_loops_are_numbered_after_each_other(replay, capsys):
     requested = twice["requested_ns"] + second * 10**9
     departed = requested + 300 * (np.arange(2 * COUNT) % 3)
     twice |= {"loop": second.astype(np.int32), "requested_ns": requested, "departed_ns": departed}
-    rows = [(int(ns), packet(n % COUNT)) for n, ns in enumerate(departed)]
-    replay.arrive(rows, rows)
+    replay.arrive([(int(ns), packet(n % COUNT)) for n, ns in enumerate(departed)])
     found = pair(capsys, *replay.words(twice, twice))
     assert found["corrected"]["n_common"] == found["replayer"]["n_common"] == 2 * COUNT
     assert found["corrected"]["kappa"] == 1
@@ -315,8 +312,7 @@ def test_trials_are_compared_with_the_first(replay, capsys):
 
 
 def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
-    rows = [(ns // 1000 * 1000, packet(n)) for n, ns in enumerate(TIMES)]
-    replay.arrive(rows, rows)
+    replay.arrive([(ns // 1000 * 1000, packet(n)) for n, ns in enumerate(TIMES)])
     words = replay.words(columns(), columns())
     assert pair(capsys, *words)["corrected"]["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
     errors = ("--arrival-error", "30ns", "--departure-error", "40ns")
