@@ -7,7 +7,7 @@ import signal
 import socket
 import stat
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -168,28 +168,39 @@ def test_sql_queries_results_of_a_finished_collector(capture, collect, tmp_path,
     query = "select max(bytes) as most, (select value from counters where name = 'bad_qp') as bad from flows"
     assert main(["p4", "sql", out, query, "--format", "csv"]) == 0
     assert capsys.readouterr().out == "most,bad\n30000,1\n"
-    for bad, what in {
-        "select * from flow": "Table with name flow does not exist",
-        "select": "Parser Error",
-        "drop table flows": "only reading is permitted",
-        "select 1; select 2": "expected one statement",
-    }.items():
-        assert main(["p4", "sql", out, bad]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert what in line
-        assert "catalog" not in line
-        assert "acapella campaign index" not in line
 
 
-def test_top_and_sql_fail_without_a_collector(tmp_path, capsys):
-    for arguments, what in (
-        (["sql", str(tmp_path), "select 1"], "no collector is running here, and there are no results"),
-        (["top", str(tmp_path)], "no collector is running"),
-        (["top", str(tmp_path / "none")], "no such directory"),
-    ):
-        assert main(["p4", *arguments]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert what in line
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("select * from flow", "Table with name flow does not exist"),
+        ("select", "Parser Error"),
+        ("drop table flows", "only reading is permitted"),
+        ("select 1; select 2", "expected one statement"),
+    ],
+)
+def test_invalid_query_is_a_one_line_error(capture, collect, tmp_path, capsys, query, what):  # noqa: PLR0913, PLR0917
+    collect(capture)
+    assert main(["p4", "sql", str(tmp_path / "out"), query]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert what in line
+    assert "catalog" not in line
+    assert "acapella campaign index" not in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["sql", ".", "select 1"], "no collector is running here, and there are no results"),
+        (["top", "."], "no collector is running"),
+        (["top", "none"], "no such directory"),
+    ],
+)
+def test_top_and_sql_fail_without_a_collector(tmp_path, capsys, monkeypatch, arguments, what):
+    monkeypatch.chdir(tmp_path)
+    assert main(["p4", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert what in line
 
 
 @pytest.fixture
@@ -205,22 +216,13 @@ def lingering(monkeypatch):
     monkeypatch.setattr(core.Collector, "feed", linger)
 
 
-def during_run(do):
-    """Call ``do`` in a thread, then send SIGTERM to this process; return the thread and a list of its failures."""
-    failures = []
-
-    def attempt():
-        try:
-            do()
-        except BaseException as failure:
-            failures.append(failure)
-        finally:
-            for _ in range(2):  # as Snakemake does after Ctrl-C: nothing is lost
-                os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    return thread, failures
+def then_stop(do) -> None:
+    """Call ``do``, then send SIGTERM to this process, even if it fails."""
+    try:
+        do()
+    finally:
+        for _ in range(2):  # as Snakemake does after Ctrl-C: nothing is lost
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def client_of(out: Path, flows: int):
@@ -251,10 +253,10 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
             shown[arguments[0]] = run(sys.executable, "-m", "acapella.cli.main", "p4", *arguments)
         shown["mode"] = (out / output_directory.SOCKET).stat().st_mode & 0o777
 
-    thread, failures = during_run(update)
-    assert main(again) == 0
-    thread.join()
-    assert not failures, failures
+    with ThreadPoolExecutor() as pool:
+        updated = pool.submit(then_stop, update)
+        assert main(again) == 0
+    assert updated.result() is None, "it raises what update raised"
     assert shown["by rtt"] == [1002, 1001]
     line = shown["top"].stdout.splitlines()[-1].split()
     assert line == ["30k", "10", "0b/s", "3.5ms", "10", "10.0.0.1:1002", "→", "10.0.0.2:80", "TCP"]

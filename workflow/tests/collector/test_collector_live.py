@@ -44,11 +44,10 @@ def test_all_reports_of_a_live_interface_arrive(run_scenario, tmp_path):
     }
     (session,) = found["sessions"]
     assert (session["ended"], session["reports_sent"]) == (True, found["plane"]["reports"])
-    flows = duckdb.sql(
-        f"select src_port, packets, bytes from '{tmp_path}/reports/flows.parquet' order by all"
-    ).fetchall()
-    assert flows[0][0] == 80
-    assert flows[0][2] == 240 * flows[0][1], "packets of 200 bytes and two headers of 20"
+    query = f"select src_port, packets, bytes from '{tmp_path}/reports/flows.parquet' order by all"
+    (port, packets, size), *_ = duckdb.sql(query).fetchall()
+    assert port == 80
+    assert size == 240 * packets, "packets of 200 bytes and two headers of 20"
 
 
 @pytest.mark.soak

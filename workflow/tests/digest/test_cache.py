@@ -74,16 +74,6 @@ def replace_by_other(entry: Path, other: Path) -> None:
     sum_file(entry).write_text(f"{sha256_of(entry)}  {other.name}\n")
 
 
-def forget_checksum(entry: Path, _) -> None:
-    """Remove the checksum of an entry."""
-    sum_file(entry).unlink()
-
-
-def open_to_all(entry: Path, _) -> None:
-    """Make an entry writable by all users, as Snakemake does."""
-    entry.chmod(0o666)
-
-
 DAMAGE = {
     "truncated": (truncate(-200), "is damaged or truncated"),
     "zero-length": (truncate(0), "is truncated: 0 bytes"),
@@ -95,8 +85,8 @@ DAMAGE = {
     "another entry with its checksum": (replace_by_other, "checksum"),
     "directory": (replace_by_directory, "is not a regular file"),
     "link": (replace_by_link, "is a link"),
-    "no checksum": (forget_checksum, r"has no \.sha256 file"),
-    "writable by all": (open_to_all, "can be written by others"),
+    "no checksum": (lambda entry, _: sum_file(entry).unlink(), r"has no \.sha256 file"),
+    "writable by all": (lambda entry, _: entry.chmod(0o666), "can be written by others"),  # as Snakemake does
 }
 
 
@@ -250,7 +240,8 @@ def test_index_detects_damage_with_an_unchanged_modification_time(kind, tmp_path
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{entry}: sample b: the cache entry is damaged: " in line
     assert line.endswith("; run snakemake again, which computes the digest again")
-    assert entry.exists() and not link.is_symlink()  # Snakemake recreates a missing file
+    assert entry.exists()
+    assert not link.is_symlink()  # Snakemake recreates a missing file
 
 
 def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):
@@ -286,7 +277,8 @@ def test_change_after_verification_is_detected_with_any_system_clock(tmp_path, m
     assert sorted(cache.iterdir()) == [entry, sum_file(entry)]
     time.sleep(0.05)
     flip(0.1)(entry)
-    assert changed(entry) and entry in damaged_entries(directory, "a")
+    assert changed(entry)
+    assert entry in damaged_entries(directory, "a")
 
 
 def filled(directory: Path, sizes: list[int]) -> list[Path]:

@@ -40,9 +40,9 @@ def test_reader_between_the_steps_of_a_writer_removes_nothing(tmp_path, entry, m
         link(source, target)
 
     monkeypatch.setattr(cache, "atomic_link", read_first)
-    written = stored(tmp_path, entry)
-    assert found == [True] and capsys.readouterr().err == ""
-    assert written.resolve() == (tmp_path / "reader.parquet").resolve() == entry
+    assert stored(tmp_path, entry).resolve() == (tmp_path / "reader.parquet").resolve() == entry
+    assert found == [True]
+    assert capsys.readouterr().err == ""
     assert cache.fault_of(entry) is None
 
 
@@ -98,9 +98,9 @@ def test_writer_does_not_remove_the_temporary_file_of_another_writer(tmp_path, e
         finish(directory, name, mode)
 
     monkeypatch.setattr(files, "finish", start_other)
-    written = stored(tmp_path, entry)
+    assert stored(tmp_path, entry).resolve() == entry
     assert capsys.readouterr().err == ""
-    assert written.resolve() == entry and cache.fault_of(entry) is None
+    assert cache.fault_of(entry) is None
 
 
 @pytest.mark.parametrize("verified", [False, True], ids=["used", "verified before a run"])

@@ -24,7 +24,8 @@ from acapella_core import _native
 EVERY_NTH = 4  # capture of the corpus, without ACAPELLA_SOAK
 MIN_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
-A, B = "10.0.0.1", "10.0.0.2"
+A, B, A6, B6 = "10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2"
+OUTER = IP(src="192.0.2.1", dst="192.0.2.2")
 MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
 
 
@@ -68,48 +69,61 @@ def test_generated_flows_have_the_reference_id(tmp_path, seed):
     assert all(row["community_id"] == rows[row["peer_flow"]]["community_id"] for row in peers)
 
 
-def test_published_test_vectors_match(tmp_path):
-    """The examples are from the README of the specification: TCP, UDP and SCTP."""
-    packets = [
-        IP(src="128.232.110.120", dst="66.35.250.204") / TCP(sport=34_855, dport=80),
-        IP(src="192.168.1.52", dst="8.8.8.8") / UDP(sport=54_585, dport=53),
-        IP(src="192.168.170.8", dst="192.168.170.56") / SCTP(sport=7, dport=80),
-    ]
-    published = ["1:LQU9qZlK+B5F3KDmev6m5PMibrg=", "1:d/FP5EW3wiY1vCndhwleRRKHowQ=", "1:jQgCxbku+pNGw8WPbEc/TS/uTpQ="]
-    rows = digested(tmp_path, [Ether(**MAC) / packet for packet in packets])
-    assert [row["community_id"] for row in rows] == published
+@pytest.mark.parametrize(
+    ("ends", "transport", "published"),
+    [
+        (("128.232.110.120", "66.35.250.204"), TCP(sport=34_855, dport=80), "1:LQU9qZlK+B5F3KDmev6m5PMibrg="),
+        (("192.168.1.52", "8.8.8.8"), UDP(sport=54_585, dport=53), "1:d/FP5EW3wiY1vCndhwleRRKHowQ="),
+        (("192.168.170.8", "192.168.170.56"), SCTP(sport=7, dport=80), "1:jQgCxbku+pNGw8WPbEc/TS/uTpQ="),
+    ],
+    ids=["TCP", "UDP", "SCTP"],
+)
+def test_published_test_vectors_match(tmp_path, ends, transport, published):
+    """The examples are from the README of the specification."""
+    rows = digested(tmp_path, [Ether(**MAC) / IP(src=ends[0], dst=ends[1]) / transport])
+    assert [row["community_id"] for row in rows] == [published]
 
 
-def test_only_innermost_addresses_determine_the_id(tmp_path):
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(Ether(**MAC) / Dot1Q(vlan=5), id="VLAN"),
+        pytest.param(Ether(**MAC) / Dot1Q(vlan=6) / MPLS(label=17, s=1), id="MPLS"),
+        pytest.param(Ether(**MAC) / OUTER / GRE(), id="GRE"),
+        pytest.param(
+            Ether(**MAC) / OUTER / UDP(sport=40_000, dport=4789) / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=7),
+            id="VXLAN",
+        ),
+    ],
+)
+def test_only_innermost_addresses_determine_the_id(tmp_path, before):
     inner = IP(src=A, dst=B) / TCP(sport=1000, dport=80)
-    outer = IP(src="192.0.2.1", dst="192.0.2.2")
-    packets = [
-        Ether(**MAC) / inner,
-        Ether(**MAC) / Dot1Q(vlan=5) / inner,
-        Ether(**MAC) / Dot1Q(vlan=6) / MPLS(label=17, s=1) / inner,
-        Ether(**MAC) / outer / GRE() / inner,
-        Ether(**MAC) / outer / UDP(sport=40_000, dport=4789) / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=7) / inner,
-    ]
-    rows = digested(tmp_path, packets)
-    assert len(rows) >= 4
-    assert {row["community_id"] for row in rows} == {reference(rows[0])}
+    (plain,), (row,) = (digested(tmp_path, [packet]) for packet in (Ether(**MAC) / inner, before / inner))
+    assert plain["community_id"] == reference(plain)
+    assert row["community_id"] == plain["community_id"]
 
 
-def test_flows_without_a_defined_id_have_none(tmp_path):
-    whole = IP(src=A, dst=B, id=1) / UDP(sport=53, dport=5353) / Raw(b"y" * 2000)
-    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
-    packets = [
-        IP(src=A, dst=B) / ICMP(),
-        six / ICMPv6EchoRequest(),
-        six / IPv6ExtHdrFragment(offset=100, m=0, id=9, nh=17) / Raw(b"z" * 64),
-        IP(src=A, dst=B) / ESP(spi=1, seq=1),
-        IP(src=A, dst=B, proto=2) / Raw(b"\x16" + bytes(7)),
-        IP(src=A, dst=B, proto=136) / Raw(b"\0\1\0\2\0\x08\0\0"),  # UDP-Lite
-        fragment(whole, fragsize=800)[1],
-    ]
-    rows = digested(tmp_path, [Ether(**MAC) / packet for packet in packets])
-    assert len(rows) == len(packets)
-    assert {row["community_id"] for row in rows} == {None}
+@pytest.mark.parametrize(
+    "packet",
+    [
+        pytest.param(IP(src=A, dst=B) / ICMP(), id="ICMP"),
+        pytest.param(IPv6(src=A6, dst=B6) / ICMPv6EchoRequest(), id="ICMPv6"),
+        pytest.param(
+            IPv6(src=A6, dst=B6) / IPv6ExtHdrFragment(offset=100, m=0, id=9, nh=17) / Raw(b"z" * 64), id="IPv6 fragment"
+        ),
+        pytest.param(IP(src=A, dst=B) / ESP(spi=1, seq=1), id="ESP"),
+        pytest.param(IP(src=A, dst=B, proto=2) / Raw(b"\x16" + bytes(7)), id="IGMP"),
+        pytest.param(IP(src=A, dst=B, proto=136) / Raw(b"\0\1\0\2\0\x08\0\0"), id="UDP-Lite"),
+        pytest.param(
+            fragment(IP(src=A, dst=B, id=1) / UDP(sport=53, dport=5353) / Raw(b"y" * 2000), fragsize=800)[1],
+            id="IPv4 fragment",
+        ),
+    ],
+)
+def test_flow_without_a_defined_id_has_none(tmp_path, packet):
+    rows = digested(tmp_path, [Ether(**MAC) / packet])
+    assert len(rows) == 1
+    assert rows[0]["community_id"] is None
 
 
 def test_corpus_flows_have_the_reference_id(corpus):

@@ -87,15 +87,16 @@ def test_missing_output_directory_is_named_and_not_created(option, capture, tmp_
     assert not (tmp_path / "nodir").exists() and not (tmp_path / "a.parquet").exists()
 
 
-@pytest.mark.parametrize("issue", ["cut_record", "cut_header"])
-def test_truncated_capture_keeps_complete_records_with_a_warning(digest, capture, capsys, issue):
-    cut = {"cut_record": 1, "cut_header": len(frames(300)[-1][1]) + 3}[issue]
+@pytest.mark.parametrize(("issue", "cut"), [("cut_record", 1), ("cut_header", len(frames(300)[-1][1]) + 3)])
+def test_truncated_capture_keeps_complete_records_with_a_warning(digest, capture, capsys, issue, cut):
     capture.write_bytes(capture.read_bytes()[:-cut])
     assert digest(capture) == 0
     assert digest.metadata()["file_issue"] == issue
     assert pq.read_table(digest.acap).num_rows == 299
     warning = one_line(capsys)
-    assert warning.startswith("acapella: warning: ") and str(capture) in warning and "299 complete frames" in warning
+    assert warning.startswith("acapella: warning: ")
+    assert str(capture) in warning
+    assert "299 complete frames" in warning
     assert f"at byte {digest.metadata()['file_issue_offset']}: " in warning
     assert digest.metadata()["file_unread_bytes"] == 0
 
@@ -230,8 +231,8 @@ def test_impossible_record_is_attributed_to_the_wrong_checksum_after_it(digest, 
     """
     require(shutil.which(program) is not None, f"{program} is not installed")
     made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
-    whole = capture.read_bytes() + made_up
-    packed = bytearray(subprocess.run([program, "-c"], input=whole, capture_output=True, check=True).stdout)
+    content = capture.read_bytes() + made_up
+    packed = bytearray(subprocess.run([program, "-c"], input=content, capture_output=True, check=True).stdout)
     bad = write_file(capture.with_name("bad.packed"), bytes(packed))
     assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_caplen")
     capsys.readouterr()
@@ -285,9 +286,9 @@ def test_default_flow_table_is_next_to_the_acap(capture, tmp_path, capsys):
 
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
 def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_path, capsys, engine):
-    broken = FRAME[:20]  # the issue of its IPv4 header has precedence
     second_2106 = (1 << 32) * 1_000_000
-    times = ((FRAME, YEAR_586524_US), (FRAME, second_2106 - 1), (FRAME, second_2106), (broken, YEAR_586524_US))
+    # The last frame is truncated: the issue of its IPv4 header has precedence.
+    times = ((FRAME, YEAR_586524_US), (FRAME, second_2106 - 1), (FRAME, second_2106), (FRAME[:20], YEAR_586524_US))
     blocks = b"".join(packet_block(0, stamp, data) for data, stamp in times)
     assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, FRAME)], extra=blocks), "--engine", engine) == 0
     assert "3 dated outside the years 1970 to 2106, whose timestamps are not used" in one_line(capsys)

@@ -29,13 +29,9 @@ from acapella_testing.tshark_lines import tshark_lines
 from acapella.common import tshark
 from acapella.digest.command import Options, digest
 
-CUTS = [64, *(pytest.param(cut, marks=pytest.mark.soak) for cut in ((96, 128, 200, None) if SOAK else (128, None)))]
 PARTS = ("ndpi", "tcpdump")
 COUNTED_FRAMES = 200_000  # encapsulated frames that the counts in the errata are from
 WRAPPED_FRAMES = COUNTED_FRAMES if SOAK else 25_000
-# Upper limits of the share of frames that the hybrid engine sends to tshark, by frames. Longer captures send less.
-SENT_SHARES = {COUNTED_FRAMES: 0.13, 1_000_000: 0.06} if SOAK else {WRAPPED_FRAMES: 0.33}
-DAMAGED_FRAMES = 60_000 if SOAK else 10_000
 COUNTED_WITH = "4.0.17"  # the version of tshark that the counts in the errata are from
 L2TP = 1701  # tshark remembers L2TP peers, so it can dissect a damaged frame as L2TP after an intact one
 
@@ -45,11 +41,12 @@ def reference(program) -> tshark.Tshark:
     return program
 
 
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(
+    "cut", [64, *(pytest.param(cut, marks=pytest.mark.soak) for cut in ((96, 128, 200, None) if SOAK else (128, None)))]
+)
 @pytest.mark.parametrize("part", PARTS)
 def test_corpus_agrees_at_every_snap_length(part, cut, corpus, reference, tmp_path):
-    files = sorted(file for file in (corpus / part).rglob("*") if file.is_file())
-    agreement = compare(reference, files, tmp_path, cut)
+    agreement = compare(reference, sorted(filter(Path.is_file, (corpus / part).rglob("*"))), tmp_path, cut)
     assert agreement.frames > 5_000
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata == {}
@@ -90,7 +87,10 @@ def test_encapsulated_corpus_agrees_except_for_errata(part, wrapped, reference, 
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("frames", "most_sent"), SENT_SHARES.items())
+@pytest.mark.parametrize(
+    ("frames", "most_sent"),  # upper limit of the share of frames that are sent to tshark; longer captures send less
+    [(COUNTED_FRAMES, 0.13), (1_000_000, 0.06)] if SOAK else [(WRAPPED_FRAMES, 0.33)],
+)
 def test_hybrid_engine_agrees_on_the_encapsulated_corpus_with_few_frames_sent(frames, most_sent, wrapped, tmp_path):
     capture, answers = wrapped("ndpi", frames)
     acap, flows = (tmp_path / name for name in ("acap.parquet", "flows.parquet"))
@@ -130,12 +130,11 @@ def test_damaged_frames_agree(corpus, reference, tmp_path):
     base = [(wire, frame) for wire, frame in base if frame and struct.pack("!H", L2TP) not in frame[:80]]
     assert len(base) > 3_000
     frames = []
-    for _ in range(DAMAGED_FRAMES):
+    for _ in range(60_000 if SOAK else 10_000):
         wire, frame = chance.choice(base)
         bad = damaged(frame, chance)
         frames.append((max(wire, len(bad)) if chance.random() < 0.7 else len(bad), bad))
-    file = write_file(tmp_path / "damaged.pcap", pcap(frames))
-    agreement = compare(reference, [file], tmp_path)
+    agreement = compare(reference, [write_file(tmp_path / "damaged.pcap", pcap(frames))], tmp_path)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}
     assert agreement.sure_share > 0.7
@@ -158,10 +157,9 @@ def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, referen
     for file, before in ((wrapped, underlay), (bare, b"")):
         file.write_bytes(pcap([(len(before + frame), before + frame) for frame in inner]))
     names, *lines = run(native_program("acapella-dump-frames"), wrapped, check=True).stdout.splitlines()
-    ours = rows(iter(lines), names.split("\t"))
     theirs, misread = (rows(iter(tshark_lines(reference, file, *FIELDS)), list(FIELDS)) for file in (bare, wrapped))
     shown = 0
-    for mine, alone, within in zip(ours, theirs, misread, strict=True):
+    for mine, alone, within in zip(rows(iter(lines), names.split("\t")), theirs, misread, strict=True):
         shown += erratum_of(mine["protocols"], within["frame.protocols"], within["eth.dst"]) == entry.name
         head, _, behind = mine["protocols"].partition(f":{entry.ours}:")
         assert head.endswith(entry.after)

@@ -178,29 +178,34 @@ def test_later_fragments_have_a_flow_without_ports(tmp_path):
     assert [row["src_port"] for row in check(tmp_path, spaced(parts))] == [53, None, None]
 
 
-def test_tunnels_in_tunnels(tmp_path):
-    inner = tcp(A, B, "S", 1)
-    outer = {"src": "192.0.2.1", "dst": "192.0.2.2"}
-    vxlan = IP(**outer) / UDP(sport=40000, dport=4789) / VXLAN(vni=5) / Ether(**MAC)
-    frames = [
-        ether(IP(**outer) / inner),
-        ether(IPv6(src="2001:db8::1", dst="2001:db8::2") / IP(**outer) / inner, vlan=4),
-        ether(IP(**outer) / GRE() / inner, vlan=5, labels=(16,)),
-        ether(vxlan / Dot1Q(vlan=9) / inner),
-        ether(vxlan / IP(**outer) / GRE() / inner, vlan=6, labels=(17, 18), pseudowire=True),
-    ]
-    rows = check(tmp_path, spaced(frames))
+OUTER = IP(src="192.0.2.1", dst="192.0.2.2")
+IN_UDP = OUTER / UDP(sport=40000, dport=4789)
+
+
+@pytest.mark.parametrize(
+    ("tunnel", "outside", "vlan"),
+    [
+        pytest.param(OUTER, {}, [], id="IPIP"),
+        pytest.param(IPv6(src="2001:db8::1", dst="2001:db8::2") / OUTER, {"vlan": 4}, [4], id="6in4"),
+        pytest.param(OUTER / GRE(), {"vlan": 5, "labels": (16,)}, [5], id="GRE"),
+        pytest.param(IN_UDP / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=9), {}, [9], id="VXLAN"),
+        pytest.param(
+            IN_UDP / VXLAN(vni=5) / Ether(**MAC) / OUTER / GRE(),
+            {"vlan": 6, "labels": (17, 18), "pseudowire": True},
+            [6],
+            id="GRE in VXLAN",
+        ),
+    ],
+)
+def test_tunnels_in_tunnels(tmp_path, tunnel, outside, vlan):
+    rows = check(tmp_path, spaced([ether(tunnel / tcp(A, B, "S", 1), **outside)]))
     assert {(row["src"], row["dst"], row["ip_proto"]) for row in rows} == {(A, B, 6)}
-    assert [row["vlan"] for row in rows] == [[], [4], [5], [9], [6]]
+    assert [row["vlan"] for row in rows] == [vlan]
 
 
 def test_vxlan_networks_with_the_same_inner_addresses_are_separate_flows(tmp_path):
-    outer = IP(src="192.0.2.1", dst="192.0.2.2") / UDP(sport=40000, dport=4789)
-    frames = [
-        ether(outer / VXLAN(vni=vni) / Ether(**MAC) / packet)
-        for packet in (tcp(A, B, "S", 1), tcp(B, A, "SA", 1, 2))
-        for vni in (5, 6)
-    ]
+    packets = [Ether(**MAC) / tcp(A, B, "S", 1), Ether(**MAC) / tcp(B, A, "SA", 1, 2)]
+    frames = [ether(IN_UDP / VXLAN(vni=vni) / packet) for packet in packets for vni in (5, 6)]
     rows = check(tmp_path, spaced(frames))
     assert [row["tunnels"] for row in rows] == 2 * [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
     assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
@@ -217,9 +222,7 @@ def test_extension_headers_of_the_outer_packet_do_not_split_a_flow(tmp_path):
 
 def test_tenants_with_gre_keys_have_separate_connections(tmp_path):
     talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 101), tcp(B, A, "A", 501, 101)]
-    outer = IP(src="192.0.2.1", dst="192.0.2.2")
-    frames = [ether(outer / GRE(key_present=1, key=key) / packet) for packet in talk for key in (5, 6)]
-    rows = check(tmp_path, spaced(frames))
+    rows = check(tmp_path, spaced(ether(OUTER / GRE(key_present=1, key=n) / each) for each in talk for n in (5, 6)))
     assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
     assert [row["handshake_rtt_ns"] for row in rows] == [4_000, 4_000, None, None]
     assert [row["duplicate_acks"] for row in rows] == [0, 0, 2, 2]

@@ -49,14 +49,13 @@ def many_flows() -> list[tuple[int, bytes]]:
 def captures(directory: Path) -> dict[str, Path]:
     """Return captures by name."""
     mixed = write_pcap(directory / "mixed.pcap", traces.busy_port(), 200)
-    damaged = header() + record(START, frames(1)[0][1]) + b"\xff" * 16 + bytes(400)
     found = [
         *(write_file(directory / path.stem, gzip.decompress(path.read_bytes())) for path in CAPTURES.glob("*.pcap.gz")),
         *(mixed, pcapng_files.write_stamped(directory / "some.pcapng", frames(50))),
         pcapng_files.write_untimed(directory / "untimed.pcapng", [frame for _, frame in frames(5)]),
         *(write_pcap(directory / "empty.pcap", []), write_pcap(directory / "many.pcap", many_flows(), 100)),
         write_file(directory / "truncated.pcap", mixed.read_bytes()[:-7]),
-        write_file(directory / "damaged.pcap", damaged),
+        write_file(directory / "damaged.pcap", header() + record(START, frames(1)[0][1]) + b"\xff" * 16 + bytes(400)),
     ]
     return {path.stem: path for path in found}
 

@@ -64,16 +64,12 @@ def frame(word: str, destination: str, source: str, body: bytes, depth: int = 1)
 
 
 def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answers: Path | None = None):
-    file = write_file(directory / "pseudowires.pcap", pcap(frames))
-    return compare(reference, [file], directory, answers=answers)
+    return compare(reference, [write_file(directory / "in.pcap", pcap(frames))], directory, answers=answers)
 
 
 @pytest.mark.soak
 def test_combinations_of_headers_agree_with_tshark(reference, tmp_path):
-    created = [
-        frame(word, destination, source, body, depth)
-        for destination, source, word, body, depth in itertools.product(DESTINATIONS, SOURCES, WORDS, BODIES, (1, 2, 3))
-    ]
+    created = itertools.starmap(frame, itertools.product(WORDS, DESTINATIONS, SOURCES, BODIES, (1, 2, 3)))
     agreement = compared(reference, [(len(each), each) for each in created], tmp_path)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}

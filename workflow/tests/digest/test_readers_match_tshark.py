@@ -20,7 +20,6 @@ from acapella_testing.source_tree import ROOT, script
 
 from acapella.verify.comparison import load_errata
 
-SECOND_NS = 1_000_000_000
 FILES_PER_MERGE = 400  # mergecap keeps all files open
 
 # tshark does not support the link type of these captures and reads no frame.
@@ -35,10 +34,9 @@ Frame = tuple[int, int, int]  # ts_ns, wire_len, cap_len
 
 def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
     """Return the frames of each file, and how the file ended, from the core's readers."""
-    dump = run(native_program("acapella-dump-records"), *files, check=True)
     results: dict[Path, tuple[list[Frame], str]] = {}
     name, frames = Path(), []
-    for line in dump.stdout.splitlines():
+    for line in run(native_program("acapella-dump-records"), *files, check=True).stdout.splitlines():
         if line.startswith("# END "):
             results[name] = (frames, line.split()[2])
         elif line.startswith("# ERROR "):
@@ -55,7 +53,7 @@ def epoch_ns(text: str) -> int:
     if not text:
         return 0
     seconds, fraction = text.removeprefix("-").split(".")
-    time = int(seconds) * SECOND_NS + int(fraction)
+    time = int(seconds) * 10**9 + int(fraction)
     return -time if text.startswith("-") else time
 
 
@@ -103,9 +101,7 @@ def test_valid_captures_have_the_frames_of_tshark(captures, ours, corpus, tmp_pa
         batch = intact[at : at + FILES_PER_MERGE]
         subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", merged, *batch], check=True)
         theirs = iter(tshark_frames(merged))
-        for file in batch:
-            if ours[file][0] != [next(theirs, None) for _ in ours[file][0]]:
-                differing.append(file)
+        differing += [file for file in batch if ours[file][0] != [next(theirs, None) for _ in ours[file][0]]]
         assert next(theirs, None) is None, "tshark reads more frames than the core"
     assert differing, "no capture shows a wrong time of tshark"
     for file in differing:

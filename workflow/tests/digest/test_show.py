@@ -49,33 +49,42 @@ def test_summary_has_the_format_of_tshark(campaign, capsys):
     ]
 
 
-def test_frames_without_ports_are_named_by_their_protocol(tmp_path, digest, capsys):
-    there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
-    six = IPv6(src="2001:db8::1", dst="2001:db8::2")
-    packets = [
-        there / ICMP(id=77, seq=1) / Raw(b"a" * 40),
-        back / ICMP(type=3, code=3) / there / UDP(sport=5, dport=6) / Raw(b"x" * 10),
-        back / ICMP(type=11) / there / ICMP(),
-        six / ICMPv6EchoRequest(data=b"hello"),
-        six / ICMPv6DestUnreach(code=4) / six / UDP(sport=1, dport=2),
-        IP(src="10.0.0.1", dst="10.0.0.2", frag=10, proto=17) / Raw(b"a" * 40),
-        there / UDP(sport=9, dport=4789) / VXLAN(vni=7) / Ether(**MAC) / there / ICMP() / Raw(b"abc"),
-        there / TCP(sport=1, dport=2, flags="A") / Raw(b"12345"),
-    ]
-    capture = write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet)) for packet in packets])
-    for engine in ["native", *(["hybrid"] if shutil.which("tshark") else [])]:  # with tshark, stacks end with Data
-        assert digest(capture, "--engine", engine) == 0
-        capsys.readouterr()
-        assert [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, digest.acap)] == [
-            "ICMP 82 Ethernet/IPv4/ICMP Len=40",
+THERE, BACK = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
+SIX = IPv6(src="2001:db8::1", dst="2001:db8::2")
+needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+
+
+@pytest.mark.parametrize("engine", ["native", pytest.param("hybrid", marks=needs_tshark)])  # its stacks end with Data
+@pytest.mark.parametrize(
+    ("packet", "line"),
+    [
+        (THERE / ICMP(id=77, seq=1) / Raw(b"a" * 40), "ICMP 82 Ethernet/IPv4/ICMP Len=40"),
+        (
+            BACK / ICMP(type=3, code=3) / THERE / UDP(sport=5, dport=6) / Raw(b"x" * 10),
             "ICMP 80 Ethernet/IPv4/ICMP quotes IPv4/UDP",
-            "ICMP 70 Ethernet/IPv4/ICMP quotes IPv4/ICMP",
-            "ICMPv6 67 Ethernet/IPv6/ICMPv6 Len=5",
+        ),
+        (BACK / ICMP(type=11) / THERE / ICMP(), "ICMP 70 Ethernet/IPv4/ICMP quotes IPv4/ICMP"),
+        (SIX / ICMPv6EchoRequest(data=b"hello"), "ICMPv6 67 Ethernet/IPv6/ICMPv6 Len=5"),
+        (
+            SIX / ICMPv6DestUnreach(code=4) / SIX / UDP(sport=1, dport=2),
             "ICMPv6 110 Ethernet/IPv6/ICMPv6 quotes IPv6/UDP",
+        ),
+        (
+            IP(src="10.0.0.1", dst="10.0.0.2", frag=10, proto=17) / Raw(b"a" * 40),
             "IPv4 74 Ethernet/IPv4 IP protocol 17",
+        ),
+        (
+            THERE / UDP(sport=9, dport=4789) / VXLAN(vni=7) / Ether(**MAC) / THERE / ICMP() / Raw(b"abc"),
             "ICMP 95 Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv4/ICMP Len=3",
-            "TCP 59 1 → 2 [ACK] Seq=0 Ack=0 Len=5",
-        ], engine
+        ),
+        (THERE / TCP(sport=1, dport=2, flags="A") / Raw(b"12345"), "TCP 59 1 → 2 [ACK] Seq=0 Ack=0 Len=5"),
+    ],
+)
+def test_frame_without_ports_is_named_by_its_protocol(tmp_path, digest, capsys, packet, line, engine):  # noqa: PLR0913, PLR0917
+    capture = write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet))])
+    assert digest(capture, "--engine", engine) == 0
+    capsys.readouterr()
+    assert [shown.split("→ ", 1)[1].split(" ", 1)[1] for shown in show(capsys, digest.acap)] == [line]
 
 
 def test_columns_of_the_joined_view_in_file_order(campaign, capsys):

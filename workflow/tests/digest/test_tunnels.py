@@ -1,5 +1,6 @@
 """Compares flows of tenants with equal addresses, and their tunnel identifiers, with the reference naive_tunnels."""
 
+import itertools
 import random
 import shutil
 
@@ -98,13 +99,9 @@ def test_tenant_with_an_identifier_per_direction_is_ambiguous_among_others(tmp_p
 @pytest.mark.parametrize("seed", range(4))
 def test_peers_do_not_depend_on_the_order_of_frames(tmp_path, seed):
     chance = random.Random(seed)
-    stacks = [
-        [("vlan", vlan), (network, FIRST.get(network, 0) + 1), (name, i)]
-        for vlan in (5, 6)
-        for network in ("vxlan_vni", "geneve_vni")
-        for name in ("gre_key", "gtp_teid")
-        for i in (1, 2, 3)
-    ]
+    networks = [(name, FIRST.get(name, 0) + 1) for name in ("vxlan_vni", "geneve_vni")]
+    parts = ([("vlan", 5), ("vlan", 6)], networks, itertools.product(("gre_key", "gtp_teid"), (1, 2, 3)))
+    stacks = itertools.product(*parts)
     frames = [frame(stack, back=back) for stack in stacks for back in (False, True) if chance.random() < 0.7]
 
     def pairs() -> set[tuple]:
@@ -171,11 +168,6 @@ def test_engines_agree_on_tunnels_after_extension_headers(tmp_path, engine):
 
 
 PORTS = {"vxlan_vni": 4789, "vxlan_gpe_vni": 4790, "geneve_vni": 6081}
-FIRST_BYTES = {  # headers with a VNI: the I flag and the version count, reserved bits do not
-    "vxlan_vni": {0x08: True, 0xFF: True, 0x88: True, 0x00: False, 0xF7: False, 0x04: False},
-    "vxlan_gpe_vni": {0x0C: True, 0xCD: True, 0x08: True, 0x04: False, 0x1C: False, 0x2C: False},
-    "geneve_vni": {0x00: True, 0x40: False, 0x80: False, 0xC0: False},
-}
 
 
 def with_first_byte(name, first, **ports):
@@ -190,14 +182,20 @@ def with_first_byte(name, first, **ports):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tunnel(tmp_path, engine):
-    frames, counts = [], []
-    for name, first, valid in [(name, *one) for name, values in FIRST_BYTES.items() for one in values.items()]:
-        ends = ({}, {"src": PORTS[name], "dst": 40000}, {"src": PORTS[name]})
-        frames += [with_first_byte(name, first, **ports) for ports in ends]
-        counts += [valid, False, valid]
+@pytest.mark.parametrize(
+    ("name", "valid"),  # by the first byte of the header: the I flag and the version count, reserved bits do not
+    [
+        ("vxlan_vni", {0x08: True, 0xFF: True, 0x88: True, 0x00: False, 0xF7: False, 0x04: False}),
+        ("vxlan_gpe_vni", {0x0C: True, 0xCD: True, 0x08: True, 0x04: False, 0x1C: False, 0x2C: False}),
+        ("geneve_vni", {0x00: True, 0x40: False, 0x80: False, 0xC0: False}),
+    ],
+)
+def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tunnel(tmp_path, engine, name, valid):
+    ends = ({}, {"src": PORTS[name], "dst": 40000}, {"src": PORTS[name]})
+    frames = [with_first_byte(name, first, **ports) for first in valid for ports in ends]
     rows, flows = check(tmp_path, whole(frames), engine)
-    assert [bool(flows[row["flow"]]["tunnels"]) for row in rows] == counts
+    expected = [used for one in valid.values() for used in (one, False, one)]
+    assert [bool(flows[row["flow"]]["tunnels"]) for row in rows] == expected
     assert {row["src"] for row in flows} == {"10.0.0.1"}
 
 
@@ -327,8 +325,8 @@ def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
     return naive_tunnels.ethernet(*naive_tunnels.over_udp(2152)(header + carried))
 
 
-CONTAINER = bytes.fromhex("00000085 01100500")  # PDU session container, TS 38.415 5.5.2
-GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, CONTAINER), gtp_of_ethernet(first=b"\x02")]
+# The second one has a PDU session container (TS 38.415 5.5.2).
+GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, b"\0\0\0\x85\1\x10\5\0"), gtp_of_ethernet(first=b"\x02")]
 
 
 def test_gre_payload_is_dissected_after_source_routes(tmp_path):

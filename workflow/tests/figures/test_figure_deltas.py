@@ -1,8 +1,9 @@
 """Tests the figures of differences and order between runs: iat_delta, latency_delta and reordering_spacing."""
 
 import re
-from collections import Counter, defaultdict
-from itertools import combinations
+from collections import Counter
+from itertools import combinations, groupby
+from operator import itemgetter
 
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
@@ -62,10 +63,8 @@ def test_smallest_bound_is_marked_if_the_config_does_not_have_10_ns(tmp_path):
 def test_empty_bins_have_no_line():
     rows = [{"bin": n, "b": 2, "share": 0.1, "lo_ns": n, "hi_ns": n} for n in (-7, 0, 1, 2, 9)]
     points, low, high = deltas.histogram_outline(rows, 2, "tuesday", 0.01), 0.01, 10
-    pieces = defaultdict(list)
-    for point in points:
-        pieces[point["piece"]].append((point["bin"], point["share"]))
-    assert list(pieces.values()) == [
+    pieces = groupby(points, key=itemgetter("piece"))
+    assert [[(point["bin"], point["share"]) for point in piece] for _, piece in pieces] == [
         [(-7.5, low), (-7.5, high), (-6.5, high), (-6.5, low)],
         [(-0.5, low), *[(n + side, high) for n in (0, 1, 2) for side in (-0.5, 0.5)], (2.5, low)],
         [(8.5, low), (8.5, high), (9.5, high), (9.5, low)],
@@ -73,12 +72,12 @@ def test_empty_bins_have_no_line():
     assert [point["order"] for point in points] == list(range(len(points)))
 
 
-def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
+@pytest.mark.parametrize("name", ["iat_delta", "latency_delta"])
+def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(name, tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.001 * (2 + n + 7 * run)} for run in range(3)] for n in range(5)})
-    for name in ("iat_delta", "latency_delta"):
-        means = {row[f"{name}_mean_ns"]: row["trial_b"] for row in source.rows("consistency") if row["a"] == 1}
-        title = compose.compose_figure(name, source).title
-        assert re.findall(r"\(run (\S+)\)", title) == [means[min(means)], means[max(means)]]
+    means = {row[f"{name}_mean_ns"]: row["trial_b"] for row in source.rows("consistency") if row["a"] == 1}
+    title = compose.compose_figure(name, source).title
+    assert re.findall(r"\(run (\S+)\)", title) == [means[min(means)], means[max(means)]]
 
 
 @pytest.mark.parametrize(
@@ -104,8 +103,7 @@ def test_reordering_names_the_environments_without_and_the_largest_spacing(campa
     assert farthest < 1e6 * float(bound) < 1.01 * (farthest + 1)
     top = max((row for row in rows if row["pairs"] >= 100), key=lambda row: row["reversed_share"])
     counts = f"{percent(top['reversed_share'])} ({top['reversed_pairs']} of {top['pairs']:,} sampled pairs, "
-    heading = "Largest share of reversed pairs at one spacing with at least 100 pairs"
-    assert with_spaces(f"{heading}: {counts}") in shown
+    assert with_spaces(f"Largest share of reversed pairs at one spacing with at least 100 pairs: {counts}") in shown
     assert f" apart, run noisy-{top['b']})" in shown
 
 

@@ -54,10 +54,9 @@ def test_marks_of_capture_quality_do_not_overlap_and_count_their_samples(campaig
 
 
 def test_zero_loss_and_small_loss_have_separate_marks(tmp_path):
-    lost = ({}, {}, {"lost_frames": 5, "loss_share": 5e-7})
-    figure = compose.compose_figure(
-        "capture_quality", quality_of(tmp_path, [COUNTED | {"frames": 10**7} | own for own in lost])
-    )
+    counted = COUNTED | {"frames": 10**7}
+    source = quality_of(tmp_path, [counted, counted, counted | {"lost_frames": 5, "loss_share": 5e-7}])
+    figure = compose.compose_figure("capture_quality", source)
     found = sorted((mark["samples"], with_spaces(mark["text"])) for mark in quality_marks(figure, 0))
     assert found == [(1, "< 0.0001 %"), (2, "0 %")]
 

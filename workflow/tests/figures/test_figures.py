@@ -365,8 +365,7 @@ def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns, drawn):
 
 
 @pytest.mark.parametrize(
-    ("flows", "ticks"),
-    [([1] * 11, [0, 1, 2]), ([3, 5], [0, 1, 2, 3, 4, 5, 6]), ([90, 100], [0, 20, 40, 60, 80, 100])],
+    ("flows", "ticks"), [([1] * 11, [0, 1, 2]), ([3, 5], [0, 1, 2, 3, 4, 5, 6]), ([90, 100], [0, 20, 40, 60, 80, 100])]
 )
 def test_axis_of_flows_has_whole_numbers_once(flows, ticks):
     assert flows_per_sample.axis(flows_per_sample.bin_edges(flows), labels=True).to_dict()["values"] == ticks

@@ -248,7 +248,8 @@ def agreeing(*measures, n, r2, **values):
     return {name: accuracy_row(name) | shared for name in measures}
 
 
-def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path):
+@pytest.mark.parametrize("measure", ["loss", "retransmitted"])
+def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(measure, tmp_path):
     """Three flows: exact value inside the interval, exact value at the upper bound, and an exact count."""
     source = Source(Campaign(write_tables(tmp_path, samples=1, flows=3)))
     rows = source.rows("flowreport_flows")
@@ -259,13 +260,12 @@ def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path)
         row |= {"missing_bytes": exact, "missing_measured_bytes": measured, "uncertain_bytes": uncertain}
     source.rows = lambda _: rows
     expected = sorted((10, n[1] / 100, (n[1] + n[2]) / 100) for n in numbers)  # percent
-    for measure in ("loss", "retransmitted"):
-        drawn = flowreport_accuracy.points(source, measure)
-        found = sorted((point["x"], point["y"], point["top"]) for point in drawn)
-        assert [pytest.approx(values, rel=0.02) for values in expected] == found
-        chart = flowreport_accuracy.panel(drawn, measure, accuracy_row(measure)).to_dict()
-        rules = [layer for layer in chart["layer"] if layer["mark"]["type"] == "rule"]
-        assert len(rules[0]["data"]["values"]) == 2, "the exact count has no interval to draw"
+    drawn = flowreport_accuracy.points(source, measure)
+    found = sorted((point["x"], point["y"], point["top"]) for point in drawn)
+    assert [pytest.approx(values, rel=0.02) for values in expected] == found
+    chart = flowreport_accuracy.panel(drawn, measure, accuracy_row(measure)).to_dict()
+    rules = [layer for layer in chart["layer"] if layer["mark"]["type"] == "rule"]
+    assert len(rules[0]["data"]["values"]) == 2, "the exact count has no interval to draw"
 
 
 def accuracy_row(measure: str) -> dict:

@@ -19,10 +19,7 @@ TEXTS = {  # units, and the numbers of the paper
     "infrastructure_ports": ("switch ports", "uplinks", "downlinks", "all sites in the Patchwork paper (figure 2)"),
     "infrastructure_slice_sites": ("sites of a slice", "share of slices (%)", "66.5 %", "43.5 %, a misprint of 33.5 %"),
     "infrastructure_slice_durations": (
-        "duration of a slice",
-        "24 h",
-        "75 % in the Patchwork paper (figure 4)",
-        "end of the lease",
+        *("duration of a slice", "24 h", "75 % in the Patchwork paper (figure 4)", "end of the lease"),
     ),
     "infrastructure_simultaneous": ("slices at the same time", "mean of a day", "85 in the", "52 in the", "272 in the"),
     "infrastructure_weeks": ("sum of rate samples (B/s)", "3.968 Tbps in the Patchwork paper", "without samples"),
@@ -65,9 +62,9 @@ def test_study_without_input_states_which_is_missing(name, text):
     assert "(infrastructure." in text(name, "empty")
 
 
-def test_text_does_not_overlap_and_is_inside_the_figure(svg, browser):
-    for campaign in SHAPES:
-        check_collisions(browser, {name: svg(name, campaign) for name in TEXTS})
+@pytest.mark.parametrize("campaign", SHAPES)
+def test_text_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
+    check_collisions(browser, {name: svg(name, campaign) for name in TEXTS})
 
 
 def test_subtitle_has_the_number_of_the_campaign(campaigns, notes):
@@ -78,8 +75,11 @@ def test_subtitle_has_the_number_of_the_campaign(campaigns, notes):
 def test_axes_of_a_study_of_two_days_have_each_label_once(text):
     dates = text("infrastructure_simultaneous", "short")
     assert [dates.count(f"2024-02-{day}") for day in (19, 20, 21)] == [1, 1, 1]
-    for name in ("infrastructure_activity", "infrastructure_weeks"):
-        assert not re.search(r"\b0[kMGT]\b", text(name, "short")), "0 has no prefix"
+
+
+@pytest.mark.parametrize("name", ["infrastructure_activity", "infrastructure_weeks"])
+def test_label_of_0_has_no_prefix(name, text):
+    assert not re.search(r"\b0[kMGT]\b", text(name, "short"))
 
 
 def test_utilization_names_the_threshold_of_the_line_rate(notes):

@@ -48,9 +48,8 @@ def test_medians_of_the_wire_match_values_computed_by_hand(tmp_path):
 
 def test_small_gain_is_explained_in_figure_and_report(tmp_path):
     source = source_of(tmp_path, (0.84, 25), (0.85, 0))
-    figure = with_spaces(" ".join(transfer_gain.draw(source).key))
     (table,) = [each for each in transfers.tables(source) if each["name"] == "transfer_gain"]
-    for text in (figure, with_spaces(table["note"])):
+    for text in map(with_spaces, (" ".join(transfer_gain.draw(source).key), table["note"])):
         assert "The gain with buffers below 0.1 BDP is at most 10 %" in text
         assert "retransmitted 19.8 % of the frames, 0 % of the frames" in text
         assert "throughput 83.6 % of the rate, 83.6 % of the rate" in text, "on the wire, not that of iperf3"

@@ -135,16 +135,22 @@ def hexadecimal(color: str) -> str:
     return "#" + "".join(f"{int(n):02X}" for n in color.removeprefix("rgb(").rstrip(")").split(","))
 
 
-def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(drawn, text):
+@pytest.mark.parametrize("name", FIGURES)
+def test_trials_whose_sender_lost_the_cpu_are_counted_in_every_figure(name, text):
     """The largest gaps are 500 to 800 ns, the median gap is 500 ns: all but the first trial lost the CPU."""
-    for name in FIGURES:
-        assert "\u2020 the sender lost the CPU for longer than the median gap" in text(name, "replayed"), name
-        assert "in 3 of 4 trials with a known sender." in text(name, "replayed"), name
-        assert "\u2020" not in text(name, "three_environments"), name
-    for name in ("kappa_components", "kappa_timeline", "kappa_matrix"):
-        assert "quiet-2 \u2020" in text(name, "replayed")
-        assert "quiet-1 \u2020" not in text(name, "replayed")
-        assert "loaded-2 \u2020" not in text(name, "replayed")
+    assert "\u2020 the sender lost the CPU for longer than the median gap" in text(name, "replayed")
+    assert "in 3 of 4 trials with a known sender." in text(name, "replayed")
+    assert "\u2020" not in text(name, "three_environments")
+
+
+@pytest.mark.parametrize("name", ["kappa_components", "kappa_timeline", "kappa_matrix"])
+def test_trials_whose_sender_lost_the_cpu_are_marked(name, text):
+    assert "quiet-2 \u2020" in text(name, "replayed")
+    assert "quiet-1 \u2020" not in text(name, "replayed")
+    assert "loaded-2 \u2020" not in text(name, "replayed")
+
+
+def test_environments_and_runs_whose_sender_lost_the_cpu_are_marked(drawn, text):
     assert "quiet (3 runs, 3 \u2020)" in text("iat_delta", "replayed")
     left = drawn("kappa_environments", "replayed").spec["concat"][0]["hconcat"][0]
     runs = left["data"]["values"]  # both layers have the same ones
@@ -384,14 +390,14 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
     assert float(ET.fromstring(svg).get("height")) < 1.5 * WIDTH
 
 
-def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, drawn):
+@pytest.mark.parametrize("end", [min, max])
+def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(end, campaigns, drawn):
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["kappa"] is not None]
-    for end in (min, max):
-        kappa = end(row["kappa"] for row in rows)
-        first, *others = [row for row in rows if row["kappa"] == kappa]
-        more = f", and {len(others)} other pair{'s' * (len(others) > 1)}" if others else ""
-        pair = f"{format_kappa(kappa)} ({first['trial_a']} with {first['trial_b']}{more})"
-        assert pair in with_spaces(drawn("kappa_matrix", "three_environments").title)
+    kappa = end(row["kappa"] for row in rows)
+    first, *others = [row for row in rows if row["kappa"] == kappa]
+    more = f", and {len(others)} other pair{'s' * (len(others) > 1)}" if others else ""
+    pair = f"{format_kappa(kappa)} ({first['trial_a']} with {first['trial_b']}{more})"
+    assert pair in with_spaces(drawn("kappa_matrix", "three_environments").title)
 
 
 RENAMED = {

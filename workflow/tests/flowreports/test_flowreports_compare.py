@@ -216,17 +216,14 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     for number, at, size in [(number, *packet) for number, (packets, _) in enumerate(flows) for packet in packets]:
         exact[number, at // length_ns] += size
     places = itertools.product(range(len(flows)), range(max(at for _, at in exact) + 1))
-    windows = [
-        ("s", flow, at * length_ns, exact[flow, at], round(exact[flow, at] * draw.choice([1, 1, 1.05, 2])))
-        for flow, at in places
-    ]
-    register(con, "compared_windows", WINDOWS, windows)
+    windows = [(flow, at * length_ns, exact[flow, at]) for flow, at in places]
+    compared = [("s", *row, round(row[-1] * draw.choice([1, 1, 1.05, 2]))) for row in windows]
+    register(con, "compared_windows", WINDOWS, compared)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}
     codes = set()
     for row in judged_windows(con, length_ns):
         low, high = (side[row["window_ns"] // length_ns] for side in bounds[row["flow"]])
-        bounded = row["reason"] != "unreported"
-        assert (row["bytes_low"], row["bytes_high"]) == ((low, high) if bounded else (None, None))
+        assert (row["bytes_low"], row["bytes_high"]) == ((low, high) if row["reason"] != "unreported" else (None, None))
         assert low <= row["bytes"] <= high
         codes.add(row["reason"])
         if row["reason"] is None:

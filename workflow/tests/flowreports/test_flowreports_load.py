@@ -3,7 +3,6 @@
 Without ACAPELLA_SOAK, flows, slots and sketch have an eighth of these sizes.
 """
 
-import itertools
 import math
 import sys
 from pathlib import Path
@@ -51,13 +50,14 @@ def columns(directory, name):
 
 
 @pytest.mark.soak
-def test_few_round_trips_are_missing_under_load(loaded):
+@pytest.mark.parametrize("triggers", ["all", "published"])
+@pytest.mark.parametrize("measure", ["rtt_syn", "rtt_ack"])
+def test_few_round_trips_are_missing_under_load(loaded, triggers, measure):
     """Each generated connection has one handshake without loss."""
-    for place in itertools.product(("all", "published"), ("rtt_syn", "rtt_ack")):
-        row = accuracy(loaded)[place]
-        assert row["n"] + row["missing"] == CONNECTIONS
-        assert row["missing"] <= MAX_MISSING * CONNECTIONS
-        assert row["equal"] == row["n"]
+    row = accuracy(loaded)[triggers, measure]
+    assert row["n"] + row["missing"] == CONNECTIONS
+    assert row["missing"] <= MAX_MISSING * CONNECTIONS
+    assert row["equal"] == row["n"]
 
 
 def accuracy(loaded) -> dict[tuple[str, str], dict]:
@@ -65,23 +65,25 @@ def accuracy(loaded) -> dict[tuple[str, str], dict]:
     return {(row["triggers"], row["measure"]): row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
 
 
-def test_published_triggers_have_rows_for_all_flows(loaded):
+@pytest.mark.parametrize("measure", ["bytes", "packets", "start", "end", "duration"])
+def test_published_triggers_have_rows_for_all_flows(loaded, measure):
     """Counts are not compared: packets that follow the newest report of a flow are missing from them."""
-    for measure in ("bytes", "packets", "start", "end", "duration"):
-        row = accuracy(loaded)["published", measure]
-        assert row["n"] + row["missing"] == FLOWS and row["missing"] <= MAX_MISSING * FLOWS, row
-        assert row["outside"] == row["extra"] == 0
+    row = accuracy(loaded)["published", measure]
+    assert row["n"] + row["missing"] == FLOWS
+    assert row["missing"] <= MAX_MISSING * FLOWS
+    assert row["outside"] == row["extra"] == 0
 
 
-def test_counts_are_too_large_as_often_as_predicted_and_never_too_small(loaded):
+@pytest.mark.parametrize("name", ["bytes", "packets"])
+def test_counts_are_too_large_as_often_as_predicted_and_never_too_small(loaded, name):
     """The counts of a flow are too large if it shares a cell in every row (Cormode and Muthukrishnan 2005)."""
     flows = columns(loaded[0], "compared_flows")
-    assert len(flows["bytes"]) == FLOWS and set(flows["found"]) == {"both"}
+    assert len(flows["bytes"]) == FLOWS
+    assert set(flows["found"]) == {"both"}
     expected = (1 - math.exp(-FLOWS / SIZE.cells)) ** SIZE.rows
-    for name in ("bytes", "packets"):
-        exact, measured = flows[name].astype(float), flows[f"{name}_measured"].astype(float)
-        assert (measured >= exact).all()
-        assert np.mean(measured > exact) == pytest.approx(expected, abs=0.01)
+    exact, measured = flows[name].astype(float), flows[f"{name}_measured"].astype(float)
+    assert (measured >= exact).all()
+    assert np.mean(measured > exact) == pytest.approx(expected, abs=0.01)
 
 
 def test_windows_of_an_overloaded_sketch_are_all_flagged(loaded):
@@ -102,8 +104,7 @@ def test_windows_of_an_overloaded_sketch_have_upper_bounds_that_hold(loaded):
 
 def test_counts_of_a_large_sketch_are_exact(loaded):
     """Allows errors for the 0.01 % of the flows that still share a cell in every row."""
-    table = pq.read_table(loaded[0] / "memory.parquet", filters=[("cells", "==", LARGE_SKETCH.cells)])
-    rows = table.to_pylist()
+    rows = pq.read_table(loaded[0] / "memory.parquet", filters=[("cells", "==", LARGE_SKETCH.cells)]).to_pylist()
     assert {row["measure"] for row in rows} == {"bytes", "packets"}
     expected = (1 - math.exp(-FLOWS / LARGE_SKETCH.cells)) ** LARGE_SKETCH.rows
     for row in rows:

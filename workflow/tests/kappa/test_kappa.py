@@ -86,9 +86,8 @@ def test_permutations_up_to_7_in_separate_windows(compared):
     distances = [sum(abs(a - b) for a, b in moved) for moved in moves]
     for order, distance, window in zip(orders, distances, found["timeline"], strict=True):
         n = len(order)
-        pairs = max(1, n * (n - 1) // 2)
         assert window["O"] == float(Fraction(2 * distance, n * (n + 1)))
-        assert window["O_kendall"] == float(Fraction(naive_kappa.inversions(list(order)), pairs))
+        assert window["O_kendall"] == float(Fraction(naive_kappa.inversions(list(order)), max(1, n * (n - 1) // 2)))
     assert found["integers"]["order"]["distance"] == sum(distances)
     assert found["moves"]["count"] == sum(map(len, moves))
 
@@ -175,11 +174,10 @@ def test_packets_that_moved_together_form_one_burst(compared):
     assert abs(found["bursts"]["mean"]) == 5
 
 
-def test_windows_show_when_packets_were_affected(tmp_path, capsys):
+def test_windows_show_when_packets_were_affected(compared):
     offsets = steady(1_000)
     late = [ns + (ns % 97) * 5 if 400 <= n < 420 else ns for n, ns in enumerate(offsets)]
-    a, b = write(tmp_path / "a.pcap", offsets), write(tmp_path / "b.pcap", late)
-    timeline = pair(capsys, a, b)["timeline"]
+    timeline = compared(offsets, late)["timeline"]
     assert len(timeline) == 50
     broken = {n for n, window in enumerate(timeline) if window["kappa"] < 1}
     assert broken

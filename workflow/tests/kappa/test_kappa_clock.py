@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.pcapng_files import SECTION, interface, packet_block
-from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, write
+from acapella_testing.frames.trial_captures import START_NS, codes, kappa, packet, pair, steady, texts, write
 from acapella_testing.new_files import write_file
 
 from acapella.cli.main import main
@@ -31,11 +31,6 @@ def jittered(count: int, run: int, jitter_ns: int = 50) -> list[int]:
 def on_grid(times: list[int], step_ns: int, offset_ns: int) -> list[int]:
     """Return offsets from START_NS of times rounded to a grid, for write()."""
     return [ns // step_ns * step_ns + offset_ns - START_NS for ns in times]
-
-
-def texts(entry: dict, code: str) -> list[str]:
-    """Return the texts of the warnings with a code."""
-    return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]
 
 
 @pytest.mark.parametrize(
@@ -77,11 +72,9 @@ def test_equal_gaps_of_a_fine_clock_are_not_a_grid(compared):
 )  # fmt: skip
 def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolution, expected, grid):
     per_second = 2 ** (resolution & 127) if resolution & 128 else 10**resolution
-    trials = []
-    for run in range(2):
-        times = [ns + (ns - START_NS) * 198 for ns in jittered(100, run)]
-        stamps = [(0, (ns - START_NS + 10**15) * per_second // 10**9) for ns in times]
-        trials.append(write_ng(tmp_path / f"{run}.pcapng", stamps, [resolution]))
+    runs = [[ns - START_NS for ns in jittered(100, run)] for run in range(2)]
+    stamps = [[(0, (ns * 199 + 10**15) * per_second // 10**9) for ns in run] for run in runs]
+    trials = [write_ng(tmp_path / f"{n}.pcapng", each, [resolution]) for n, each in enumerate(stamps)]
     result = kappa(capsys, *trials)
     assert codes(result["pairs"][0]) == [expected] * 2 * bool(expected)
     assert result["trials"][0]["files"][0]["grid_ns"] == grid

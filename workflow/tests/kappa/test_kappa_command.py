@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.pcap_files import write_pcap
 from acapella_testing.frames.pcapng_files import write_untimed
 from acapella_testing.frames.trial_captures import START_NS, kappa, packet, packet_6, pair, steady, write
 from acapella_testing.new_files import write_file
@@ -62,9 +61,9 @@ def test_flow_selects_one_direction_by_innermost_addresses(trials, capsys, flow,
 
 
 def test_relative_time_range_starts_at_each_trials_first_packet(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", steady(100, 1_000_003))
-    b = write_pcap(tmp_path / "b.pcap", [(START_NS + 7 * 10**9 + n * 1_000_003, packet(n)) for n in range(100)])
-    found = kappa(capsys, a, b, "--from", "10ms", "--to", "0.02s")
+    offsets = steady(100, 1_000_003)
+    trials = (write(tmp_path / f"{later}.pcap", [ns + later for ns in offsets]) for later in (0, 7 * 10**9))
+    found = kappa(capsys, *trials, "--from", "10ms", "--to", "0.02s")
     assert [t["packets"] for t in found["trials"]] == [10, 10]
     assert found["pairs"][0]["n_common"] == 10
     assert found["pairs"][0]["kappa"] == 1
@@ -124,19 +123,17 @@ def test_summary_of_three_trials_has_each_pair(trials, tmp_path, capsys):
 
 
 def test_regions_and_frames_as_identities(tmp_path, capsys):
-    a = write(tmp_path / "a.pcap", steady(9))
-    b = write(tmp_path / "b.pcap", steady(9), make=lambda n: packet(n, ttl=63))
-    assert pair(capsys, a, b)["n_common"] == 9
-    assert pair(capsys, a, b, "--identity", "frame")["n_common"] == 0
-    assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8")["n_common"] == 9
-    assert pair(capsys, a, b, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
+    ends = [write(tmp_path / f"{ttl}.pcap", steady(9), make=lambda n, ttl=ttl: packet(n, ttl=ttl)) for ttl in (64, 63)]
+    assert pair(capsys, *ends)["n_common"] == 9
+    assert pair(capsys, *ends, "--identity", "frame")["n_common"] == 0
+    assert pair(capsys, *ends, "--identity", "regions", "--region", "42:8")["n_common"] == 9
+    assert pair(capsys, *ends, "--identity", "regions", "--region", "42:8", "22:1")["n_common"] == 0
 
 
 def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
     packed = bytearray(gzip.compress(trials[1].read_bytes()))
     packed[-6] ^= 0xFF  # a byte of the checksum
-    damaged = write_file(tmp_path / "c.pcap.gz", bytes(packed))
-    assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
+    assert main(["kappa", str(trials[0]), str(write_file(tmp_path / "c.pcap.gz", bytes(packed))), "--json"]) == 1
     message = capsys.readouterr()
     assert [warning["code"] for warning in json.loads(message.out)["pairs"][0]["warnings"]] == ["cut_file"]
     assert message.err.startswith("acapella: error: ")

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.trial_captures import START_NS, packet, pair
+from acapella_testing.frames.trial_captures import START_NS, packet, pair, texts
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.replay_files import COUNT, columns, write_departures
-
-from acapella.cli.main import main
 
 GAP_NS = 10_000_000
 REQUESTED = START_NS + GAP_NS * np.arange(COUNT)
@@ -33,17 +32,10 @@ def deviations(seed: int, largest_ns: int = 3_000_000) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, largest_ns, size=COUNT)
 
 
-def error(capsys, words) -> str:
-    assert main(["kappa", *words]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    return message
-
-
 @pytest.mark.parametrize(("factor", "span"), [(0.5, "995 ms"), (2, "3.98 s")])
 def test_departures_at_a_different_speed_are_an_error(replays, capsys, factor, span):
     departed = START_NS + (GAP_NS * factor * np.arange(COUNT)).astype(np.int64)
-    message = error(capsys, replays([REQUESTED, REQUESTED], [departed, departed]))
+    message = failed(capsys, "kappa", *replays([REQUESTED, REQUESTED], [departed, departed]))
     assert "trial A, " in message
     assert f"packets arrived within 1.99 s, but departed within {span};" in message
     assert "specify the departures of this trial" in message
@@ -53,7 +45,7 @@ def test_swapped_departures_are_an_error(replays, capsys):
     departed = [REQUESTED + deviations(seed) for seed in (1, 2)]
     arrived = [times + deviations(seed, 300_000) for times, seed in zip(departed, (3, 4), strict=True)]
     assert pair(capsys, *replays(arrived, departed))["corrected"]["kappa"] > 0.9
-    message = error(capsys, replays(arrived, departed[::-1]))
+    message = failed(capsys, "kappa", *replays(arrived, departed[::-1]))
     assert "--departures: the departures of trials A and B are swapped" in message
 
 
@@ -62,17 +54,16 @@ def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
     departed = [REQUESTED, REQUESTED + 60 * 10**9]
     arrived = [times + 3_600 * 10**9 + deviations(3) for times in departed]
     assert pair(capsys, *replays(arrived, departed))["corrected"] is not None
-    assert "trials A and B are swapped" in error(capsys, replays(arrived, departed[::-1]))
+    assert "trials A and B are swapped" in failed(capsys, "kappa", *replays(arrived, departed[::-1]))
 
 
 def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
     """Not if both clocks differ by a constant."""
 
     def codes(*later_ns):
-        arrived = [REQUESTED + 60 * 10**9, REQUESTED + 120 * 10**9]
         departed = [REQUESTED + later * 10**9 + deviations(1) for later in later_ns]
-        found = pair(capsys, *replays(arrived, departed))["warnings"]
-        return [entry["text"] for entry in found if entry["code"] == "offset_change"]
+        arrived = [REQUESTED + 60 * 10**9, REQUESTED + 120 * 10**9]
+        return texts(pair(capsys, *replays(arrived, departed)), "offset_change")
 
     assert codes(60, 120) == codes(7, 67) == []
     (text,) = codes(60, 180)

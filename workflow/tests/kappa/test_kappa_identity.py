@@ -20,9 +20,8 @@ LABELS = struct.pack(">HII", 0x8847, 100 << 12 | 64, 200 << 12 | 0x100 | 64)
 
 def common(tmp_path, a: bytes, b: bytes, *, snaplens=(65535, 65535), **rule) -> bool:
     """Return whether both frames have the same identity."""
-    paths = (tmp_path / "a.pcap", tmp_path / "b.pcap")
-    trials = zip(paths, (a, b), snaplens, strict=True)
-    files = [[write_pcap(path, [(BASE_NS, frame)], snaplen)] for path, frame, snaplen in trials]
+    trials = zip(("a.pcap", "b.pcap"), (a, b), snaplens, strict=True)
+    files = [[write_pcap(tmp_path / name, [(BASE_NS, frame)], snaplen)] for name, frame, snaplen in trials]
     return compare(files, pairs=[(0, 1)], identity=IdentityRule(**rule))["pairs"][0]["n_common"] == 1
 
 
@@ -128,12 +127,14 @@ def test_cisco_isl(tmp_path):
     assert common(tmp_path, isl(full, kind=1), isl(full, kind=1))
 
 
-NETBEUI = bytes.fromhex("f0f003") + bytes(range(47))
-CDP = bytes.fromhex("aaaa03 00000c 2000") + bytes(range(50))
-SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
-
-
-@pytest.mark.parametrize("data", [NETBEUI, CDP, SNAP], ids=["netbeui", "cdp", "snap"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(bytes.fromhex("f0f003") + bytes(range(47)), id="netbeui"),
+        pytest.param(bytes.fromhex("aaaa03 00000c 2000") + bytes(range(50)), id="cdp"),
+        pytest.param(bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50)), id="snap"),
+    ],
+)
 @pytest.mark.parametrize(
     "wrap",
     [
@@ -233,8 +234,8 @@ def test_byte_regions(tmp_path):
     assert not common(tmp_path, plain(1), plain(2), **rule)
     path = write_pcap(tmp_path / "r.pcap", [(BASE_NS, plain(1)), (BASE_NS, plain(1)[:49])])
     assert packets_of(path, **rule) == (1, 1)
-    cut = write_pcap(tmp_path / "c.pcap", [(BASE_NS, plain(1))], snaplen=45)
-    assert packets_of(cut, **rule) == (0, 1), "the second region is not captured whole"
+    write_pcap(path, [(BASE_NS, plain(1))], snaplen=45)
+    assert packets_of(path, **rule) == (0, 1), "the second region is not captured whole"
 
 
 def test_identity_of_the_complete_frame(tmp_path):

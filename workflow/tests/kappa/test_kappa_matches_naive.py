@@ -1,5 +1,6 @@
 """`acapella kappa` matches the naive reference on random trials with loss, duplication, reordering and jitter."""
 
+import itertools
 import math
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +21,7 @@ from acapella_testing.frames.trial_captures import (
     service_snap,
     snap,
     steady,
+    texts,
     write,
 )
 from acapella_testing.oracles import naive_kappa
@@ -51,8 +53,7 @@ def trials(draw, gap=SHORT) -> list[tuple[int, int]]:
     for number in draw(st.lists(st.sampled_from(numbers), max_size=4)) if numbers else ():
         numbers.insert(draw(st.integers(0, len(numbers))), number)
     gaps = draw(st.lists(gap, min_size=len(numbers), max_size=len(numbers)))
-    offsets = [sum(gaps[: n + 1]) for n in range(len(numbers))]
-    return list(zip(offsets, numbers, strict=True))
+    return list(zip(itertools.accumulate(gaps), numbers, strict=True))
 
 
 def frame(number: int) -> bytes:
@@ -128,8 +129,7 @@ def reference(*paths: Path) -> dict:
 @pytest.mark.parametrize("place", [0, 99])
 def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place):
     """Kappa is that of the trial without the frame; with the wrong timestamp, L and I would be nearly 0."""
-    offsets = [ns + ns % 577 for ns in steady(100)]
-    stamps = [(START_NS + ns, packet(number)) for number, ns in enumerate(offsets)]
+    stamps = [(START_NS + ns + ns % 577, packet(number)) for number, ns in enumerate(steady(100))]
     a = write(tmp_path / "a.pcap", steady(100))
     b = write_stamped(tmp_path / "b.pcapng", [*stamps[:place], (far_ns, packet(place)), *stamps[place + 1 :]])
     without = write_pcap(tmp_path / "c.pcap", [*stamps[:place], *stamps[place + 1 :]])
@@ -137,7 +137,7 @@ def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place
     (found,) = document["pairs"]
     check(found, reference(a, without))
     assert [trial["implausible_times"] for trial in document["trials"]] == [0, 1]
-    (text,) = (warning["text"] for warning in found["warnings"] if warning["code"] == "implausible_times")
+    (text,) = texts(found, "implausible_times")
     assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: excluded")
 
 

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.pcap_files import write_pcap
-from acapella_testing.frames.trial_captures import START_NS, arp, kappa, packet, pair
+from acapella_testing.frames.trial_captures import START_NS, arp, kappa, packet, pair, texts
+from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.replay_files import (
     COUNT,
     GAP_NS,
@@ -62,26 +63,14 @@ class Files:
         return [str(word) for word in (*self.trials, *named, "--departures", *paths)]
 
     def arrive(self, *trials) -> None:
-        """Replace the frames of the trials by these rows of (time in ns, content)."""
-        for path, rows in zip(self.trials, trials, strict=True):
+        """Replace the frames of the trials by these rows of (time in ns, content), of both if only one is given."""
+        for path, rows in zip(self.trials, itertools.cycle(trials), strict=False):
             write_pcap(path, rows)
-
-
-def error(capsys, words) -> str:
-    """Return the message of a command that fails."""
-    assert main(["kappa", *words]) == 2
-    (message,) = capsys.readouterr().err.splitlines()
-    return message.removeprefix("acapella: error: ")
 
 
 def part(found: dict, end: str = "") -> dict:
     """Return kappa and its components, or their limits with the suffix `_lo` or `_hi`."""
     return {name: found[f"{name}{end}"] for name in COMPONENTS}
-
-
-def warnings_of(found: dict, code: str) -> list[str]:
-    """Return the texts of a pair's warnings with a code."""
-    return [entry["text"] for entry in found["warnings"] if entry["code"] == code]
 
 
 def test_perfect_departures_leave_the_measured_kappa(replay, capsys):
@@ -122,8 +111,7 @@ def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, 
 
 def test_command_covers_the_true_kappa(tmp_path, capsys):
     path, replayer = Path(jitter_ns=1_000, loss=0.02, reordered=0.02), Replayer(2_000, burst=4, wire_ns=50, unsent=0.02)
-    setup = Setup(packets=1_500, path=path, replayer=replayer, receiver_error_ns=20)
-    a, b = replay_simulation.two_replays(setup, 3)
+    a, b = replay_simulation.two_replays(Setup(packets=1_500, path=path, replayer=replayer, receiver_error_ns=20), 3)
     words = write_replays(tmp_path, a, b)
     found = pair(capsys, *words, "--arrival-error", "20ns", "--burst-error", "150ns")
     truth, corrected = replay_simulation.truth(a, b), found["corrected"]
@@ -131,8 +119,7 @@ def test_command_covers_the_true_kappa(tmp_path, capsys):
         assert corrected[f"{name}_lo"] - 1e-12 <= truth[name] <= corrected[f"{name}_hi"] + 1e-12
         assert corrected[f"{name}_lo"] <= corrected[name] <= corrected[f"{name}_hi"]
     assert found["kappa"] < corrected["kappa_lo"]
-    missing = ~(a.sent & b.sent)
-    assert corrected["excluded_a"] == missing[a.number].sum()
+    assert corrected["excluded_a"] == (~(a.sent & b.sent))[a.number].sum()
     assert corrected["arrived_unsent_a"] == 0
     assert corrected["unresolved_a"] == (a.sent & ~a.burst_first).sum()
     assert found["replayer"]["not_sent_a"] == {"ring_full": (~a.sent).sum()}
@@ -185,8 +172,8 @@ def test_corrected_kappa_is_unknown_without_departure_times(replay, capsys):
 
 
 def test_packets_sent_at_an_unknown_time_are_excluded(replay, capsys):
-    some = pa.array(TIMES, mask=np.arange(COUNT) % 4 == 1)
-    found = pair(capsys, *replay.words(columns(), columns(departed_ns=some)))
+    known = columns(departed_ns=pa.array(TIMES, mask=np.arange(COUNT) % 4 == 1))
+    found = pair(capsys, *replay.words(columns(), known))
     assert (found["replayer"]["n_common"], found["replayer"]["kappa"]) == (COUNT * 3 // 4, 1)
     assert found["corrected"]["arrived_unsent_b"] == 0 < found["corrected"]["excluded_b"]
 
@@ -212,7 +199,7 @@ def test_interval_widened_by_bursts_is_a_warning(replay, capsys):
     """There is no warning if the interval is narrow, or wide for a different reason."""
 
     def text(rows, *options):
-        return warnings_of(pair(capsys, *replay.words(rows, rows), *options), "wide_interval")
+        return texts(pair(capsys, *replay.words(rows, rows), *options), "wide_interval")
 
     (line,) = text(in_bursts(8))
     assert "because 175 packets of trial A and 175 packets of trial B left in bursts" in line
@@ -239,23 +226,21 @@ def test_packets_in_no_recording_are_kept_in_the_trial(replay, capsys):
     found = pair(capsys, *replay.words(columns(), columns()))
     assert (found["corrected"]["other_a"], found["corrected"]["other_b"]) == (1, 3)
     assert found["n_common"] == found["corrected"]["n_common"] == 201
-    (text,) = warnings_of(found, "not_in_recording")
+    (text,) = texts(found, "not_in_recording")
     assert text.startswith("not in the recording: 1 packet of trial A and 3 packets of trial B. ")
     assert "Turn off IPv6" in text
     assert part(found["corrected"]) == part(found)
 
 
 def test_trailers_after_the_packet_do_not_change_the_matching(replay, capsys):
-    rows = [(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(TIMES)]
-    replay.arrive(rows, rows)
+    replay.arrive([(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(TIMES)])
     found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
     assert (found["other_a"], found["n_common"], found["kappa"]) == (0, COUNT, 1)
 
 
 def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
     write_pcap(replay.recording, [(ns, packet(n % 7)) for n, ns in enumerate(TIMES)])
-    rows = [(ns + n * n % 500, packet(n % 7)) for n, ns in enumerate(TIMES)]
-    replay.arrive(rows, rows)
+    replay.arrive([(ns + n * n % 500, packet(n % 7)) for n, ns in enumerate(TIMES)])
     found = pair(capsys, *replay.words(columns(), columns()))
     assert part(found["corrected"]) == part(found)
 
@@ -278,8 +263,7 @@ def test_loops_are_numbered_after_each_other(replay, capsys):
     requested = twice["requested_ns"] + second * 10**9
     departed = requested + 300 * (np.arange(2 * COUNT) % 3)
     twice |= {"loop": second.astype(np.int32), "requested_ns": requested, "departed_ns": departed}
-    rows = [(int(ns), packet(n % COUNT)) for n, ns in enumerate(departed)]
-    replay.arrive(rows, rows)
+    replay.arrive([(int(ns), packet(n % COUNT)) for n, ns in enumerate(departed)])
     found = pair(capsys, *replay.words(twice, twice))
     assert found["corrected"]["n_common"] == found["replayer"]["n_common"] == 2 * COUNT
     assert found["corrected"]["kappa"] == 1
@@ -328,12 +312,11 @@ def test_trials_are_compared_with_the_first(replay, capsys):
 
 
 def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
-    rows = [(ns // 1000 * 1000, packet(n)) for n, ns in enumerate(TIMES)]
-    replay.arrive(rows, rows)
+    replay.arrive([(ns // 1000 * 1000, packet(n)) for n, ns in enumerate(TIMES)])
     words = replay.words(columns(), columns())
     assert pair(capsys, *words)["corrected"]["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
-    stated = pair(capsys, *words, "--arrival-error", "30ns", "--departure-error", "40ns")
-    assert stated["corrected"]["sigma_b_ns"] == 50
+    errors = ("--arrival-error", "30ns", "--departure-error", "40ns")
+    assert pair(capsys, *words, *errors)["corrected"]["sigma_b_ns"] == 50
 
 
 def test_text_has_a_line_for_replayer_and_path(replay, capsys):
@@ -359,13 +342,13 @@ def test_text_has_a_line_for_replayer_and_path(replay, capsys):
     ],
 )
 def test_impossible_departures_are_errors(replay, capsys, changed, message):
-    assert message in error(capsys, replay.words(columns(), columns(**changed)))
+    assert message in failed(capsys, "kappa", *replay.words(columns(), columns(**changed)))
 
 
 def test_departures_of_a_different_recording_are_an_error(replay, capsys):
     other = write_pcap(replay.directory / "other.pcap", [(START_NS, packet(0))])
     words = replay.words(columns(), columns(), recording=other)
-    assert "0.parquet: departures of a different recording: SHA-256 " in error(capsys, words)
+    assert "0.parquet: departures of a different recording: SHA-256 " in failed(capsys, "kappa", *words)
 
 
 def rewrite(path, change) -> None:
@@ -396,17 +379,17 @@ def rewrite(path, change) -> None:
 def test_files_in_a_different_format_are_errors(replay, capsys, change, message):
     words = replay.words(columns(), columns())
     rewrite(words[-1], change)
-    assert message in error(capsys, words)
+    assert message in failed(capsys, "kappa", *words)
 
 
 def test_capture_in_place_of_departures_is_rejected(replay, capsys):
-    assert "not a file of departures" in error(capsys, replay.words(columns(), replay.trials[1]))
-    assert "no such file" in error(capsys, replay.words(columns(), replay.directory / "missing"))
+    assert "not a file of departures" in failed(capsys, "kappa", *replay.words(columns(), replay.trials[1]))
+    assert "no such file" in failed(capsys, "kappa", *replay.words(columns(), replay.directory / "missing"))
 
 
 def test_trial_with_different_traffic_is_an_error(replay, capsys):
     write_pcap(replay.trials[1], [(START_NS + n, packet(1_000 + n)) for n in range(5)])
-    assert "no packet of the trial is in the recording" in error(capsys, replay.words(columns(), columns()))
+    assert "no packet of the trial is in the recording" in failed(capsys, "kappa", *replay.words(columns(), columns()))
 
 
 @pytest.mark.parametrize(
@@ -421,27 +404,27 @@ def test_trial_with_different_traffic_is_an_error(replay, capsys):
     ],
 )
 def test_contradictory_options_are_errors(replay, capsys, words, message):
-    assert message in error(capsys, [*replay.words(columns(), columns()), *words])
+    assert message in failed(capsys, "kappa", *replay.words(columns(), columns()), *words)
 
 
 def test_options_that_require_each_other(replay, capsys):
     words = replay.words(columns(), columns())
     place = words.index("--departures")
-    assert "require --departures" in error(capsys, words[:place])
-    assert "--departures requires --recording" in error(capsys, [*words[:2], *words[place:]])
-    assert "1 departures for 2 trials" in error(capsys, words[:-1])
-    assert "the same recording twice" in error(capsys, [*words[: place - 1], words[2 + 1], *words[place - 1 :]])
+    assert "require --departures" in failed(capsys, "kappa", *words[:place])
+    assert "--departures requires --recording" in failed(capsys, "kappa", *words[:2], *words[place:])
+    assert "1 departures for 2 trials" in failed(capsys, "kappa", *words[:-1])
+    assert "the same recording twice" in failed(capsys, "kappa", *words[: place - 1], words[2 + 1], *words[place - 1 :])
 
 
 def test_trials_of_different_speeds_are_an_error(replay, capsys):
     words = replay.words(columns(), columns())
     write_departures(words[-1], replay.recording, columns(), speed="500000")
-    assert "replayed at different speeds: 1000000, 500000" in error(capsys, words)
+    assert "replayed at different speeds: 1000000, 500000" in failed(capsys, "kappa", *words)
 
 
 def test_recording_without_the_identity_is_an_error(replay, capsys):
     write_pcap(replay.recording, [(START_NS + n, packet(n)[:60]) for n in range(COUNT)], snaplen=30)
-    assert "frames of the recording cannot be matched" in error(capsys, replay.words(columns(), columns()))
+    assert "frames of the recording cannot be matched" in failed(capsys, "kappa", *replay.words(columns(), columns()))
 
 
 def test_memory_limit_of_the_correction_names_its_option(replay, capsys):
@@ -466,9 +449,9 @@ def test_full_queue_of_the_driver_is_a_warning(replay, capsys):
     outcome = np.where(np.arange(COUNT) == 7, "ring_full", "sent")
     found = pair(capsys, *replay.words(columns(), columns(retries=retried, outcome=outcome)))
     assert (found["corrected"]["retried_a"], found["corrected"]["retried_b"]) == (0, 4)
-    (text,) = warnings_of(found, "full_queue")
+    (text,) = texts(found, "full_queue")
     assert text.startswith("the driver's queue was full for 4 packets of trial B: ")
-    assert warnings_of(pair(capsys, *replay.words(columns(), columns())), "full_queue") == []
+    assert texts(pair(capsys, *replay.words(columns(), columns())), "full_queue") == []
 
 
 def test_departures_without_queues_need_a_burst_error(replay, capsys):

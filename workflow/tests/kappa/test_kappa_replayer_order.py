@@ -22,13 +22,12 @@ def two_replayers(tmp_path):
         sent = [(ns, packet(n)) for n, ns in enumerate(times)]
         arrivals = sorted((ns + int(deviations[n]) + swapped.get(n, 0), data) for n, (ns, data) in enumerate(sent))
         words = [str(write_pcap(tmp_path / f"{side}.pcap", arrivals)) for side in "ab"]
-        recordings, departures = [], []
-        for source in range(2):
-            recordings.append(write_pcap(tmp_path / f"recording{source}.pcap", sent[source::2]))
+        recordings = [write_pcap(tmp_path / f"recording{source}.pcap", sent[source::2]) for source in range(2)]
+        departures = []
+        for source, recording in enumerate(recordings):
             requested = np.array(times[source::2])
             rows = columns(len(requested), requested_ns=requested, departed_ns=requested + deviations[source::2])
-            path = tmp_path / f"{source}.parquet"
-            departures.append(str(write_departures(path, recordings[source], rows, **metadata)))
+            departures.append(str(write_departures(tmp_path / f"{source}.parquet", recording, rows, **metadata)))
         return [*words, "--recording", *map(str, recordings), "--departures", *[",".join(departures)] * 2]
 
     return write

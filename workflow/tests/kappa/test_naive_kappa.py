@@ -9,12 +9,8 @@ from acapella_testing.oracles import naive_kappa
 def subsequences(ranks: tuple) -> list[tuple]:
     """Return all increasing subsequences, as tuples of (rank in A, rank in B)."""
     pairs = [(a, b) for b, a in enumerate(ranks)]
-    return [
-        chosen
-        for size in range(len(ranks) + 1)
-        for chosen in itertools.combinations(pairs, size)
-        if all(x < y for (x, _), (y, _) in itertools.pairwise(chosen))
-    ]
+    every = (chosen for size in range(len(ranks) + 1) for chosen in itertools.combinations(pairs, size))
+    return [chosen for chosen in every if all(x < y for (x, _), (y, _) in itertools.pairwise(chosen))]
 
 
 def by_definition(ranks: tuple) -> tuple:

@@ -61,10 +61,6 @@ def init(parameters: bytes) -> bytes:
     return sctp(chunk(1, bytes(16) + parameters))
 
 
-def asconf(parameters: bytes) -> bytes:
-    return sctp(chunk(0xC1, bytes(4) + b"\0\5\0\x08" + MAPPED + parameters))
-
-
 def ip_options(options: bytes) -> bytes:
     return ipv4(17, PACKET[20:], options + bytes(-len(options) % 4))
 
@@ -84,10 +80,6 @@ def routes(entries: bytes) -> bytes:
     return ipv4(47, b"\x40\0\x08\0\0\0\0\0" + entries + bytes(4) + PACKET)
 
 
-def listeners(records: bytes, count: int) -> bytes:
-    return ipv6(58, b"\x8f" + bytes(5) + count.to_bytes(2) + records)
-
-
 def blocks(text: Text, gaps: int, duplicates: int) -> bytes:
     """Return an SCTP SACK chunk of the correct length."""
     return chunk(3, text.take(8) + struct.pack("!HH", gaps, duplicates) + text.take(4 * (gaps + duplicates)))
@@ -105,8 +97,8 @@ def tags(ethertype: bytes, text: Text, count: int) -> bytes:
 
 def tags_in_llc(text: Text) -> bytes:
     """Return a frame with VLAN tags between SNAP headers."""
-    snap, body = b"\xaa\xaa\3\0\0\0\x81\0", b"\x08\0"
-    body = snap + text.take(2) + body
+    snap = b"\xaa\xaa\3\0\0\0\x81\0"
+    body = snap + text.take(2) + b"\x08\0"
     for _ in range(11):
         body = snap + text.take(2) + len(body).to_bytes(2) + body
     return ethernet(len(body), body)
@@ -156,7 +148,7 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "icmp: MTU": lambda t: neighbor(t.each(60, b"\5\1", 6)),
     "icmp: prefixes": lambda t: neighbor(t.each(15, b"\3\4", 14, bytes(16))),
     "icmp: name servers": lambda t: neighbor(t.each(20, b"\x19\3", 6, bytes(16))),
-    "icmp: listener records": lambda t: listeners(t.each(25, 1, bytes(19)), 25),
+    "icmp: listener records": lambda t: ipv6(58, b"\x8f" + bytes(5) + b"\0\x19" + t.each(25, 1, bytes(19))),
     "icmp: IGMP records": lambda t: ipv4(2, b"\x22\0\0\0\0\0\0\x3c" + t.each(60, 1, b"\0\0\0", MAPPED)),
     "transport: TCP option kinds": lambda t: tcp(t.each(20, 1, b"\2")),
     "transport: TCP options as text": lambda t: tcp(t.take(40)),
@@ -178,8 +170,8 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "transport: SCTP INIT in turn": lambda t: sctp(*(chunk(2, t.take(16)) for _ in range(40))),
     "transport: SCTP parameters": lambda t: init(t.each(105, 2, b"\0\4")),
     "transport: SCTP address types": lambda t: init(t.each(35, b"\0\x0c\0\x0a", 6, b"\0\0")),
-    "transport: SCTP parameters with a number": lambda t: asconf(
-        t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", MAPPED)),
+    "transport: SCTP parameters with a number": lambda t: sctp(chunk(
+        0xC1, bytes(4) + b"\0\5\0\x08" + MAPPED + t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", MAPPED))),
     "tunnel: Geneve options of length 0": lambda t: geneve(t.each(60, 3, b"\0")),
     "tunnel: Geneve options as text": lambda t: geneve(t.take(240)),
     "tunnel: Geneve options with data": lambda t: geneve(t.each(15, 3, b"\3", 12)),

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow.csv
@@ -13,7 +12,7 @@ from acapella_testing.csv_rows import read_rows
 from acapella_testing.generated import infrastructure_inputs as inputs
 from acapella_testing.generated.files_campaign import failed, run
 from acapella_testing.new_files import change_json, new_directory, write_file, write_json
-from acapella_testing.release_records import changed_columns, published, reported_columns
+from acapella_testing.release_records import changed_columns, reported_columns
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace
 from acapella_testing.soak import takes_minutes
@@ -71,24 +70,6 @@ def create_tables_from_release(directory: Path, release: Path) -> Path:
     return create_tables(directory, with_release(config | {"reproduce": str(release)})["infrastructure"])
 
 
-@pytest.fixture(scope="module")
-def release(campaign) -> Path:
-    """Return a release of the campaign. Nothing may change it."""
-    return published(campaign)
-
-
-@pytest.fixture
-def mine(campaign, tmp_path) -> Path:
-    """Return a copy of the campaign, for tests that modify it."""
-    return shutil.copytree(campaign, tmp_path / "mine")
-
-
-@pytest.fixture
-def public(release, tmp_path) -> Path:
-    """Return a copy of the release, for tests that modify it."""
-    return shutil.copytree(release, tmp_path / "public")
-
-
 def test_tables_from_a_release_equal_those_of_the_campaign(campaign, release, tmp_path):
     create_tables_from_release(tmp_path, release)
     assert {name: rows(tmp_path, name) for name in TABLES} == {name: rows(campaign, name) for name in TABLES}
@@ -141,10 +122,7 @@ def test_comparison_lists_exactly_the_columns_affected_by_a_changed_byte(public,
 
 @pytest.mark.parametrize(
     ("pattern", "message"),
-    [
-        ("slices-a.csv.gz", "changed since the tables were created: slices-a.csv.gz"),
-        ("nosuch*", "no such file"),
-    ],
+    [("slices-a.csv.gz", "changed since the tables were created: slices-a.csv.gz"), ("nosuch*", "no such file")],
 )
 def test_changed_and_missing_inputs_are_one_line_errors(mine, release, tmp_path, capsys, pattern, message):  # noqa: PLR0913, PLR0917
     study = json.loads((mine / "config.json").read_text())["infrastructure"]

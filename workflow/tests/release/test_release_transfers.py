@@ -12,7 +12,7 @@ from acapella_testing.generated import generated_transfers as made
 from acapella_testing.generated.files_campaign import failed, run
 from acapella_testing.generated.monitored_trials import monitored
 from acapella_testing.new_files import change_json, new_directory, write_file, write_json
-from acapella_testing.release_records import changed_columns, checksums_of, published, reported_columns
+from acapella_testing.release_records import changed_columns, checksums_of, reported_columns
 from acapella_testing.requirements import skip_if
 from acapella_testing.runs.other_environment import check_out, run_elsewhere, turkish, why_unavailable
 from acapella_testing.runs.stages import rows
@@ -56,24 +56,6 @@ def campaign(tmp_path_factory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
-def release(campaign) -> Path:
-    """Return a release of the campaign. Nothing may change it."""
-    return published(campaign)
-
-
-@pytest.fixture
-def copied(campaign, tmp_path) -> Path:
-    """Return a copy of the campaign, for tests that modify it."""
-    return shutil.copytree(campaign, tmp_path / "mine")
-
-
-@pytest.fixture
-def public(release, tmp_path) -> Path:
-    """Return a copy of the release, for tests that modify it."""
-    return shutil.copytree(release, tmp_path / "public")
-
-
 def test_release_contains_no_host_site_or_address(release):
     files = [path for path in release.rglob("*") if path.is_file()]
     assert len([path for path in files if path.name == "cell.json"]) == 8
@@ -111,9 +93,9 @@ def test_invalid_list_of_generated_traffic_is_a_one_line_error(public, tmp_path,
     assert "generated/trials.json: " in error
 
 
-def test_damaged_files_of_generated_traffic_are_not_released(copied, release, tmp_path, capsys):
-    os.truncate(copied / "generated" / "busy-1" / "monitor_flows.parquet", 100)
-    error = failed(capsys, "release", copied, "-o", tmp_path / "public", "--key-file", release.parent / "key")
+def test_damaged_files_of_generated_traffic_are_not_released(mine, release, tmp_path, capsys):
+    os.truncate(mine / "generated" / "busy-1" / "monitor_flows.parquet", 100)
+    error = failed(capsys, "release", mine, "-o", tmp_path / "public", "--key-file", release.parent / "key")
     assert "its SHA-256 differs from that in" in error
     assert not (tmp_path / "public").exists()
 
@@ -183,10 +165,10 @@ def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]
     return expected
 
 
-def test_imported_iperf3_files_are_noted(copied, tmp_path):
-    assert transfers.write(tmp_path / "first", copied, hidden=False) == []
-    run("campaign", "transfers", copied, "--data", copied / "transfers" / "bbr-20-102400" / "iperf3-0.json")
-    assert transfers.write(tmp_path / "second", copied, hidden=False) == [transfers.IMPORTED]
+def test_imported_iperf3_files_are_noted(mine, tmp_path):
+    assert transfers.write(tmp_path / "first", mine, hidden=False) == []
+    run("campaign", "transfers", mine, "--data", mine / "transfers" / "bbr-20-102400" / "iperf3-0.json")
+    assert transfers.write(tmp_path / "second", mine, hidden=False) == [transfers.IMPORTED]
 
 
 @pytest.mark.parametrize(
@@ -207,9 +189,9 @@ def test_hidden_names_omit_transfers(campaign, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_search_finds_an_original_address(copied, release, tmp_path, capsys, monkeypatch):
+def test_search_finds_an_original_address(mine, release, tmp_path, capsys, monkeypatch):
     """The flow tables of real captures have addresses."""
-    path = next((copied / "transfers").glob("*/wire.flows.parquet"))
+    path = next((mine / "transfers").glob("*/wire.flows.parquet"))
     table = pq.read_table(path)
     for name in ("src", "dst", "flow_id", "peer_flow_id", "community_id"):
         table = table.append_column(name, [["0" * 32 if name.endswith("_id") else "192.0.2.77"] * len(table)])
@@ -218,7 +200,7 @@ def test_search_finds_an_original_address(copied, release, tmp_path, capsys, mon
     monkeypatch.setitem(transfers.IPERF3_KEYS, "start", text | {"connecting_to": {"host": transfers.TEXT}})
     report = next(path.parent.glob("iperf3-*.json"))
     change_json(report, start=json.loads(report.read_text())["start"] | {"connecting_to": {"host": "192.0.2.77"}})
-    error = failed(capsys, "release", copied, "-o", tmp_path / "public", "--key-file", release.parent / "key")
+    error = failed(capsys, "release", mine, "-o", tmp_path / "public", "--key-file", release.parent / "key")
     assert "the original address 192.0.2.77" in error
     assert not (tmp_path / "public").exists()
 

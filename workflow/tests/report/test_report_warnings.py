@@ -45,9 +45,6 @@ def created(**spans: tuple) -> list[dict]:
     ]
 
 
-YEAR_NS = 31_557_600 * 10**9
-
-
 @pytest.mark.parametrize(
     ("years", "expected"),
     [
@@ -61,7 +58,7 @@ YEAR_NS = 31_557_600 * 10**9
 )
 def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
     starts = zip("abcdef", years, strict=False)
-    spans = {name: (year and int(year * YEAR_NS), year, {"misdated": False}) for name, year in starts}
+    spans = {name: (year and int(year * 31_557_600 * 10**9), year, {"misdated": False}) for name, year in starts}
     warning = warnings.far_apart(created(**spans))
     assert (warning is None) == (expected is None)
     assert plain(warning or "").startswith(expected or "")
@@ -85,10 +82,9 @@ def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found
 
 
 def test_samples_with_the_same_capture_are_named():
-    ends, same = (0, 9), {"sha256": "1"}
-    rows = created(
-        a=(*ends, same), b=(*ends, same | {"port": "q"}), c=(*ends, {"sha256": "2"}), d=(*ends, {}), e=(*ends, {})
-    )
+    same = {"sha256": "1"}
+    changes = {"a": same, "b": same | {"port": "q"}, "c": {"sha256": "2"}, "d": {}, "e": {}}
+    rows = created(**{name: (0, 9, change) for name, change in changes.items()})
     warning = plain(warnings.repeated(rows))
     assert warning.startswith("2 samples of 5 have the same capture as another sample (SHA-256), so")
     assert ": a, b. Exclude all but one" in warning
@@ -118,12 +114,7 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
             "The loss of 1 sample of 4 is unknown",
         ),
         (
-            {
-                "mirror_verdict": "congested",
-                "mirror_loss_low": 0.25,
-                "mirror_loss_high": 0.5,
-                "mirror_delivered": None,
-            },
+            {"mirror_verdict": "congested", "mirror_loss_low": 0.25, "mirror_loss_high": 0.5, "mirror_delivered": None},
             "The mirror of 1 sample of 4 was congested, at least 25.0 % of bytes missing, at most 50.0 % lost",
         ),
         (

@@ -101,3 +101,8 @@ def pair(capsys, *words) -> dict:
 def codes(entry: dict) -> list[str]:
     """Return the warning codes of a pair."""
     return [warning["code"] for warning in entry["warnings"]]
+
+
+def texts(entry: dict, code: str) -> list[str]:
+    """Return the texts of a pair's warnings with a code."""
+    return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]

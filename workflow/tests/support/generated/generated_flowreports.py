@@ -45,10 +45,9 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
         for reason, n, within in (("none", 90, 90), ("straddle", 10, 7)):
             row = {"sample": sample, "reason": reason, "windows": n, "share": n / 100, "bounded": n, "held": n}
             made["window_reasons"].append(row | {"within": within, "within_share": within / n})
-        made["flow_reasons"] += [
-            {"sample": sample, "subject": "report", "reason": reason, "flows": n, "share": n / flows}
-            for reason, n in (("none", flows), ("earlier_report", 3))
-        ]
+        for reason, n in (("none", flows), ("earlier_report", 3)):
+            row = {"sample": sample, "subject": "report", "reason": reason, "flows": n, "share": n / flows}
+            made["flow_reasons"].append(row)
         made["by_report"] += [row for n in range(0, flows, 3) for row in by_report(random.Random(n), sample, n)]
     for place, row in enumerate(made["flows"]):
         if place % 100 < 100 * missing:
@@ -136,8 +135,7 @@ def sketches(sample: str, flows: int) -> list[dict]:
     rows = []
     for deep, power, measure in itertools.product((1, 2, 4), (6, 8, 10, 12, 16), ("bytes", "packets")):
         cells = 2**power
-        shared = 1 - math.exp(-flows / cells)
-        unequal = round(flows * shared**deep) / flows if power < 16 else 0  # whole flows
+        unequal = round(flows * (1 - math.exp(-flows / cells)) ** deep) / flows if power < 16 else 0  # whole flows
         row = {"sample": sample, "rows": deep, "cells": cells, "measure": measure, "memory_bytes": deep * cells * 32}
         row |= {"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3, "missing": 0}
         row |= {"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal}

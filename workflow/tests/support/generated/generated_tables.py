@@ -38,14 +38,10 @@ from acapella_core.arrow_tables import arrow_schema
 ALL = "all"
 PAYLOAD = "Data"  # a label that is not a header
 TOP = 5  # flows per site in top_flows
-CLOCKS = (1, 1, 1, 1000)  # ns
-LOSSES = (0, 0, 0, 0.0004, 0.02)
-REPEATED = (0, 0.001, 0.02)
 VERSIONS = {"IPv4": "4", "IPv6": "6"}
 TRANSPORT = ("TCP", "UDP", "SCTP", "ICMP", "ICMPv6")
 MANTISSAS = (1000, 1250, 1600, 2000, 2500, 3150, 4000, 5000, 6300, 8000)
-SCALED = sorted(mantissa * 10**power for mantissa in MANTISSAS for power in range(16))
-THRESHOLDS = [value // 1000 for value in SCALED if value % 1000 == 0]
+THRESHOLDS = [n // 1000 for n in sorted(each * 10**power for each in MANTISSAS for power in range(16)) if n % 1000 == 0]
 
 
 def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
@@ -87,8 +83,7 @@ def source_with(directory: Path, **shape) -> Source:
 def write_table(directory: Path, name: str, rows: list[dict]) -> None:
     """Write tables/NAME.parquet and .csv. Missing values are null, or 0, "" or false if the schema excludes null."""
     schema = arrow_schema(name)
-    empty = {pa.string(): "", pa.bool_(): False}
-    default = {f.name: None if f.nullable else empty.get(f.type, 0) for f in schema}
+    default = {f.name: None if f.nullable else {pa.string(): "", pa.bool_(): False}.get(f.type, 0) for f in schema}
     whole = [{key: default[key] if row.get(key) is None else row[key] for key in default} for row in rows]
     (directory / "tables").mkdir(parents=True, exist_ok=True)
     table = pa.Table.from_pylist(whole, schema)
@@ -129,16 +124,16 @@ def quality_rows(made: list[Sample], draw) -> list[dict]:
 
 def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
     """Return the row of one sample. ``watched_ns``: of its port; ``length_ns``: of the campaign."""
-    lost = int(one.frames * draw.choice(LOSSES)) if draw.random() < 0.85 else None
+    lost = int(one.frames * draw.choice((0, 0, 0, 0.0004, 0.02))) if draw.random() < 0.85 else None
     share = lost and lost / (lost + one.frames)
     stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
     pairs = one.frames - 1  # of consecutive frames
-    repeated = round(draw.choice(REPEATED) * pairs) / pairs if pairs > 0 else None
+    repeated = round(draw.choice((0, 0.001, 0.02)) * pairs) / pairs if pairs > 0 else None
     return {
         **{"site": one.site, "port": one.port, "sample": one.name, "direction": "both", "method": "tcpdump"},
         **{"snaplen": 200, "frames": one.frames, "wire_bytes": one.wire_bytes, "engine": "hybrid"},
         **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": share, "loss_stages_known": stages},
-        **{"clock_resolution_ns": draw.choice(CLOCKS), "equal_stamps_share": repeated},
+        **{"clock_resolution_ns": draw.choice((1, 1, 1, 1000)), "equal_stamps_share": repeated},
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
         **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest", "misdated": False},
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
@@ -303,14 +298,12 @@ def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
 
 def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
     """Return rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
-    values, rows = sorted(values), []
+    values, flows, rows = sorted(values), len(values), []
     for threshold in THRESHOLDS if values else ():
-        reached = len(values) - bisect_left(values, threshold)
+        reached = flows - bisect_left(values, threshold)
         if not reached and rows:
             break
-        rows.append(
-            {**row, column: threshold, "flows_ge": reached, "flows": len(values), "ccdf": reached / len(values)}
-        )
+        rows.append({**row, column: threshold, "flows_ge": reached, "flows": flows, "ccdf": reached / flows})
     return rows
 
 

@@ -197,8 +197,7 @@ def times_of(one: Sample, frames: int, size: int, draw: random.Random) -> tuple[
     if frames == 1 or draw.random() < 0.02:
         first = one.start_ns + int(draw.random() * SAMPLE_NS)
         return first, first
-    gbps = 10 ** draw.uniform(-2.5, 1)
-    length = min(SAMPLE_NS - 1, max(int(8 * size / gbps), int(10 ** draw.uniform(2.5, 10.3))))
+    length = min(SAMPLE_NS - 1, max(int(8 * size / 10 ** draw.uniform(-2.5, 1)), int(10 ** draw.uniform(2.5, 10.3))))
     first = one.start_ns + int(draw.random() * (SAMPLE_NS - length))
     return first, first + length
 

@@ -115,18 +115,17 @@ def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
     path = new_directory(directory / "transfers" / name)
     settings = {"algorithm": "cubic", "delay_ms": 60, "buffer_bytes": 102_400, "rate_bps": 40_000_000, "streams": 1}
     settings |= {"size_bytes": 10_000_000, "ratio": None, "delay_on": "return", "loss_percent": 0, "reorder_percent": 0}
+    flows = more.pop("flows", [{}] * len(documents))
     whole = {
         **{"version": 1, "cell_id": name, "run": 0, "mode": "clean", "topology": "linear"},
         "settings": settings | more.pop("settings", {}),
         "measured": {"rtt_base_ns": 100_000, "rtt_ns": 60_000_000, "rate_bps": 40_000_000, "buffer_bytes": 102_400},
         "flags": [],
         "environment": {"kernel": "6.1", "bbr_version": "1"},
-        "flows": [{"flow": n, "iperf3": f"iperf3-{n}.json", "path": None} for n in range(len(documents))],
+        "flows": [{"flow": n, "iperf3": f"iperf3-{n}.json", "path": None} | own for n, own in enumerate(flows)],
         **{"tcp_info": [], "wire": None, "error": None},
+        **more,
     }
-    flows = more.pop("flows", [{}] * len(documents))
-    whole["flows"] = [one | other for one, other in zip(whole["flows"], flows, strict=True)]
-    whole |= more
     for number, each in enumerate(documents):
         (path / f"iperf3-{number}.json").write_text(json.dumps(each, indent="\t"))
     (path / "cell.json").write_text(json.dumps(whole))

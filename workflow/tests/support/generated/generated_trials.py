@@ -105,7 +105,6 @@ def pair(  # noqa: PLR0913
     lost = lost_by_window(PACKETS - n_common, draw)
     factors = [factor(place, draw) for place in range(WINDOWS)]
     histograms = {name: histogram(n_common, own, draw) for name, own in sizes.items()}
-    deltas = {name: moments(n_common, own) for name, own in sizes.items()}
     shares = {name: shares_within(one, within_ns, n_common) for name, one in histograms.items()}
     return {
         "replayer": replayer and {"kappa": replayer},
@@ -115,7 +114,7 @@ def pair(  # noqa: PLR0913
         **{"O_published": parts["O"] and 2 * parts["O"], "O_kendall": parts["O"], "L_offset_removed": parts["L"]},
         **{"kappa": kappa, "kappa_published": kappa, "contribution": contribution(parts)},
         **{"within_ns": shares["gap"], "latency_within_ns": shares["latency"]},
-        **{"iat_delta_ns": deltas["gap"], "latency_delta_ns": deltas["latency"]},
+        **{"iat_delta_ns": moments(n_common, sizes["gap"]), "latency_delta_ns": moments(n_common, sizes["latency"])},
         **{"offset_ns": 40 if n_common else None, "duration_a_ns": DURATION_NS, "duration_b_ns": DURATION_NS},
         **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
         "timeline": [window(n, parts, lost[n], factors[n] * WINDOWS / sum(factors)) for n in range(WINDOWS)],

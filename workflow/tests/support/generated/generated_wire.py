@@ -58,8 +58,7 @@ class Capture:
         """Write acap and flows; return their paths. Other streams follow this one and have different ports."""
         acap, flows = tmp_path / "wire.parquet", tmp_path / "wire.flows.parquet"
         rows = [row | {"flow": row["flow"] + 3 * n} for n, stream in enumerate((self, *others)) for row in stream.rows]
-        rows = [row | {"frame": n} for n, row in enumerate(rows, 1)]
-        pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES), acap)
+        pq.write_table(pa.Table.from_pylist([row | {"frame": n} for n, row in enumerate(rows, 1)], FRAMES), acap)
         ends = [(2, None, 17, CLIENT, SERVER, 10**9, True)]
         for n in range(1 + len(others)):
             ends.append((3 * n, 3 * n + 1, 6, CLIENT, SERVER + n, 1, cut))

@@ -150,8 +150,7 @@ def write_telemetry(path: Path, shape: Shape) -> None:
             at = begin + step * shape.step_s
             full = index == 0 and place == 0 and step % 50 == 7
             for way in (0, 1):
-                share = 0.98 if full and way else load * rng.random()
-                counters[way] += int(share * RATE / 8 * shape.step_s)
+                counters[way] += int((0.98 if full and way else load * rng.random()) * RATE / 8 * shape.step_s)
             if index == 1 and place == 0 and step == 100:
                 counters = [0, 0]  # the switch restarted
             if shape.days <= 14 or not 7 * 86400 <= at - begin < 14 * 86400:  # a week without readings

@@ -17,7 +17,6 @@ NS = 10**9
 START_NS = 1_700_000_000 * NS
 SAMPLE_S = 4
 CAPACITY_BPS = 10_000_000
-BUFFER_BYTES = 65_536
 MSS = 1448
 HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
 SHAPES = ("smooth", "bursty", "tcp")
@@ -31,7 +30,7 @@ class Conditions:
     """Properties of mirror, receiver and counters in a class of samples; lengths in bytes."""
 
     frame_bytes: int = 1514
-    queue_bytes: int = BUFFER_BYTES
+    queue_bytes: int = 65_536
     queue_known: bool = True
     overhead: bool = False  # the port adds Ethernet's 24 bytes and counters add 4; the manifest has neither
     dropped_share: float = 0.0  # share that the receiver drops at random
@@ -208,8 +207,7 @@ def through_queue(offered: list[dict], rate_bps: float, room: int, overhead: int
     """Return the frames that leave the port and when; a frame is dropped if the queue has no space for it."""
     free, delivered = 0.0, []
     for frame in offered:
-        backlog = max(0.0, free - frame["at"]) * rate_bps / 8 / NS
-        if backlog + frame["wire_len"] <= room:
+        if max(0.0, free - frame["at"]) * rate_bps / 8 / NS + frame["wire_len"] <= room:
             free = max(free, frame["at"]) + (frame["wire_len"] + overhead) * 8 * NS / rate_bps
             delivered.append(frame | {"at": round(free)})
     return delivered

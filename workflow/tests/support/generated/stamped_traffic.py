@@ -99,12 +99,9 @@ def packet(flow: Flow, index: int, sequence: int) -> bytes:
 
 def sent(flows: Sequence[Flow]) -> Trace:
     """Return the packets of all flows in the order of their departures."""
-    packets = [
-        (flow.start_ns + sequence * flow.gap_ns, index, packet(flow, index, sequence))
-        for index, flow in enumerate(flows)
-        for sequence in range(flow.packets)
-    ]
-    return [(ns, frame) for ns, _, frame in sorted(packets, key=lambda each: each[:2])]
+    numbered = [(index, flow, sequence) for index, flow in enumerate(flows) for sequence in range(flow.packets)]
+    trace = [(flow.start_ns + number * flow.gap_ns, packet(flow, index, number)) for index, flow, number in numbered]
+    return sorted(trace, key=lambda each: each[0])
 
 
 def expected(flows: Sequence[Flow]) -> dict:

@@ -50,7 +50,6 @@ class Pool:
     vlan: np.ndarray
     labels: np.ndarray
     weight: np.ndarray
-    key_text: list[str]
     flow_id: list[str]
     src: list[str]
     dst: list[str]
@@ -95,8 +94,7 @@ def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000
 def make_pool(site, flows, rng) -> Pool:
     """Draw encapsulation, application and addresses of the flows of a site; half are peers of the others."""
     pairs = max(1, flows // 2)
-    taste = rng.dirichlet(np.full(len(UNDERLAYS), 0.7))
-    underlay = rng.choice(len(UNDERLAYS), pairs, p=taste).repeat(2)
+    underlay = rng.choice(len(UNDERLAYS), pairs, p=rng.dirichlet(np.full(len(UNDERLAYS), 0.7))).repeat(2)
     app = rng.choice(len(APPS), pairs, p=rng.dirichlet(np.full(len(APPS), 0.8))).repeat(2)
     version = np.where(rng.random(pairs) < 0.05, 6, 4).repeat(2)
     vlan = rng.integers(100, 4000, pairs).repeat(2)
@@ -104,18 +102,17 @@ def make_pool(site, flows, rng) -> Pool:
     weight = np.repeat(rng.pareto(1.1, pairs) + 0.01, 2) * np.tile([1.0, 0.5], pairs)
     client = rng.integers(32768, 61000, pairs)
     hosts = rng.integers(1, 250, (pairs, 2))
-    src, dst, src_port, dst_port, key_text = [], [], [], [], []
+    src, dst, src_port, dst_port, flow_id = [], [], [], [], []
     for f in range(2 * pairs):
         ends = [f"10.0.0.{h}" if version[f] == 4 else f"fd00::{h:x}" for h in hosts[f // 2]]
-        both = [int(client[f // 2]), APPS[app[f]][3]]
         way = slice(None, None, -1 if f % 2 else 1)
-        (a, b), (ap, bp) = ends[way], both[way]
+        (a, b), (ap, bp) = ends[way], [int(client[f // 2]), APPS[app[f]][3]][way]
         src.append(a), dst.append(b), src_port.append(ap), dst_port.append(bp)
         tags = labels[f, : UNDERLAYS[underlay[f]][4]].tolist()
-        key_text.append(f"{site} {vlan[f]} {tags} {a} {b} {APPS[app[f]][2]} {ap} {bp}")
-    flow_id = [hashlib.sha256(k.encode()).hexdigest()[:32] for k in key_text]
+        key = f"{site} {vlan[f]} {tags} {a} {b} {APPS[app[f]][2]} {ap} {bp}"
+        flow_id.append(hashlib.sha256(key.encode()).hexdigest()[:32])
     drawn = (underlay, app, version, vlan, labels, weight)
-    return Pool(*drawn, key_text, flow_id, src, dst, np.array(src_port), np.array(dst_port))
+    return Pool(*drawn, flow_id, src, dst, np.array(src_port), np.array(dst_port))
 
 
 def make_sample(pool, sample, count, rng):
@@ -128,19 +125,17 @@ def make_sample(pool, sample, count, rng):
     no_ip = rng.random(count) < 0.01
     tcp = np.array([a[2] == 6 for a in APPS])[pool.app[choice]] & ~no_ip
     data = (rng.random(count) < np.where(choice % 2, 0.25, 0.85)) & ~no_ip
-    head = np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]]
     network = np.where(pool.version[choice] == 4, 20, 40)
     transport = np.where(tcp, 32, 8)
     payload = np.where(rng.random(count) < 0.8, 1500 - network - transport, rng.integers(1, 1400, count))
     payload = np.where(data, payload, 0)
     payload = np.where(data & (pool.app[choice] == 5), 8948 - network - transport, payload)
     ip_len = network + transport + payload
-    wire = np.where(no_ip, 60, head + ip_len)
-    inner = np.where(no_ip, 60, 14 + ip_len)
+    wire = np.where(no_ip, 60, np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]] + ip_len)
     flags = np.where(data, ACK | PSH, ACK)
     flags = np.where(rng.random(count) < 0.01, SYN, np.where(rng.random(count) < 0.01, FIN | ACK, flags))
     columns = {"ts": ts, "choice": choice, "no_ip": no_ip, "tcp": tcp, "data": data, "flags": flags}
-    columns |= {"wire": wire, "inner": inner, "payload": payload, "ip_len": ip_len}
+    columns |= {"wire": wire, "inner": np.where(no_ip, 60, 14 + ip_len), "payload": payload, "ip_len": ip_len}
     order, columns["row"] = rows_by_first_frame(choice, no_ip)
     return frame_table(pool, columns, rng), flow_table(pool, columns, order, sample, rng)
 
@@ -276,13 +271,12 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
 def write_sample(directory, sample, frames, flows) -> dict:
     """Write an acap and its flows with the metadata of a digest; return the metadata."""
     names = {"l4_by": "l4_by", "app_by": "app_by", "issues": "issue"}
-    counts = {key: dict(Counter(frames[name].drop_null().to_pylist())) for key, name in names.items()}
     unread = 116 * (len(frames) % 3)
     return write_digest(
         *(directory, sample.name, (sample.site, sample.port), frames, flows),
         **{"engine": "hybrid", "parameters": {"engine": "hybrid"}, "link_types": ["EN10MB"], "snaplen": 200},
         **{"file_issue": "bad_caplen" if unread else None, "file_unread_bytes": unread},
-        **counts,
+        **{key: dict(Counter(frames[name].drop_null().to_pylist())) for key, name in names.items()},
         captured_bytes=int(frames["cap_len"].to_numpy().sum()),
         tshark={"version": "4.0.17", "preferences": [], "frames_sent": len(frames) // 20},
     )
@@ -311,12 +305,11 @@ def add_manifest(directory, sample, meta, rng) -> None:
 def congestion(frames: int, start_ns: int) -> dict:
     """Return manifest key `congestion` for a number of frames: readings every second, or none around the end."""
     ends = SAMPLE_NS // 10**9 + (2 if frames % 7 else -1)
-    readings = [[start_ns - 3 * 10**8 + n * 10**9, frames * (60 * n + 9 * (n % 3))] for n in range(ends)]
     capacity = frames * 8 * (40 if frames % 4 == 1 else 4000)
     return {
         **{"verdict": "at risk", "source": "made up", "seconds": float(ends - 1), "tx_bps": 480.0 * frames},
         **{"rx_bps": 0.0, "offered_bps": 480.0 * frames, "peak_bps": 552.0 * frames, "peak_seconds": 1.0},
         **{"capacity_bps": capacity, "capacity_overhead_bytes": 24 if frames % 3 else 0, "counter_overhead_bytes": 4},
         **{"buffer_bytes": 20_000 if frames % 8 == 1 else None, "loss": {"low": 0.0, "high": 1.0}},
-        "readings": readings,
+        "readings": [[start_ns - 3 * 10**8 + n * 10**9, frames * (60 * n + 9 * (n % 3))] for n in range(ends)],
     }
