@@ -186,7 +186,7 @@ IN_UDP = OUTER / UDP(sport=40000, dport=4789)
     ("tunnel", "outside", "vlan"),
     [
         pytest.param(OUTER, {}, [], id="IPIP"),
-        pytest.param(IPv6(src="2001:db8::1", dst="2001:db8::2") / OUTER, {"vlan": 4}, [4], id="6in4"),
+        pytest.param(IPv6(src="2001:db8::1", dst="2001:db8::2") / OUTER, {"vlan": 4}, [4], id="4in6"),
         pytest.param(OUTER / GRE(), {"vlan": 5, "labels": (16,)}, [5], id="GRE"),
         pytest.param(IN_UDP / VXLAN(vni=5) / Ether(**MAC) / Dot1Q(vlan=9), {}, [9], id="VXLAN"),
         pytest.param(
