@@ -209,8 +209,10 @@ def test_full_temporary_directory_is_rejected(tmp_path):
     code = (
         "import acapella_core.files as f, resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); f.temporary_directory()"
     )
-    ended = run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)})
-    assert f"UserError: temporary directory {tmp_path}: cannot write: " in ended.stderr
+    assert (
+        f"UserError: temporary directory {tmp_path}: cannot write: "
+        in run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)}).stderr
+    )
 
 
 def test_database_spills_to_the_temporary_directory(tmp_path, monkeypatch):
