@@ -136,8 +136,9 @@ def test_simple_packet_blocks_remain_without_a_time(tmp_path):
     assert extract(capture, tmp_path / "out.pcapng", "--frames", ",".join(selected)) == 0
     found = packets(tmp_path / "out.pcapng")
     assert [number for number, packet in enumerate(found) if packet.time_s is None] == [0, 4, 9, 10]
-    timed = [packet._replace(time_s=packet.time_s or 0) for packet in found]
-    assert timed == packets(editcap(capture, tmp_path / "e.pcapng", *selected))
+    assert [packet._replace(time_s=packet.time_s or 0) for packet in found] == packets(
+        editcap(capture, tmp_path / "e.pcapng", *selected)
+    )
 
 
 def test_every_section_is_copied_once(tmp_path):
@@ -173,8 +174,9 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
     flows = pq.read_table(tmp_path / "t.acap.flows.parquet").to_pylist()
     (flow_id,) = [row["flow_id"] for row in flows if row["src_port"] == 1003]
     assert extract(capture, tmp_path / "out.pcapng", "--flow", flow_id) == 0
-    expected = fields(editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7))))
-    assert fields(tmp_path / "out.pcapng") == expected
+    assert fields(tmp_path / "out.pcapng") == fields(
+        editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7)))
+    )
     before = (tmp_path / "out.pcapng").read_bytes()
     assert extract(capture, tmp_path / "out.pcapng", "--flow", "0" * 32) == 2
     (error,) = capsys.readouterr().err.splitlines()

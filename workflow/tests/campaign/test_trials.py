@@ -34,8 +34,9 @@ def make(directory, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dic
 def test_environments_are_means_over_the_runs_against_the_first_trial(results):
     rows = make(results)
     noisy = rows["consistency_environments"][1]
-    places = [(row["place"], row["environment"]) for row in rows["consistency_environments"]]
-    assert places == [*enumerate(ENVIRONMENTS, 1)]
+    assert [(row["place"], row["environment"]) for row in rows["consistency_environments"]] == [
+        *enumerate(ENVIRONMENTS, 1)
+    ]
     pairs = [row for row in rows["consistency"] if row["environment"] == "noisy"]
     runs = [row for row in pairs if row["a"] == 1]
     assert [row["b"] for row in runs] == [2, 3, 4, 5]
@@ -190,8 +191,9 @@ def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):
     add_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
     rows = make(results, "--pseudonyms")
     assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
-    text = rows["consistency_warnings"][0]["text"]
-    assert text == ("trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006.")
+    assert rows["consistency_warnings"][0]["text"] == (
+        "trial S0-P0-0005 is bad: a file of S0-P0-0005 was cut; noisy-10 is no trial. So is S0-P0-0006."
+    )
     assert {row["environment"] for row in rows["consistency"]} == {"E0", "E1", "E2"}
     assert [path.stem for path in sorted((results / "consistency").iterdir())] == ["E0", "E1", "E2"]
     assert re.findall(r"noisy-2|\bquiet\b|\bnoisy\b(?!-10)", published(results)) == []
@@ -216,8 +218,10 @@ def test_pseudonyms_hide_filters_and_flows_which_may_contain_addresses(results, 
     quiet, noisy, _ = (published_result(results, name) for name in (["E0", "E1", "E2"] if hide else ENVIRONMENTS))
     assert (noisy["parameters"]["filter"] == "(a filter)") == hide
     assert (noisy["parameters"]["flow"] == "(a flow)") == hide
-    text = rows["consistency_warnings"][0]["text"]
-    assert text == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
+    assert (
+        rows["consistency_warnings"][0]["text"]
+        == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
+    )
     assert ("203.0.113" in published(results)) == (not hide)
     assert quiet["parameters"].get("filter") is None
 
@@ -324,15 +328,12 @@ def test_environments_are_compared_with_all_later_ones(results):
 
 
 @pytest.mark.soak
-def test_failed_merge_error_names_the_result_and_keeps_earlier_tables(results, capsys):
+@pytest.mark.parametrize("change", [lambda pair: pair.update(offset_ns=2**70), lambda pair: pair.pop("moves")])
+def test_failed_merge_error_names_the_result_and_keeps_earlier_tables(results, capsys, change):
     make(results)
-    path = results / "kappa" / "noisy.json"
-    original = path.read_bytes()
-    for change in (lambda pair: pair.update(offset_ns=2**70), lambda pair: pair.pop("moves")):
-        path.write_bytes(original)
-        change_result(results, "noisy", lambda result, c=change: [*map(c, result["pairs"])])
-        before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
-        error = error_of(capsys, results)
-        assert f"{path}: environment noisy (samples " in error
-        assert " cannot be merged: " in error
-        assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
+    change_result(results, "noisy", lambda result: [*map(change, result["pairs"])])
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    error = error_of(capsys, results)
+    assert f"{results / 'kappa' / 'noisy.json'}: environment noisy (samples " in error
+    assert " cannot be merged: " in error
+    assert {path: path.read_bytes() for path in results.rglob("*") if path.is_file()} == before
