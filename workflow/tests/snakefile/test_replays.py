@@ -27,12 +27,14 @@ def installed(request, monkeypatch):
 
 def test_trials_include_only_environments_that_can_run(installed, capsys):
     given, found = config_of(), with_replays(config_of())
-    expected = {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
-    assert with_replays(given)["trials"] == expected
+    assert with_replays(given)["trials"] == (
+        {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
+    )
     assert found["local"]["replay"]["environments"] == (["quiet", OURS] if installed else ["quiet"])
     assert given == config_of(), "the given config is unchanged"
-    warning = "acapella: warning: acapella-dpdk-replay is missing; environments not replayed: ours\n"
-    assert capsys.readouterr().err == ("" if installed else 2 * warning)
+    assert capsys.readouterr().err == (
+        "" if installed else 2 * "acapella: warning: acapella-dpdk-replay is missing; environments not replayed: ours\n"
+    )
     assert with_replays(found) == found
 
 
