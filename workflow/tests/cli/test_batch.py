@@ -82,12 +82,10 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
     assert failures(campaign) == {}
 
 
-def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
+def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd, request):
     atexit.register(print_end := lambda: os.write(1, b"the batch ends\n"))
-    try:
-        assert cli.main(digest_arguments(campaign)) == 0
-    finally:
-        atexit.unregister(print_end)
+    request.addfinalizer(lambda: atexit.unregister(print_end))
+    assert cli.main(digest_arguments(campaign)) == 0
     assert "the batch ends" not in capfd.readouterr().out
     assert not any("the batch ends" in path.read_text() for path in (campaign / "logs" / "digest").glob("*/*"))
 

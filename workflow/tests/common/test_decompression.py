@@ -38,16 +38,13 @@ def test_uncompressed_captures_are_opened_by_the_loader(tmp_path):
         assert streams.descriptors == ()
 
 
-def test_streaming_writes_no_file(tmp_path):
+def test_streaming_writes_no_file(tmp_path, request):
     """Sets a limit on the size of files, which does not apply to pipes."""
-    path = packed(tmp_path / "a.zst", "zstd", CONTENT)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    path, limits = packed(tmp_path / "a.zst", "zstd", CONTENT), resource.getrlimit(resource.RLIMIT_FSIZE)
+    request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
-    try:
-        with streamed([path]) as streams:
-            assert read(streams) == CONTENT
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with streamed([path]) as streams:
+        assert read(streams) == CONTENT
 
 
 @pytest.mark.parametrize("write", [write_file, lambda path, content: packed(path, "zstd", content)])

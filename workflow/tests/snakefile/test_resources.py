@@ -126,11 +126,8 @@ def test_batch_requests_memory_for_samples_that_are_analyzed_together(samples, m
 
 
 def test_jobs_for_the_whole_campaign_grow_with_its_samples():
-    need = NEEDS["process"]
-    assert (
-        memory_mb("process", samples=lambda _: 5000)({}, Input(), 1)
-        == SNAKEMAKE_MB + need.mb + 5 * need.mb_per_1000_samples
-    )
+    memory = memory_mb("process", samples=lambda _: 5000)({}, Input(), 1)
+    assert memory == SNAKEMAKE_MB + NEEDS["process"].mb + 5 * NEEDS["process"].mb_per_1000_samples
 
 
 def test_index_of_batches_requests_memory_for_all_captures():

@@ -135,14 +135,12 @@ def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, 
         assert rules_run(run(complete, tree, "--dry-run")) == expected
 
 
-def test_different_version_of_the_program_repeats_the_digest(complete, tree):
+def test_different_version_of_the_program_repeats_the_digest(complete, tree, request):
     """The metadata of acaps contain the version."""
     text = "Metadata-Version: 2.1\nName: acapella\nVersion: 99.0\n"
     metadata = write_file(tree / "workflow/src/acapella-99.0.dist-info/METADATA", text)
-    try:
-        assert rules_run(run(complete, tree, "--dry-run")) == {"digest", *AFTER_DIGESTS}
-    finally:
-        shutil.rmtree(metadata.parent)
+    request.addfinalizer(lambda: shutil.rmtree(metadata.parent))
+    assert rules_run(run(complete, tree, "--dry-run")) == {"digest", *AFTER_DIGESTS}
 
 
 def executed(printed: str) -> Counter:
