@@ -91,11 +91,8 @@ def digested(directory, name: str, content: bytes):
 
 def fields(capture) -> list[str]:
     """Return values and bytes of all frames, as tshark reads them."""
-    raw = processes.run("tshark", "-r", capture, "-T", "jsonraw", "-j", "frame", check=True).stdout
-    return [
-        *tshark_lines(tshark.find(), capture, *FIELDS),
-        *(line for line in raw.splitlines() if "_index" not in line),
-    ]
+    raw = processes.run("tshark", "-r", capture, "-T", "jsonraw", "-j", "frame", check=True).stdout.splitlines()
+    return tshark_lines(tshark.find(), capture, *FIELDS) + [line for line in raw if "_index" not in line]
 
 
 def editcap(capture, target, *ranges: str):
@@ -109,6 +106,12 @@ def extract(capture, target, *options: str) -> int:
     return main(["extract", str(capture), "-o", str(target), *options])
 
 
+@pytest.fixture
+def ten(tmp_path):
+    """Return a capture of ten frames, with its acap."""
+    return digested(tmp_path, "t.pcap", pcap(10))
+
+
 def in_pieces(content: bytes, codec: str, size: int | None) -> list[bytes]:
     """Return the content compressed in pieces of a size, each a separate frame or member; None: in one piece."""
     step = size or len(content)
@@ -117,9 +120,8 @@ def in_pieces(content: bytes, codec: str, size: int | None) -> list[bytes]:
 
 def overwrite(path, place: int, count: int) -> None:
     """Replace bytes of a file by zeros."""
-    with path.open("r+b") as file:
-        file.seek(place)
-        file.write(bytes(count))
+    content = path.read_bytes()
+    path.write_bytes(content[:place] + bytes(count) + content[place + count :])
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -136,8 +138,9 @@ def test_simple_packet_blocks_remain_without_a_time(tmp_path):
     assert extract(capture, tmp_path / "out.pcapng", "--frames", ",".join(selected)) == 0
     found = packets(tmp_path / "out.pcapng")
     assert [number for number, packet in enumerate(found) if packet.time_s is None] == [0, 4, 9, 10]
-    timed = [packet._replace(time_s=packet.time_s or 0) for packet in found]
-    assert timed == packets(editcap(capture, tmp_path / "e.pcapng", *selected))
+    assert [packet._replace(time_s=packet.time_s or 0) for packet in found] == packets(
+        editcap(capture, tmp_path / "e.pcapng", *selected)
+    )
 
 
 def test_every_section_is_copied_once(tmp_path):
@@ -173,8 +176,9 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
     flows = pq.read_table(tmp_path / "t.acap.flows.parquet").to_pylist()
     (flow_id,) = [row["flow_id"] for row in flows if row["src_port"] == 1003]
     assert extract(capture, tmp_path / "out.pcapng", "--flow", flow_id) == 0
-    expected = fields(editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7))))
-    assert fields(tmp_path / "out.pcapng") == expected
+    assert fields(tmp_path / "out.pcapng") == fields(
+        editcap(capture, tmp_path / "e.pcapng", *map(str, range(3, 71, 7)))
+    )
     before = (tmp_path / "out.pcapng").read_bytes()
     assert extract(capture, tmp_path / "out.pcapng", "--flow", "0" * 32) == 2
     (error,) = capsys.readouterr().err.splitlines()
@@ -185,22 +189,21 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("column", "values"), [("frame", [1] * 10), ("frame", [None, *range(2, 11)]), ("cap_len", [2**40] * 10)]
 )
-def test_invalid_columns_of_an_acap_are_reported_in_one_line(tmp_path, capsys, column, values):
-    capture, acap = digested(tmp_path, "t.pcap", pcap(10)), tmp_path / "t.acap.parquet"
+def test_invalid_columns_of_an_acap_are_reported_in_one_line(ten, tmp_path, capsys, column, values):
+    acap = tmp_path / "t.acap.parquet"
     table, metadata = pq.read_table(acap), pq.read_metadata(acap).metadata
     changed = table.set_column(table.column_names.index(column), column, [values])
     own = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
     pq.write_table(changed.replace_schema_metadata(own), acap)
-    assert extract(capture, tmp_path / "out.pcapng", "--where", "true") == 2
+    assert extract(ten, tmp_path / "out.pcapng", "--where", "true") == 2
     what = f"not an acap: column {column} has invalid values; digest again"
     assert capsys.readouterr().err == f"acapella: error: {acap}: {what}\n"
 
 
-def test_output_is_written_to_a_pipe(tmp_path):
-    capture = digested(tmp_path, "t.pcap", pcap(10))
-    words = [sys.executable, "-m", "acapella.cli.main", "extract", capture, "--frames", "2-4", "-o", "-"]
+def test_output_is_written_to_a_pipe(ten, tmp_path):
+    words = [sys.executable, "-m", "acapella.cli.main", "extract", ten, "--frames", "2-4", "-o", "-"]
     ended = subprocess.run(words, check=True, capture_output=True)
-    assert extract(capture, tmp_path / "out.pcapng", "--frames", "2-4") == 0
+    assert extract(ten, tmp_path / "out.pcapng", "--frames", "2-4") == 0
     assert ended.stdout == (tmp_path / "out.pcapng").read_bytes()
     assert ended.stderr == b""
 
@@ -303,7 +306,7 @@ def test_invalid_condition_is_reported_in_one_line(tmp_path, condition, capsys):
 @pytest.mark.parametrize("place", [30, 700_000, -1])
 def test_changed_byte_is_reported(tmp_path, place, capsys):
     content = bytearray(pcap())
-    capture = digested(tmp_path, "t.pcap", bytes(content))
+    capture = digested(tmp_path, "t.pcap", content)
     content[place] ^= 1
     capture.write_bytes(content)
     assert extract(capture, tmp_path / "out.pcapng", "--frames", "1-2600") == 2
@@ -313,13 +316,12 @@ def test_changed_byte_is_reported(tmp_path, place, capsys):
     assert not (tmp_path / "out.pcapng").exists()
 
 
-def test_changed_size_and_missing_capture_are_reported(tmp_path, capsys):
-    capture = digested(tmp_path, "t.pcap", pcap(10))
-    capture.write_bytes(capture.read_bytes() + b"\0")
-    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1") == 2
+def test_changed_size_and_missing_capture_are_reported(ten, tmp_path, capsys):
+    ten.write_bytes(ten.read_bytes() + b"\0")
+    assert extract(ten, tmp_path / "out.pcapng", "--frames", "1") == 2
     assert "changed since the digest" in capsys.readouterr().err
-    capture.unlink()
-    assert extract(capture, tmp_path / "out.pcapng", "--frames", "1") == 2
+    ten.unlink()
+    assert extract(ten, tmp_path / "out.pcapng", "--frames", "1") == 2
     assert "no such capture" in capsys.readouterr().err
 
 
@@ -337,19 +339,17 @@ def test_invalid_frame_numbers_are_rejected(tmp_path, text, capsys):
         ("9-10", 0, ""),
     ],
 )
-def test_frame_numbers_beyond_the_last_are_reported_in_one_line(tmp_path, text, code, reported, capsys):
-    capture = digested(tmp_path, "t.pcap", pcap(10))
-    assert extract(capture, tmp_path / "out.pcapng", "--frames", text) == code
+def test_frame_numbers_beyond_the_last_are_reported_in_one_line(ten, tmp_path, text, code, reported, capsys):  # noqa: PLR0913, PLR0917
+    assert extract(ten, tmp_path / "out.pcapng", "--frames", text) == code
     error = capsys.readouterr().err
-    assert reported.format(capture) in error
+    assert reported.format(ten) in error
     assert error.count("\n") == bool(reported)
     assert (tmp_path / "out.pcapng").exists() == (code == 0)
 
 
-def test_selection_without_frames_is_reported(tmp_path, capsys):
-    capture = digested(tmp_path, "t.pcap", pcap(10))
-    assert extract(capture, tmp_path / "out.pcapng", "--where", "false") == 0
-    assert capsys.readouterr().err == f"acapella: note: {capture}: no frame is selected\n"
+def test_selection_without_frames_is_reported(ten, tmp_path, capsys):
+    assert extract(ten, tmp_path / "out.pcapng", "--where", "false") == 0
+    assert capsys.readouterr().err == f"acapella: note: {ten}: no frame is selected\n"
 
 
 @pytest.mark.parametrize("place", range(0, 60, 7))

@@ -57,8 +57,9 @@ def test_condition_selects_frames_of_all_captures(campaign, tmp_path, capsys):
 
 def test_columns_of_the_sample_are_known(campaign, tmp_path):
     assert extract(campaign, tmp_path / "out.pcapng", "--where", f"site = 'alpha' and port = 'p2' and {SYN}") == 0
-    expected = filtered(CAPTURES / "alpha-p2.pcap.gz", tmp_path / "e.pcapng", SYN_FILTER)
-    assert frames_of(tmp_path / "out.pcapng") == expected
+    assert frames_of(tmp_path / "out.pcapng") == filtered(
+        CAPTURES / "alpha-p2.pcap.gz", tmp_path / "e.pcapng", SYN_FILTER
+    )
 
 
 def test_sample_is_copied_whole(campaign, tmp_path):

@@ -25,7 +25,7 @@ from acapella_testing.collector_input import CONTROL, reports
 from acapella_testing.frames.report_frames import pcap
 from acapella_testing.frames.traces import write_pcap
 from acapella_testing.generated.files_campaign import collected
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import write_key
 from acapella_testing.requirements import skip_if
 from acapella_testing.runs.warm_acapella import FAULTS, LIBRARY, PROGRAM
@@ -85,10 +85,9 @@ def command(library, tmp_path_factory):
     if SOAK:
         yield [COMMAND], {"LD_PRELOAD": str(library)}
         return
-    # Without cached bytecode, the number of calls does not depend on earlier runs.
-    variables = {"LD_PRELOAD": str(library), "PYTHONDONTWRITEBYTECODE": "1"}
     directory = tmp_path_factory.mktemp("warm")
-    warm = WarmPython(directory, FAULTS, **variables)
+    # Without cached bytecode, the number of calls does not depend on earlier runs.
+    warm = WarmPython(directory, FAULTS, LD_PRELOAD=str(library), PYTHONDONTWRITEBYTECODE="1")
     yield [directory / "python3", "-IS", "-c", PROGRAM.format(FAULTS)], warm.environment | {LIBRARY: str(library)}
     warm.close()
 
@@ -144,14 +143,12 @@ for _ in range(2):
 @pytest.fixture(scope="module")
 def before(tmp_path_factory) -> dict[str, Path]:
     """Return, for each stage, the campaign's directory before that stage runs."""
-    captures = tmp_path_factory.mktemp("captures")
-    rows = [(s, "alpha", s, shutil.copy(CAPTURES / f"{s}.pcap.gz", captures)) for s in SAMPLES]
-    campaign = collected(tmp_path_factory.mktemp("faults"), rows)
-    for *_, capture in rows:
-        shutil.copy(capture, campaign)
+    captures = shutil.copytree(CAPTURES, tmp_path_factory.mktemp("captures"), dirs_exist_ok=True)
+    rows = [(name, "alpha", name, captures / f"{name}.pcap.gz") for name in SAMPLES]
+    campaign = shutil.copytree(captures, collected(tmp_path_factory.mktemp("faults"), rows), dirs_exist_ok=True)
     write_key(campaign / "key")
-    (campaign / "control").write_text(CONTROL)
-    (campaign / "reports.pcap").write_bytes(pcap(reports(30)))
+    write_file(campaign / "control", CONTROL)
+    write_file(campaign / "reports.pcap", pcap(reports(30)))
     made = {}
     for name, stage in STAGES.items():
         made[name] = shutil.copytree(campaign, campaign.parent / name)

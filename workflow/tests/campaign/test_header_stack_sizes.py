@@ -19,8 +19,9 @@ def found_of(directory, packets, snaplen=200) -> dict:
     frames = [traces.underlay(kind, packet) for kind, packet in packets]
     names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
     table = rows(analyzed_frames(directory, frames, snaplen=snaplen), "header_stack_sizes")
-    at_site = [{**row, "site": "all"} for row in table if row["site"] == "WEST"]
-    assert [row for row in table if row["site"] == "all"] == at_site
+    assert [row for row in table if row["site"] == "all"] == [
+        {**row, "site": "all"} for row in table if row["site"] == "WEST"
+    ]
     return {(row["stack"], row["bin"]): tuple(row[name] for name in names) for row in table if row["site"] == "all"}
 
 
@@ -37,8 +38,9 @@ def test_only_segments_with_nothing_but_ack_and_no_payload_are_acknowledgments(t
 
 @pytest.mark.soak
 def test_padding_is_not_payload(tmp_path):
-    padded = segment("A", b"\0" * 30, len=40)
-    assert found_of(tmp_path / "made", [("vlan", padded)]) == {("Ethernet/VLAN/IPv4/TCP", "65-127"): (1, 1, 1, 1, 0)}
+    assert found_of(tmp_path / "made", [("vlan", segment("A", b"\0" * 30, len=40))]) == {
+        ("Ethernet/VLAN/IPv4/TCP", "65-127"): (1, 1, 1, 1, 0)
+    }
 
 
 @pytest.mark.soak

@@ -1,6 +1,7 @@
 """Tests the catalog: its content, rejected input, and that any DuckDB client can open it."""
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import struct
 import sys
 from collections import Counter
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +24,9 @@ from acapella_testing.generated.files_campaign import failed, run
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.new_files import change_json, new_directory, write_file
 from acapella_testing.processes import with_umask
+from acapella_testing.runs.in_process import call_before
 from acapella_testing.runs.stages import add_capture, analyze_campaign
+from acapella_testing.runs.stages import catalog_rows as query
 
 from acapella.campaign import index, process
 from acapella.campaign.layout import Campaign
@@ -36,16 +40,12 @@ CONFORMANCE = Path(__file__).resolve().parents[2] / "conformance"
 PRINTED = {"printed": str(CONFORMANCE / "kappa_printed.csv"), "errata": str(CONFORMANCE / "kappa_errata.yaml")}
 
 
-def made_in(directory: Path) -> Path:
-    """Write a campaign of two samples; return its directory."""
-    add_sample(directory, "a", WEST, (0, 20), [flow(1, 2), flow(1, 3, src="10.0.0.2", dst="10.0.0.1")])
-    add_sample(directory, "b", ("EAST", "p1"), None, [])
-    return directory
-
-
 @pytest.fixture
 def directory(tmp_path):
-    return made_in(tmp_path / "made")
+    """Return a campaign of two samples."""
+    add_sample(tmp_path / "made", "a", WEST, (0, 20), [flow(1, 2), flow(1, 3, src="10.0.0.2", dst="10.0.0.1")])
+    add_sample(tmp_path / "made", "b", ("EAST", "p1"), None, [])
+    return tmp_path / "made"
 
 
 @pytest.fixture
@@ -53,12 +53,6 @@ def indexed(directory):
     """Return the campaign with its catalog."""
     index.build(Campaign(directory))
     return directory
-
-
-def query(directory, text):
-    """Return the rows of a query to a campaign's catalog."""
-    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
-        return con.execute(text).fetchall()
 
 
 def client(directory, code, environment=None) -> str:
@@ -106,13 +100,15 @@ def test_lists_in_the_catalog_match_the_files(directory):
     add_sample(directory, "d", WEST, (0, 20), [flow(1, 2, vlan=[9])], notes=[])
     index.build(Campaign(directory))
     flows = [(p.stem, r) for p in sorted((directory / "flows").iterdir()) for r in pq.read_table(p).to_pylist()]
-    for column in ("vlan", "mpls", "tunnels", "stacks"):
-        expected = [(sample, row["flow"], row[column]) for sample, row in flows]
-        assert query(directory, f"select sample, flow, {column} from flows order by all") == expected
+    columns = ("flow", "vlan", "mpls", "tunnels", "stacks")
+    assert query(directory, f"select sample, {', '.join(columns)} from flows order by all") == [
+        (sample, *(row[column] for column in columns)) for sample, row in flows
+    ]
     notes = [("a", None), ("b", None), ("c", ["first", "second"]), ("d", [])]
     assert query(directory, "select sample, notes from samples order by 1") == notes
-    tables = [name for (name,) in query(directory, "show tables")]
-    assert tables == sorted({"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES})
+    assert [name for (name,) in query(directory, "show tables")] == sorted(
+        {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
+    )
 
 
 def tcp_frame(choice: random.Random) -> bytes:
@@ -142,8 +138,8 @@ KINDS_OF_FRAMES = {"tcp": tcp_frame, "udp": udp_frame, "arp": arp_frame}
 def trace(frames: int, *makers) -> list[tuple[int, bytes]]:
     """Return frames that ``makers`` return in turn."""
     choice, time = random.Random(11), 1_700_000_000 * 10**9
-    times = [time + 10_000 * n + choice.randrange(9_000) for n in range(frames)]
-    return [(at, makers[n % len(makers)](choice)) for n, at in enumerate(times)]
+    numbered = zip(range(frames), itertools.cycle(makers), strict=False)
+    return [(time + 10_000 * n + choice.randrange(9_000), make(choice)) for n, make in numbered]
 
 
 @pytest.fixture(scope="module")
@@ -194,8 +190,7 @@ def test_duckdb_1_0_0_reads_every_column_of_digested_samples(digested, old_clien
     assert new.pop("version") == duckdb.__version__
     assert old == new
     for path in files[:5]:
-        numbers = {old[f"{path}: {name}"][0] for name in pq.read_schema(path).names}
-        assert numbers == {pq.read_metadata(path).num_rows}
+        assert {old[f"{path}: {name}"][0] for name in pq.read_schema(path).names} == {pq.read_metadata(path).num_rows}
     assert old["frames: ip_id"][0] == ROWS + 1650
 
 
@@ -268,14 +263,13 @@ def test_names_in_the_collected_sheet_are_validated(directory, row, capsys):
 
 def test_files_are_private_while_they_are_written(directory, monkeypatch):
     """This includes the files that DuckDB creates."""
-    seen, finish = {}, files.finish
+    seen = {}
 
-    def look(directory, *more):
+    def look(directory, *_):
         with os.scandir(directory) as entries:
             seen.update({entry.name: entry.stat().st_mode & 0o777 for entry in entries if ".part" in entry.name})
-        finish(directory, *more)
 
-    monkeypatch.setattr(files, "finish", look)
+    call_before(monkeypatch, files, "finish", look)
     with with_umask(0o022):
         run("campaign", "index", directory)
     assert any(name.startswith(".catalog.duckdb.") for name in seen), seen
@@ -311,8 +305,8 @@ def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp
 
 
 def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsys):
-    (directory / "acap" / "b.parquet").unlink()
-    (directory / "flows" / "b.parquet").unlink()
+    for path in directory.glob("*/b.parquet"):
+        path.unlink()
     run("campaign", "index", directory)
     assert "1 sample in no table, because excluded or without acap: b" in capsys.readouterr().out
 
@@ -350,9 +344,9 @@ def test_contradictions_are_one_line_and_leave_no_catalog(directory, changed, mi
 
 
 def test_site_called_all_is_refused(tmp_path):
-    add_sample(tmp_path / "made", "a", ("all", "p1"), (0, 20), [])
+    add_sample(tmp_path, "a", ("all", "p1"), (0, 20), [])
     with pytest.raises(UserError, match="sum over all sites"):
-        index.build(Campaign(tmp_path / "made"))
+        index.build(Campaign(tmp_path))
 
 
 @pytest.mark.parametrize("part", [r"flows/a\.parquet", r"raw/a\.json"])
@@ -406,30 +400,35 @@ def test_missing_acaps_error_names_the_command_to_run(tmp_path):
         index.build(Campaign(tmp_path))
 
 
-PROGRAMS = [(None, {}, False), (None, {"no-room": 0}, False), ("0" * 64, {}, True), (None, {"headerless": 2}, True)]
-PROGRAMS += [(None, None, True)]  # whether it had a control file, the frames that it did not send, and what follows
-
-
-def test_sample_is_filtered_if_its_program_was_set_or_withheld_frames(tmp_path):
-    for name, (control, not_sent, _) in zip("abcde", PROGRAMS, strict=True):
-        program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
-        add_sample(tmp_path, name, testbed="local", method="fpga", p4=program)
+@pytest.mark.parametrize(
+    ("control", "not_sent", "filtered"),
+    [
+        (None, {}, False),
+        (None, {"no-room": 0}, False),
+        ("0" * 64, {}, True),
+        (None, {"headerless": 2}, True),
+        (None, None, True),
+    ],
+)
+def test_sample_is_filtered_if_its_program_was_set_or_withheld_frames(tmp_path, control, not_sent, filtered):
+    program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
+    add_sample(tmp_path, "a", testbed="local", method="fpga", p4=program)
     index.build(Campaign(tmp_path))
-    found = query(tmp_path, "select filtered from samples order by sample")
-    assert found == [(filtered,) for *_, filtered in PROGRAMS]
+    assert query(tmp_path, "select filtered from samples") == [(filtered,)]
 
 
 def test_view_frames_has_all_columns_of_an_acap(campaign):
-    columns = {name for (name,) in query(campaign, "select column_name from (describe frames)")}
-    assert {column["name"] for column in schemas.table("frames")["columns"]} <= columns
+    assert {column["name"] for column in schemas.table("frames")["columns"]} <= {
+        name for (name,) in query(campaign, "select column_name from (describe frames)")
+    }
 
 
 def test_first_acap_of_a_campaign_can_have_several_captures(directory):
     """This acap has an additional column. DuckDB assumes that all files have the columns of the first one."""
     acap = directory / "acap" / "a.parquet"
     table = pq.read_table(acap)
-    files = pa.array(["x.pcap"] * len(table)).dictionary_encode()
-    pq.write_table(table.append_column("file", files).replace_schema_metadata(table.schema.metadata), acap)
+    changed = table.append_column("file", pa.array(["x.pcap"] * len(table)).dictionary_encode())
+    pq.write_table(changed.replace_schema_metadata(table.schema.metadata), acap)
     index.build(Campaign(directory))
     rows = [pq.read_metadata(path).num_rows for path in (directory / "acap").iterdir()]
     assert len(query(directory, "from frames")) == sum(rows) > 0
@@ -440,20 +439,17 @@ def test_each_footer_is_read_once(directory, monkeypatch):
     add_sample(directory, "c", WEST, (30, 40), [flow(1, 2)])
     read, connect = Counter(), queries.connect
 
-    class Logged:
-        """A connection that counts the reads of the ends of Parquet files when it is closed."""
+    def logged(*given, **options):
+        """Return a connection that counts the reads of the ends of Parquet files when it is closed."""
+        connection = log_reads(connect(*given, **options))
 
-        def __init__(self, connection):
-            self._connection = log_reads(connection)
+        def close():
+            read.update(footer_reads(connection, directory))
+            connection.close()
 
-        def __getattr__(self, name):
-            return getattr(self._connection, name)
+        return Mock(wraps=connection, close=close)
 
-        def close(self):
-            read.update(footer_reads(self._connection, directory))
-            self._connection.close()
-
-    monkeypatch.setattr(queries, "connect", lambda *given, **options: Logged(connect(*given, **options)))
+    monkeypatch.setattr(queries, "connect", logged)
     monkeypatch.setattr(index, "FILES_AT_ONCE", 2)
     monkeypatch.setattr(pq, "read_metadata", lambda *_: pytest.fail("a footer is read once more"))
     index.build(Campaign(directory))

@@ -78,10 +78,8 @@ def test_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):
 
 
 def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
-    error = INNER_IPV6.with_header(bytes.fromhex("0104000000000000"))
-    unreachable = ipv6(error, 58, ("2001:db8::2", "2001:db8::1"))
+    unreachable = ipv6(INNER_IPV6.with_header(bytes.fromhex("0104000000000000")), 58, ("2001:db8::2", "2001:db8::1"))
     frames = [ethernet(syn()), ethernet(in_ipv4("0303000000000000", syn(), 1)), ethernet(unreachable, IPV6_TYPE)]
     frames.append(ethernet(in_ethernet(VXLAN, unreachable, IPV6_TYPE, 4789)))
     made = analyzed_frames(tmp_path, [frame.raw for frame in frames])
-    found = frames_by(made, "encapsulations", "encapsulation")
-    assert found == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}
+    assert frames_by(made, "encapsulations", "encapsulation") == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}

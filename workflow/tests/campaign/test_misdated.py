@@ -1,11 +1,10 @@
 """Tests samples from a node whose clock was not set: they are dated 1970, the others today."""
 
-import duckdb
 import pytest
 from acapella_testing.generated.generated_report import plain, quality_with
 from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
 from acapella_testing.oracles import naive_samples, naive_tables
-from acapella_testing.runs.stages import analyze_campaign, rows
+from acapella_testing.runs.stages import analyze_campaign, catalog_rows, rows
 
 from acapella.campaign import index
 from acapella.campaign.layout import Campaign
@@ -36,8 +35,10 @@ def made(tmp_path_factory):
 @pytest.mark.soak
 def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(made, capsys):
     assert cli.main(["campaign", "index", str(made)]) == 0
-    printed = capsys.readouterr().out
-    assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
+    assert (
+        "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n"
+        in capsys.readouterr().out
+    )
     quality = {row["sample"]: row for row in rows(made, "capture_quality")}
     expected = naive_tables.time_ranges(naive_samples.read_campaign(made))
     assert {sample: {name: quality[sample][name] for name in expected[sample]} for sample in expected} == expected
@@ -58,15 +59,22 @@ def test_duration_of_a_flow_ignores_misdated_samples(made):
     assert alone["rate_bps"] is not None
 
 
+@pytest.mark.parametrize(
+    ("table", "measure", "expected"),
+    [("flow_times", "duration_ns", [3, 2, 2, 1]), ("flow_sizes", "wire", [5, 3, 3, 2])],
+)
+def test_flows_only_in_misdated_samples_have_a_size_but_no_duration(made, table, measure, expected):
+    found = [row for row in rows(made, table) if (row["measure"], row["site"]) == (measure, "all")]
+    flows = {row["scope"]: row["flows"] for row in found}
+    assert [flows[scope] for scope in ("sample", "port", "site", "campaign")] == expected
+
+
 def test_durations_of_flows_only_in_misdated_samples_are_excluded_and_counted(made):
-    durations = [row for row in rows(made, "flow_times") if row["measure"] == "duration_ns"]
-    assert max(row["value"] for row in durations) <= 118 * SECOND
-    sizes = [row for row in rows(made, "flow_sizes") if row["measure"] == "wire"]
-    for table, expected in ((durations, [3, 2, 2, 1]), (sizes, [5, 3, 3, 2])):
-        flows = {row["scope"]: row["flows"] for row in table if row["site"] == "all"}
-        assert [flows[scope] for scope in ("sample", "port", "site", "campaign")] == expected
-    figure = flow_times.draw(Source(Campaign(made)))
-    assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(plain, figure.key)
+    durations = [row["value"] for row in rows(made, "flow_times") if row["measure"] == "duration_ns"]
+    assert max(durations) <= 118 * SECOND
+    assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(
+        plain, flow_times.draw(Source(Campaign(made))).key
+    )
 
 
 @pytest.mark.soak
@@ -90,11 +98,9 @@ def test_frame_of_the_last_second_of_pcap_can_be_drawn(tmp_path):
 def test_median_start_ignores_starts_before_1980_if_possible(starts_s, expected, tmp_path):
     for number, start_s in enumerate(starts_s):
         add_sample(tmp_path, f"s{number}", WEST, (start_s, start_s + 1), [])
-    campaign = Campaign(tmp_path)
-    index.build(campaign)
-    with duckdb.connect(str(campaign.catalog), read_only=True) as con:
-        assert con.execute("select misdated from samples order by sample").fetchall() == [(each,) for each in expected]
-    assert [*naive_samples.misdated(naive_samples.read_campaign(campaign.directory)).values()] == expected
+    index.build(Campaign(tmp_path))
+    assert [each for (each,) in catalog_rows(tmp_path, "select misdated from samples order by sample")] == expected
+    assert [*naive_samples.misdated(naive_samples.read_campaign(tmp_path)).values()] == expected
 
 
 def test_title_and_figure_exclude_misdated_samples_and_count_them(tmp_path):

@@ -69,14 +69,14 @@ def test_shares_of_a_collection_add_up_and_reasons_are_listed_once(directory):
     assert by_outcome["success"]["samples"] == "9"
 
 
-def test_with_pseudonyms_no_reason_reveals_a_site(summed):
-    tables = summed(LINES.replace("no NIC", "no NIC at UTAH"), "--pseudonyms") / "tables"
-    for name in ("outcomes", "outcome_reasons"):
-        published = (tables / f"{name}.csv").read_text()
-        assert "failed" in published
-        assert "UTAH" not in published
-        assert "SITE" not in published
-        assert "room for" not in published
+@pytest.mark.parametrize("name", ["outcomes", "outcome_reasons"])
+def test_with_pseudonyms_no_reason_reveals_a_site(summed, name):
+    directory = summed(LINES.replace("no NIC", "no NIC at UTAH"), "--pseudonyms")
+    published = (directory / "tables" / f"{name}.csv").read_text()
+    assert "failed" in published
+    assert "UTAH" not in published
+    assert "SITE" not in published
+    assert "room for" not in published
 
 
 def test_figure_of_outcomes_states_the_shares(directory):
@@ -189,14 +189,9 @@ def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, con
 
 
 @pytest.mark.soak
-def test_report_has_the_outcomes_and_their_reasons_on_request(directory):
-    directory = write_tables(directory, sites=1)
-    pages = []
-    for options in ([], ["--outcomes"]):
-        assert cli.main(["campaign", "report", str(directory), *options]) == 0
-        pages.append((directory / "report.html").read_text(encoding="utf-8"))
-    assert [[n for n in COLLECTION_FIGURES if f'data-name="{n}"' in page] for page in pages] == [
-        [],
-        [*COLLECTION_FIGURES],
-    ]
-    assert ['href="#collections"' in page for page in pages] == [False, True]
+@pytest.mark.parametrize(("options", "figures"), [([], []), (["--outcomes"], [*COLLECTION_FIGURES])])
+def test_report_has_the_outcomes_and_their_reasons_on_request(directory, options, figures):
+    assert cli.main(["campaign", "report", str(write_tables(directory, sites=1)), *options]) == 0
+    page = (directory / "report.html").read_text(encoding="utf-8")
+    assert [name for name in COLLECTION_FIGURES if f'data-name="{name}"' in page] == figures
+    assert ('href="#collections"' in page) == bool(figures)

@@ -16,6 +16,7 @@ from acapella_testing.generated.files_campaign import failed
 from acapella_testing.generated.synthetic import make_campaign
 from acapella_testing.generated.tiny import START, add_sample, flow
 from acapella_testing.new_files import new_directory
+from acapella_testing.runs.in_process import call_before
 from acapella_testing.runs.stages import analyze_campaign, rows
 
 from acapella.campaign import analyze, index, process
@@ -124,8 +125,9 @@ def test_parts_add_up_to_all_frames(campaign):
 
 
 def test_flows_of_all_labels_add_up_to_the_frames_that_have_a_flow(campaign):
-    with_ip = [row for row in rows(campaign, "ip_versions") if row["ip_version"] != "none"]
-    assert frames_by_site(rows(campaign, "applications")) == frames_by_site(with_ip)
+    assert frames_by_site(rows(campaign, "applications")) == frames_by_site(
+        [row for row in rows(campaign, "ip_versions") if row["ip_version"] != "none"]
+    )
 
 
 def test_shares_lie_in_their_intervals_and_samples_are_counted(campaign):
@@ -155,8 +157,10 @@ def test_campaign_of_empty_samples_has_tables(tmp_path):
     directory = analyze_campaign(tmp_path)
     assert rows(directory, "header_occurrence") == rows(directory, "top_flows") == []
     assert {row["share"] for row in rows(directory, "frame_sizes")} == {None}
-    rates = [(row["start_ns"] - START, row["frames"], row["rate_bps"]) for row in rows(directory, "throughput")]
-    assert rates == [(0, 0, 0), (10**9, 0, 0)]
+    assert [(row["start_ns"] - START, row["frames"], row["rate_bps"]) for row in rows(directory, "throughput")] == [
+        (0, 0, 0),
+        (10**9, 0, 0),
+    ]
 
 
 def test_seconds_without_frames_within_a_capture_have_rate_zero(tmp_path):
@@ -170,8 +174,9 @@ def test_seconds_without_frames_within_a_capture_have_rate_zero(tmp_path):
     ], "no rows for the time between two captures"
     assert [row["rate_bps"] for row in found][1:4] == [0, 0, 0]
     assert [row["frames"] for row in found if row["port"] == "p2"] == [1, 1], "no row for each second of three years"
-    intervals = {(row["share_lo"], row["share_hi"], row["samples"]) for row in rows(directory, "ip_versions")}
-    assert intervals == {(None, None, 3)}, "three samples are too few for intervals"
+    assert {(row["share_lo"], row["share_hi"], row["samples"]) for row in rows(directory, "ip_versions")} == {
+        (None, None, 3)
+    }, "three samples are too few for intervals"
 
 
 def test_second_run_elsewhere_in_a_different_order_with_threads_gives_the_same_bytes(small, copied):
@@ -240,8 +245,9 @@ def test_missing_partial_names_the_command(copied):
 def test_partial_tables_of_an_earlier_version_are_an_error(copied, capsys):
     for path in (copied / "partial").glob("*/quality.parquet"):
         pq.write_table(pq.read_table(path).drop_columns("sample"), path)
-    error = failed(capsys, "campaign", "process", copied)
-    assert "tables quality are of a different version; run snakemake, or acapella campaign analyze for " in error
+    assert "tables quality are of a different version; run snakemake, or acapella campaign analyze for " in failed(
+        capsys, "campaign", "process", copied
+    )
 
 
 def batch_of(directory, batch: str):
@@ -321,16 +327,13 @@ def test_error_of_the_machine_names_no_sample(copied, capsys, monkeypatch, stage
     """The fault occurs only with two or more samples. A search for the faulty sample would name one."""
     before = checksums(copied)
     module, name = {"index": (index, "fill"), "process": (process, "merge")}[stage]
-    original = getattr(module, name)
 
-    def failing(campaign, *arguments, **options):
-        samples = arguments[1] if stage == "process" else arguments[2].digests
-        if len(samples) < 2:
-            return original(campaign, *arguments, **options)
-        with queries.one_line(campaign.directory) if stage == "index" else contextlib.nullcontext():
-            raise fault
+    def failing(campaign, *arguments, **_):
+        if len(arguments[1] if stage == "process" else arguments[2].digests) > 1:
+            with queries.one_line(campaign.directory) if stage == "index" else contextlib.nullcontext():
+                raise fault
 
-    monkeypatch.setattr(module, name, failing)
+    call_before(monkeypatch, module, name, failing)
     error = failed(capsys, "campaign", stage, copied, code=OUTSIDE)
     assert str(fault) in error
     assert "exclude" not in error
@@ -397,8 +400,9 @@ def test_mapping_of_pseudonyms_is_private_and_outside_the_tables(hidden):
 
 
 def test_flow_ids_with_pseudonyms_do_not_reveal_the_site(small, hidden):
-    ids = {row["flow_id"] for row in rows(small, "stitched_flows")}
-    assert not ids & {row["flow_id"] for row in rows(hidden, "stitched_flows")}
+    assert not {row["flow_id"] for row in rows(small, "stitched_flows")} & {
+        row["flow_id"] for row in rows(hidden, "stitched_flows")
+    }
     assert len(rows(hidden, "stitched_flows")) == len(rows(small, "stitched_flows"))
 
 

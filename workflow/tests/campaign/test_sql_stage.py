@@ -153,8 +153,9 @@ def test_formats(answer):
     assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
     assert "a,b" in answer(query, "table")
     assert json.loads(answer("select 1 as n where false", "json")) == []
-    same = answer("select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a", "json")
-    assert json.loads(same) == [{"a": 1, "a_2": 2, "a_1": 3, "b": 4, "a_3": 5}]
+    assert json.loads(answer("select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a", "json")) == [
+        {"a": 1, "a_2": 2, "a_1": 3, "b": 4, "a_3": 5}
+    ]
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])

@@ -4,10 +4,12 @@ import re
 import shutil
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated.tiny import add_sample
 from acapella_testing.new_files import change_json, new_directory, write_file
 from acapella_testing.processes import with_umask
+from acapella_testing.runs.stages import catalog_rows
 from acapella_testing.runs.workflow_run import ROOT, workplace
 
 from acapella.campaign.layout import Campaign, provenance_names
@@ -41,8 +43,10 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     before = names(campaign.directory)
     first, *listed = remove_stale(campaign, ["a", "b"])
     after = names(campaign.directory)
-    digest = {"acap/c.parquet", "flows/c.parquet", "partial/c/quality.parquet"}
-    assert before - after == digest | {"raw/c.pcap", "raw/c.json"}
+    assert before - after == {"acap/c.parquet", "flows/c.parquet", "partial/c/quality.parquet"} | {
+        "raw/c.pcap",
+        "raw/c.json",
+    }
     assert after - before == {"logs/stale.log", "stale/raw/c.pcap", "stale/raw/c.json"}
     assert (campaign.directory / "stale/raw/c.pcap").read_bytes() == b"c"
     assert first.startswith(f"{REMOVED.format(5)} 2 of them moved")
@@ -97,23 +101,24 @@ def test_links_are_removed_and_never_followed(campaign, tmp_path):
 
 def test_files_without_a_sample_are_kept_and_listed(campaign, tmp_path):
     """A link, a copy of an acap, and directories of the user are kept when sample c is removed from the sheet."""
-    directory = campaign.directory
+    directory, acap = campaign.directory, campaign.directory / "acap"
     write(directory, **{"../elsewhere.parquet": "mine", "partial/notes/todo.txt": "mine"})
-    (directory / "acap" / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
-    shutil.copyfile(directory / "acap" / "a.parquet", directory / "acap" / "backup.parquet")
+    (acap / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
+    shutil.copyfile(acap / "a.parquet", acap / "backup.parquet")
     (directory / "flows" / "c.parquet").unlink()
     (directory / "flows" / "c.parquet").mkdir()
     (directory / "raw" / "linked.json").symlink_to(directory / "raw" / "a.json")
     *_, line = remove_stale(campaign, ["a", "b"])
-    unknown = ("acap/backup.parquet", "acap/mine.parquet", "flows/c.parquet", "partial/notes")
     assert line.startswith(
         "acapella: 4 files or directories belong to no sample of the campaign and were not removed; "
     )
-    assert line.endswith(": " + ", ".join(str(directory / name) for name in unknown))
-    assert (directory / "acap" / "mine.parquet").is_symlink()
+    assert line.endswith(
+        f": {acap}/backup.parquet, {acap}/mine.parquet, {directory}/flows/c.parquet, {directory}/partial/notes"
+    )
+    assert (acap / "mine.parquet").is_symlink()
     assert (directory / "partial" / "notes" / "todo.txt").exists()
-    assert (directory / "acap" / "backup.parquet").read_bytes() == (directory / "acap" / "a.parquet").read_bytes()
-    assert not (directory / "acap" / "c.parquet").exists()
+    assert (acap / "backup.parquet").read_bytes() == (acap / "a.parquet").read_bytes()
+    assert not (acap / "c.parquet").exists()
     assert (directory / "raw" / "linked.json").is_symlink()
     assert remove_stale(campaign, ["a", "b"]) == [line]
 
@@ -202,10 +207,6 @@ def test_tables_of_stages_that_left_the_config_are_removed_and_nothing_else(camp
     assert remove_stages(campaign, [stage]) == []
 
 
-COUNT = """
-select parse_filename(filename, true) as sample, count(*) as frames
-from read_parquet('{directory}/acap/*.parquet', filename = true) group by sample order by sample
-"""
 SITES_QUERY = re.search(r"with sites as.*?;", (ROOT / "results" / "README.md").read_text(), re.S)[0]
 
 
@@ -225,11 +226,12 @@ def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_u
     assert [line for line in printed.splitlines() if line.startswith(f"{REMOVED.format(4)} list: ")]
     assert not [name for name in names(place.campaign) if name.startswith(("acap", "flows", "raw")) and "beta" in name]
     assert (tmp_path / "captures" / "beta-p1.pcap.gz").is_file()
-    assert duckdb.sql(COUNT.format(directory=place.campaign)).fetchall() == [("alpha-p1", 82), ("alpha-p2", 78)]
-    found = duckdb.sql(SITES_QUERY.replace("results/demo", str(place.campaign))).fetchall()
-    assert sorted(found) == [("alpha-p1", "alpha", "p1", 82), ("alpha-p2", "alpha", "p2", 78)]
+    digested = {path.stem: pq.read_metadata(path).num_rows for path in (place.campaign / "acap").glob("*.parquet")}
+    assert digested == {"alpha-p1": 82, "alpha-p2": 78}
+    assert sorted(duckdb.sql(SITES_QUERY.replace("results/demo", str(place.campaign))).fetchall()) == [
+        ("alpha-p1", "alpha", "p1", 82),
+        ("alpha-p2", "alpha", "p2", 78),
+    ]
     assert (place.campaign / "catalog.duckdb").stat().st_mtime_ns == made_ns
-    catalog = duckdb.connect(str(place.campaign / "catalog.duckdb"), read_only=True)
     for table in ("samples", "acaps", "flows", "stacks", "frames", "connections"):
-        found = {sample for (sample,) in catalog.execute(f"select sample from {table}").fetchall()}
-        assert found == {"alpha-p1", "alpha-p2"}, table
+        assert {*catalog_rows(place.campaign, f"select sample from {table}")} == {("alpha-p1",), ("alpha-p2",)}, table

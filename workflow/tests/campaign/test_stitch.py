@@ -181,8 +181,9 @@ def largest_flows(tmp_path_factory) -> Callable[[int], list[dict]]:
 @pytest.mark.soak
 @pytest.mark.parametrize("case", LARGEST)
 def test_flow_of_two_sites_is_counted_at_the_largest(largest_flows, case):
-    found = largest_flows(list(LARGEST).index(case))
-    assert [(row["largest_site"], row["wire_bytes"], row["mpls"]) for row in found] == LARGEST[case][2]
+    assert [
+        (row["largest_site"], row["wire_bytes"], row["mpls"]) for row in largest_flows(list(LARGEST).index(case))
+    ] == LARGEST[case][2]
 
 
 @pytest.mark.parametrize("number", range(len(NETWORKS)), ids=[str(case) for case in NETWORKS])
@@ -201,5 +202,5 @@ def test_equal_addresses_in_two_tunnels_differ_in_column_tunnels(stitched):
     table = stitched((WEST1, (0, 20), flows))
     expected = ["", "vxlan_vni*5*4", "vxlan_vni*6*4", "gre_key*9*3/vxlan_vni*5*4"]
     assert [row["tunnels"] for row in sorted(table("stitched_flows"), key=lambda row: -row["wire_bytes"])] == expected
-    for site in ("WEST", "all"):
-        assert [row["tunnels"] for row in table("top_flows") if row["site"] == site] == expected
+    assert [row["tunnels"] for row in table("top_flows") if row["site"] == "WEST"] == expected
+    assert [row["tunnels"] for row in table("top_flows") if row["site"] == "all"] == expected

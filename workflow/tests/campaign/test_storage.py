@@ -60,8 +60,9 @@ def words_of(directory: Path) -> str:
 def test_title_names_calls_that_last_longer_than_the_run():
     row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
     row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
-    words = with_spaces(storage_latency.title([row]))
-    assert words.startswith("writev blocked the capture for 3 s, 150 % of the time in which frames were offered")
+    assert with_spaces(storage_latency.title([row])).startswith(
+        "writev blocked the capture for 3 s, 150 % of the time in which frames were offered"
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,10 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
     last = rows(directory, "storage_growth")[-1]
     assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
     ((_, writev),) = panels_of(directory)
-    drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
-    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms: below the axis
+    assert {value["line"]: value["ms"] for value in values_of(writev) if "line" in value} == {
+        "writev, long calls": sum(long) / 1e6,
+        "writev, average case": 1.0,
+    }  # 0.8 ms: below the axis
     words = words_of(directory)
     assert "2.00 % of its calls have 99.9 % of the summed latency" in words
     assert "Long calls: 8.19 \u00b5s or more, at most 5.00 % of a run's calls" in words

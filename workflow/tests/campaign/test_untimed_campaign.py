@@ -56,8 +56,9 @@ def test_frames_without_a_time_are_counted_as_untimed_and_not_as_malformed(untim
 
 @pytest.mark.parametrize("name", OVER_TIME)
 def test_figures_over_time_report_missing_timestamps(untimed, name):
-    printed = words((untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
-    assert "No data: no frame has a timestamp (the files contain none)" in printed
+    assert "No data: no frame has a timestamp (the files contain none)" in words(
+        (untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+    )
 
 
 def test_figure_of_flow_sizes_is_drawn(untimed):

@@ -9,10 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+from acapella_testing.csv_rows import read_rows
+from acapella_testing.new_files import write_file
 from acapella_testing.processes import content_of
-from acapella_testing.runs.batch_campaign import BATCH, digest_arguments, kill_itself, write_campaign
+from acapella_testing.runs.batch_campaign import BATCH, digest_arguments, kill_itself, processed_samples, write_campaign
+from acapella_testing.runs.in_process import call_before
 from acapella_testing.waiting import wait_until
 
 from acapella.campaign.batches import (
@@ -33,7 +37,6 @@ from acapella.cli import main as cli
 from acapella_core.errors import OUTSIDE
 from acapella_core.shards import shard_of
 
-TIMEOUT_S = 60
 # Runs the command in its arguments; sample s1 prints its process id and sleeps.
 SLEEPER = """
 import sys, time, os
@@ -57,8 +60,7 @@ def campaign(tmp_path) -> Path:
 
 def outcomes(campaign: Path) -> list[str]:
     """Return the outcomes of the samples."""
-    lines = (campaign / "batches" / "digest" / "b0001.tsv").read_text().splitlines()[1:]
-    return [line.split("\t")[1] for line in lines]
+    return [row["outcome"] for row in read_rows(campaign / "batches" / "digest" / "b0001.tsv")]
 
 
 def failures(campaign: Path) -> dict[str, int]:
@@ -80,35 +82,33 @@ def test_crash_of_a_sample_does_not_affect_the_others(campaign, monkeypatch, num
     assert failures(campaign) == {}
 
 
-def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd):
+def test_exit_handlers_of_the_batch_do_not_run_in_its_forks(campaign, capfd, request):
     atexit.register(print_end := lambda: os.write(1, b"the batch ends\n"))
-    try:
-        assert cli.main(digest_arguments(campaign)) == 0
-    finally:
-        atexit.unregister(print_end)
+    request.addfinalizer(lambda: atexit.unregister(print_end))
+    assert cli.main(digest_arguments(campaign)) == 0
     assert "the batch ends" not in capfd.readouterr().out
     assert not any("the batch ends" in path.read_text() for path in (campaign / "logs" / "digest").glob("*/*"))
 
 
 def test_exit_code_of_several_failures_is_the_smallest(campaign):
     (campaign.parent / "s0.pcap").unlink()
-    damaged = campaign.parent / "s1.pcap"
-    damaged.write_bytes(damaged.read_bytes() + b"\xff" * 100)
+    with (campaign.parent / "s1.pcap").open("ab") as damaged:
+        damaged.write(b"\xff" * 100)
     assert cli.main(digest_arguments(campaign)) == 1
     assert failures(campaign) == {"s0": 2, "s1": 1}
 
 
-@pytest.mark.parametrize(("damage", "code"), [(b"\xff" * 100, 1), (None, 2)], ids=["damaged capture", "no capture"])
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [(lambda path: path.write_bytes(path.read_bytes() + b"\xff" * 100), 1), (Path.unlink, 2)],
+    ids=["damaged capture", "no capture"],
+)
 def test_failed_sample_has_no_output_not_even_an_earlier_one(campaign, damage, code):
     assert cli.main(digest_arguments(campaign)) == 0
-    capture = campaign.parent / "s1.pcap"
-    if damage:
-        capture.write_bytes(capture.read_bytes() + damage)
-    else:
-        capture.unlink()
+    damage(campaign.parent / "s1.pcap")
     assert cli.main(digest_arguments(campaign)) == code
-    for kind in ("acap", "flows"):
-        assert sorted(path.stem for path in (campaign / kind).glob("*/*")) == ["s0", "s2"]
+    assert sorted(path.stem for path in (campaign / "acap").glob("*/*")) == ["s0", "s2"]
+    assert sorted(path.stem for path in (campaign / "flows").glob("*/*")) == ["s0", "s2"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
@@ -118,34 +118,31 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
     wait_until(lambda: log.is_file() and log.read_text().endswith("\n"), running=running)
     sample = int(log.read_text())
     running.send_signal(number)
-    assert running.wait(TIMEOUT_S) == code
+    assert running.wait(60) == code
     wait_until(lambda: content_of(Path(f"/proc/{sample}/stat")).partition(") ")[2][:1] in ("", "Z"), "still processed")
     assert not Campaign.at(campaign).acap("s2").exists()
     assert read_current(current_file(campaign, "digest", "b0001")) == "s1"
     assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept", "done", "done"]
-    costs = campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv"
-    processed = [line.split("\t")[0] for line in costs.read_text().splitlines()[1:]]
-    assert processed == ["s2", "s1"], "the sample that was interrupted is not the last one"
+    assert processed_samples(campaign, "digest") == ["s2", "s1"], "the sample that was interrupted is not the last one"
     assert read_current(current_file(campaign, "digest", "b0001")) is None
 
 
 def test_job_waits_for_another_job_of_its_batch_and_keeps_its_digests(campaign, monkeypatch, capsys):
     """Snakemake was killed, its job continues, and the next run submits the job again. Other batches do not wait."""
-    current, original, other = current_file(campaign, "digest", BATCH), fcntl.flock, contextlib.ExitStack()
+    current, other = current_file(campaign, "digest", BATCH), contextlib.ExitStack()
     other.enter_context(locked(campaign, "digest", BATCH))
     other.enter_context(recorded_as_current(current, "s1"))
 
-    def flock(stream, operation):
+    def end_other_job(_, operation):
         if operation == fcntl.LOCK_EX:  # waits
             assert read_current(current) == "s1"
             assert not (campaign / "acap").exists()
             other.close()
             assert cli.main(digest_arguments(campaign)) == 0
             assert outcomes(campaign) == ["done"] * 3
-        original(stream, operation)
 
-    monkeypatch.setattr(fcntl, "flock", flock)
+    call_before(monkeypatch, fcntl, "flock", end_other_job)
     with locked(campaign, "digest", "b0002"), locked(campaign, "analyze", BATCH):
         assert cli.main(digest_arguments(campaign)) == 0
     assert outcomes(campaign) == ["kept"] * 3
@@ -154,10 +151,7 @@ def test_job_waits_for_another_job_of_its_batch_and_keeps_its_digests(campaign, 
 
 @pytest.mark.parametrize("number", NO_LOCKS)
 def test_batch_does_not_run_on_a_file_system_without_locks(campaign, monkeypatch, capsys, number):
-    def flock(*_):
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(number, os.strerror(number))))
     assert cli.main(digest_arguments(campaign)) == OUTSIDE
     assert re.fullmatch(r"acapella: error: .*b0001\.lock: .* no locks .*; mount it .*\n", capsys.readouterr().err)
     assert not (campaign / "acap").exists()
@@ -227,8 +221,7 @@ def test_damaged_lines_of_a_journal_are_ignored(campaign, damage, expected):
 
 def test_long_journal_is_replaced(tmp_path):
     """It keeps the last line of each sample, and those that other processes cannot know without it."""
-    output = tmp_path / "output"
-    output.touch()
+    output = write_file(tmp_path / "output", "")
     journal, longest = Journal(tmp_path, "analyze", BATCH), 0
     journal.start("left")
     for number in range(100):
@@ -257,8 +250,7 @@ def test_batches_are_limited_and_samples_keep_their_batch():
         "y": "b0006",
     }
     assert [*extended({}, "abcdefg", {}, most=3, most_bytes=1).values()].count("b0001") == 3
-    names = [f"s{number}" for number in range(10_000)]
-    stages = 3 * len({*extended({}, names, {}, most=200, most_bytes=1).values()})
+    stages = 3 * len({*extended({}, [f"s{number}" for number in range(10_000)], {}, most=200, most_bytes=1).values()})
     assert stages + len(("samples", "index", "process", "figures", "report", "all")) == 156  # docs/running.md
 
 

@@ -27,6 +27,7 @@ from acapella_testing.runs.batch_campaign import (
     write_campaign,
     write_digests,
 )
+from acapella_testing.runs.in_process import call_before
 from acapella_testing.soak import SOAK
 
 from acapella.campaign.batches import (
@@ -140,35 +141,29 @@ def test_failed_changed_query_recreates_all_tables(digested, monkeypatch, killed
 
 def test_analysis_of_a_batch_computes_only_missing_results(digested):
     """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
-    campaign = digested
-    (campaign / "partial" / "s0").mkdir(parents=True)
-    acap = Campaign.at(campaign).acap("s1")
+    (digested / "partial" / "s0").mkdir(parents=True)
+    acap = Campaign.at(digested).acap("s1")
     whole = acap.read_bytes()
     acap.write_bytes(whole[:-10])
-    assert analyze(campaign) == 2
-    assert read_failures(campaign / "logs" / "batches" / "analyze" / "b0001.failed.tsv") == {"s1": 2}
-    assert {row["sample"] for row in partials(campaign)["quality"]} == {"s0", "s2"}
-    assert not (campaign / "partial" / "s0").exists()
+    assert analyze(digested) == 2
+    assert read_failures(digested / "logs" / "batches" / "analyze" / "b0001.failed.tsv") == {"s1": 2}
+    assert {row["sample"] for row in partials(digested)["quality"]} == {"s0", "s2"}
+    assert not (digested / "partial" / "s0").exists()
     acap.write_bytes(whole)
-    assert analyze(campaign) == 0
-    assert analyzed_samples(campaign) == ["s1"]
-    with_kept = partials(campaign)
-    shutil.rmtree(campaign / "batches" / "partial")
-    assert analyze(campaign) == 0
-    assert analyzed_samples(campaign) == [*SAMPLES]
-    assert partials(campaign) == with_kept
+    assert analyze(digested) == 0
+    assert analyzed_samples(digested) == ["s1"]
+    with_kept = partials(digested)
+    shutil.rmtree(digested / "batches" / "partial")
+    assert analyze(digested) == 0
+    assert analyzed_samples(digested) == [*SAMPLES]
+    assert partials(digested) == with_kept
 
 
 @pytest.fixture
 def groups_analyzed(monkeypatch) -> list[list[str]]:
     """Return a list to which the groups of samples that are analyzed will be added."""
-    groups, original = [], batch_analysis.BatchAnalysis._analyze
-
-    def analyze_group(analysis, group, **arguments):
-        groups.append([*group])
-        return original(analysis, group, **arguments)
-
-    monkeypatch.setattr(batch_analysis.BatchAnalysis, "_analyze", analyze_group)
+    groups = []
+    call_before(monkeypatch, batch_analysis.BatchAnalysis, "_analyze", lambda _, group, **__: groups.append([*group]))
     return groups
 
 
@@ -206,23 +201,15 @@ def run_until_killed(campaign: Path, is_last: Callable[[int], bool]) -> bool:
 
 def patch_writes(calls: memoryview, is_last: Callable[[int], bool]) -> None:
     """Replace the functions that rename a table or change the journal, as `run_until_killed` describes."""
-    replace, append = os.replace, Journal._append
 
-    def count() -> None:
+    def count(*_, **__) -> None:
         if is_last(calls[0]):
             calls[1] = os.getpid()
             time.sleep(600)
         calls[0] += 1
 
-    def replace_counted(*names, **directories):
-        count()
-        replace(*names, **directories)
-
-    def append_counted(journal, entries):
-        count()
-        append(journal, entries)
-
-    os.replace, Journal._append = replace_counted, append_counted
+    call_before(pytest.MonkeyPatch(), os, "replace", count)
+    call_before(pytest.MonkeyPatch(), Journal, "_append", count)
 
 
 @pytest.mark.soak
@@ -254,12 +241,11 @@ def test_parts_of_a_group_contain_all_samples():
     assert all(len(part) <= batch_analysis.PARTS for part in batch_analysis.parts(samples, batch_analysis.PARTS))
 
 
-WRITES = 80  # of three samples that are analyzed one by one
-CHOSEN = range(WRITES) if SOAK else random.Random(16).sample(range(WRITES), 3)
+WRITES = range(80)  # of three samples that are analyzed one by one
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("at", CHOSEN)
+@pytest.mark.parametrize("at", WRITES if SOAK else random.Random(16).sample(WRITES, 3))
 def test_analysis_that_is_killed_at_any_write_is_completed(digested, monkeypatch, at):
     monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", 0)
     assert run_until_killed(digested, lambda number: number == at)
@@ -336,16 +322,15 @@ def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeyp
 
 def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeypatch, capsys):
     """A cluster has repeated a job that is still running, and that ends when the second job begins to wait."""
-    first, original = contextlib.ExitStack(), fcntl.flock
+    first = contextlib.ExitStack()
     first.enter_context(locked(digested, "analyze", BATCH))
 
-    def flock(stream, operation):
+    def end_first_job(_, operation):
         if operation == fcntl.LOCK_EX:  # waits
             assert not (digested / "batches" / "partial").exists()
             first.close()
-        original(stream, operation)
 
-    monkeypatch.setattr(fcntl, "flock", flock)
+    call_before(monkeypatch, fcntl, "flock", end_first_job)
     assert analyze(digested) == 0
     assert analyze(digested) == 0
     assert capsys.readouterr().err.count("waiting for another process that runs analyze of batch b0001") == 1

@@ -23,12 +23,6 @@ from acapella_capture import collect
 from acapella_capture.control.outcomes import Outcome
 from acapella_core.errors import INTERNAL, OUTSIDE
 
-EVERY_COMMAND = [
-    words
-    for name, command in COMMANDS.items()
-    for words in ([f"{name} {inner}" for inner in command.modules] if isinstance(command, Group) else [name])
-]
-
 
 def complaint(capsys, *argv: str) -> str:
     """Return the one line on standard error."""
@@ -40,7 +34,14 @@ def complaint(capsys, *argv: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("command", EVERY_COMMAND)
+@pytest.mark.parametrize(
+    "command",
+    [
+        words
+        for name, command in COMMANDS.items()
+        for words in ([f"{name} {inner}" for inner in command.modules] if isinstance(command, Group) else [name])
+    ],
+)
 def test_unknown_option_is_reported_in_one_line(command, capsys):
     line = complaint(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
     assert line.startswith(f"acapella: error: {command}: ")
@@ -83,8 +84,10 @@ def test_usage_error_is_one_line(argv, line, capsys):
 @pytest.mark.parametrize("words", ["generate", "measure storage"])
 def test_command_of_a_missing_package_names_the_incomplete_installation(words, monkeypatch, capsys):
     monkeypatch.setattr(commands, "entry_module", lambda name: None)
-    line = complaint(capsys, *words.split(), "model.yaml", "-o", "x.pcap")
-    assert line == f"acapella: error: {words}: the installation is incomplete; run make setup"
+    assert (
+        complaint(capsys, *words.split(), "model.yaml", "-o", "x.pcap")
+        == f"acapella: error: {words}: the installation is incomplete; run make setup"
+    )
 
 
 def test_control_characters_in_an_error_are_escaped(capsys):
@@ -124,33 +127,30 @@ def test_collect_inside_the_sandbox_reports_usage_errors_in_one_line(argv):
     assert line.endswith("; see acapella collect --help")
 
 
-INTERRUPTED_IMPORT = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from acapella.cli import commands, doctor, entry
+IMPORT = """
 class Finder:
     def find_spec(self, name, path, target=None):
         if name == "acapella.cli.main":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
-entry.main()
+"""
+CALL = """
+from acapella.cli import main as cli
+original = cli.{0}
+cli.{0} = lambda *args: os.kill(os.getpid(), signal.SIGINT) or original(*args)
 """
 
 
-def test_ctrl_c_during_imports_prints_one_line():
-    ended = run(sys.executable, "-c", INTERRUPTED_IMPORT)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
-
-
-@pytest.mark.parametrize("place", ["remove_scratch", "exceptions_for_signals", "run_command"])
-def test_ctrl_c_before_the_stage_prints_one_line(place):
+@pytest.mark.parametrize(
+    "interrupted", [IMPORT, *map(CALL.format, ("remove_scratch", "exceptions_for_signals", "run_command"))]
+)
+def test_ctrl_c_during_imports_or_before_the_stage_prints_one_line(interrupted):
     """Also where the handler of the stage is set and its errors are not yet caught."""
     program = f"""
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from acapella.cli import entry, main as cli
-original = cli.{place}
-cli.{place} = lambda *args: os.kill(os.getpid(), signal.SIGINT) or original(*args)
+from acapella.cli import commands, doctor, entry
+{interrupted}
 sys.argv = ["acapella", "doctor"]
 sys.exit(entry.main())
 """
@@ -164,8 +164,10 @@ def test_sigint_handler_is_installed_before_imports():
         f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[2])!r}); before = {{*sys.modules}}; "
         "import acapella.cli.entry; print(sorted({*sys.modules} - before))"
     )
-    found = run(sys.executable, "-S", "-c", program, check=True).stdout
-    assert found.strip() == "['acapella', 'acapella.cli', 'acapella.cli.entry']"
+    assert (
+        run(sys.executable, "-S", "-c", program, check=True).stdout.strip()
+        == "['acapella', 'acapella.cli', 'acapella.cli.entry']"
+    )
 
 
 def test_command_starts_in_the_module_that_handles_ctrl_c():
@@ -237,7 +239,8 @@ def test_debug_shows_the_location_of_a_crash():
     assert "string_at" in ended.stderr
 
 
-def test_command_line_does_not_import_pandas(tmp_path):
+@pytest.mark.parametrize(("words", "printed"), [((), "imported\n"), (("refused",), "")])
+def test_command_line_does_not_import_pandas(tmp_path, words, printed):
     """If pandas is installed, as with FABRIC's client, pyarrow imports it for its first array."""
     write_file(tmp_path / "pandas.py", "print('imported')\n__version__ = '3.0'\n")
     code = """
@@ -249,7 +252,5 @@ if "refused" in sys.argv:
 import pyarrow
 pyarrow.array([1])
 """
-    options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(tmp_path)}}
-    for words, printed in (((), "imported\n"), (("refused",), "")):
-        ended = run(sys.executable, "-c", code, *words, **options)
-        assert ended.stdout == printed, ended.stderr
+    ended = run(sys.executable, "-c", code, *words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert ended.stdout == printed, ended.stderr

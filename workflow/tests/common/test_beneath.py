@@ -275,8 +275,9 @@ OURS = {"raw/a.pcap": "../mine.pcap", "acap/b.parquet": f"/cache/{CACHED}_acap.p
 def test_links_created_by_the_workflow_are_accepted(tmp_path):
     for place, target in (LINKS | OURS).items():
         (new_directory((tmp_path / place).parent) / Path(place).name).symlink_to(target)
-    expected = {place: f"is a symbolic link to {target}" for place, target in LINKS.items()}
-    assert {str(place): what for place, what in links(tmp_path)} == expected
+    assert {str(place): what for place, what in links(tmp_path)} == {
+        place: f"is a symbolic link to {target}" for place, target in LINKS.items()
+    }
 
 
 @pytest.mark.parametrize("below", ["", "demo", "demo/tables"])

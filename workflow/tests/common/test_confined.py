@@ -15,9 +15,10 @@ import pytest
 from acapella_testing import processes
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
-from acapella_testing.processes import ATTEMPT, PYTHON, confined_python, executable, running, until_confined
+from acapella_testing.processes import ATTEMPT, PYTHON, confined_python, executable, running, until_confined, with_umask
 from acapella_testing.release_records import write_key
 from acapella_testing.requirements import require_success
+from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.cli.commands import CAMPAIGN
 from acapella.cli.doctor import confinement
@@ -31,12 +32,9 @@ from acapella_core.errors import MISTAKE, UserError
 FIELDS = ("frame.number", "frame.protocols")
 ACAPELLA = str(Path(sys.executable).with_name("acapella"))
 OFFERED = _native.confinement_support()
-CAPTURES = sorted((Path(__file__).parents[3] / ".test/captures").glob("*.pcap.gz"))[:2]
 
 needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
 needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
-
-ASKED = '[ "$1" = -G ] && exit\n'  # when asked for its directories
 
 # Prints the results of its attempts on the first line of standard error.
 ATTEMPTS = f"""{ATTEMPT}
@@ -60,7 +58,8 @@ sys.exit(3)
 
 def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
     """Put a tshark on the PATH that runs the script; return it. dumpcap in the same directory prints the version."""
-    executable(directory / "tshark", f"#!{interpreter}\n{ASKED if interpreter == '/bin/sh' else ''}{script}\n")
+    asked = '[ "$1" = -G ] && exit\n' if interpreter == "/bin/sh" else ""  # when asked for its directories
+    executable(directory / "tshark", f"#!{interpreter}\n{asked}{script}\n")
     executable(directory / "dumpcap", "#!/bin/sh\necho 'Dumpcap (Wireshark) 4.0.17'\n")
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
     return tshark.find()
@@ -69,10 +68,9 @@ def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh"
 @needs_landlock
 @needs_seccomp
 def test_confined_program_has_no_access_to_files_network_or_users(tmp_path, monkeypatch):
-    secret = write_file(tmp_path / "outside" / "secret", "secret")
+    with with_umask(0):
+        secret = write_file(tmp_path / "outside" / "secret", "secret")
     made = secret.with_name("made")
-    secret.parent.chmod(0o777)
-    secret.chmod(0o644)
     reading, writing = os.pipe()
     os.set_inheritable(reading, True)
     os.write(writing, b"x")
@@ -100,11 +98,10 @@ def test_tshark_reads_a_private_capture(capture):
         run.finish()
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(CAPTURES.glob("*.pcap.gz"))[:2], ids=lambda path: path.name)
 def test_confinement_does_not_change_the_output_of_tshark(path):
     program = tshark.find()
-    command = program.command(FIELDS)
-    command[command.index("-")] = str(path)
+    command = [str(path) if word == "-" else word for word in program.command(FIELDS)]
     plain = subprocess.run(command, capture_output=True, check=True, env=tshark.environment()).stdout
     with program.start(path, FIELDS) as run:
         assert b"\n".join(run.lines()).splitlines() == plain.splitlines()
@@ -283,7 +280,7 @@ def test_directory_that_cannot_be_confined_is_an_error_of_one_line():
 )
 def test_readers_of_a_campaign_write_only_inside_it(tmp_path, command, writes):
     for name in ("campaign", "other", "tmp"):
-        new_directory(tmp_path / name)
+        (tmp_path / name).mkdir()
     code = f"""{ATTEMPT}
 import os, signal
 import acapella.{CAMPAIGN.modules[command[1]]} as module
@@ -294,10 +291,12 @@ def run(args):
 module.run = run
 cli.main()
 """
-    options = {"cwd": tmp_path, "env": os.environ | {"TMPDIR": str(tmp_path / "tmp")}, "check": True}
-    done = processes.run(sys.executable, "-c", code, *command, **options)
-    expected = [0 if writes else errno.EACCES, errno.EACCES, errno.EPERM]
-    assert [int(number) for number in done.stdout.split()] == expected, done.stderr
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    done = processes.run(sys.executable, "-c", code, *command, cwd=tmp_path, env=environment, check=True)
+    inside, outside, signaled = map(int, done.stdout.split())
+    assert inside == (0 if writes else errno.EACCES), done.stderr
+    assert outside == errno.EACCES, done.stderr
+    assert signaled == errno.EPERM, done.stderr
 
 
 # System calls on another process, on itself and on the kernel, without Landlock. Prints their errors; 0 if allowed.
@@ -361,20 +360,25 @@ def test_doctor_reports_active_confinement():
     assert set(found) == {"Landlock", "seccomp", "signals", "user of tshark", "processes of tshark"}
 
 
-def test_doctor_reports_the_user_of_tshark():
+@pytest.mark.parametrize(
+    ("prefix", "expected"),
+    [((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")],
+    ids=["this user", "root in a user namespace"],
+)
+def test_doctor_reports_the_user_of_tshark(prefix, expected):
     """Root in a user namespace has no other user to switch to."""
+    require_success([*prefix, "true"], "user namespaces")
     command = "from acapella.cli import doctor; print([f.state for f in doctor.confinement() if 'user' in f.piece])"
-    for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
-        require_success([*prefix, "true"], "user namespaces")
-        assert expected in processes.run(*prefix, sys.executable, "-c", command, check=True).stdout
+    assert expected in processes.run(*prefix, sys.executable, "-c", command, check=True).stdout
 
 
 def test_home_directory_next_to_a_program_is_not_readable(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    assert confined.program_paths(tmp_path / "user" / "tshark") == [str(tmp_path / "user" / "tshark")]
+    monkeypatch.setenv("HOME", str(home := tmp_path / "user"))
+    assert confined.program_paths(home / "tshark") == [str(home / "tshark")]
     assert confined.program_paths(tmp_path / "tshark") == [str(tmp_path / "tshark")]
-    own = tmp_path / "user" / "wireshark"
-    assert confined.program_paths(own / "bin" / "tshark") == [str(own / name) for name in ("bin", "lib", "share")]
+    assert confined.program_paths(home / "wireshark" / "bin" / "tshark") == [
+        str(home / "wireshark" / name) for name in ("bin", "lib", "share")
+    ]
 
 
 @needs_seccomp

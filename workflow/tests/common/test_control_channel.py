@@ -29,7 +29,6 @@ from acapella_core.errors import UserError
 HELLO = Hello("flowstats", 2, "a1")
 PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
 SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [PAIR]}
-SOON_SILENT = channel.Pace(alive_s=0.02, dead_s=0.5, secret_s=TIMEOUT_S)
 PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 + "0000")
 
 
@@ -37,8 +36,7 @@ def proof_line(secret: str, challenge: str) -> bytes:
     """Return the proof for a challenge as defined in RFC 2104: H(K xor opad, H(K xor ipad, text)), 64-byte blocks."""
     key = bytes.fromhex(secret).ljust(64, b"\0")
     inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + challenge.encode()).digest()
-    proof = hashlib.sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest()
-    return f'{{"proof": "{proof}"}}\n'.encode()
+    return b'{"proof": "%s"}\n' % hashlib.sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest().encode()
 
 
 class Client:
@@ -216,18 +214,17 @@ def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
 
 
 def test_other_addresses_than_loopback_require_listen_anywhere():
-    server = ControlServer(sessions_of(Rings()), SECRET)
     with pytest.raises(UserError, match="sends keys unencrypted"):
-        asyncio.run(server.start("0.0.0.0", 0))
+        asyncio.run(ControlServer(sessions_of(Rings()), SECRET).start("0.0.0.0", 0))
 
 
 @contextlib.contextmanager
-def data_plane(port, logged, instance="a1", secret=SECRET):
-    """Yield a control plane and the sessions that its data plane recorded."""
+def data_plane(port, logged, instance="a1", write=None):
+    """Yield a control plane and the sessions that its data plane recorded, unless another function writes them."""
     written, hello = [], Hello("flowstats", 2, instance)
     with (
-        collector_at(port, secret) as collector,
-        ControlPlane(collector, hello, written.append, log=logged.append, pace=PATIENT) as plane,
+        collector_at(port) as collector,
+        ControlPlane(collector, hello, write or written.append, log=logged.append, pace=PATIENT) as plane,
     ):
         yield plane, written
 
@@ -255,8 +252,7 @@ def test_restarted_collector_is_detected():
 
 
 def test_restarted_data_plane_gets_new_queue_pairs():
-    rings = Rings()
-    with listening(rings) as (server, port):
+    with listening(rings := Rings()) as (server, port):
         with data_plane(port, []) as (plane, _):
             assert plane.wait(TIMEOUT_S)
         with data_plane(port, [], "a2") as (plane, written):
@@ -271,8 +267,7 @@ def test_restarted_data_plane_gets_new_queue_pairs():
 
 def test_invalid_collector_message_closes_the_connection():
     logged = []
-    with contextlib.ExitStack() as stack:
-        impostor = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    with socket.create_server(("127.0.0.1", 0)) as impostor, contextlib.ExitStack() as stack:
         _, written = stack.enter_context(data_plane(impostor.getsockname()[1], logged))
         connection = stack.enter_context(impostor.accept()[0])
         connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
@@ -284,11 +279,7 @@ def test_invalid_collector_message_closes_the_connection():
 
 def test_registers_that_cannot_be_written_end_the_control_plane():
     fail = Mock(side_effect=OSError("no data plane"))
-    with (
-        listening(Rings()) as (server, port),
-        collector_at(port) as collector,
-        ControlPlane(collector, HELLO, fail, log=print, pace=PATIENT) as plane,
-    ):
+    with listening(Rings()) as (server, port), data_plane(port, [], write=fail) as (plane, _):
         assert not plane.wait(TIMEOUT_S)
         assert str(plane.failure) == "no data plane"
     assert server.counts["sessions_written"] == 0
@@ -365,8 +356,7 @@ def test_other_users_can_neither_read_the_secret_nor_open_a_session():
 
 def test_silent_connections_do_not_block_a_data_plane():
     """More silent connections than the collector accepts are open before the data plane connects."""
-    with contextlib.ExitStack() as stack:
-        server, port = stack.enter_context(listening(Rings()))
+    with listening(Rings()) as (server, port), contextlib.ExitStack() as stack:
         connections = (socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_UNAUTHENTICATED + 20))
         silent = [stack.enter_context(connection) for connection in connections]
         plane, written = stack.enter_context(data_plane(port, []))
@@ -378,16 +368,13 @@ def test_silent_connections_do_not_block_a_data_plane():
         assert server.counts["evicted"] >= 20
 
 
-PROOF_SOON = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=0.2)
-
-
 @pytest.mark.parametrize(
-    ("pace", "secret", "line"),
-    [(SOON_SILENT, SECRET, b""), (PROOF_SOON, None, b'{"proof": ')],
+    ("dead_s", "secret_s", "secret", "line"),
+    [(0.5, TIMEOUT_S, SECRET, b""), (TIMEOUT_S, 0.2, None, b'{"proof": ')],
     ids=["silent", "incomplete proof of the secret"],
 )
-def test_connection_has_a_timeout(pace, secret, line):
-    with listening(Rings(), pace) as (server, port):
+def test_connection_has_a_timeout(dead_s, secret_s, secret, line):
+    with listening(Rings(), channel.Pace(alive_s=0.02, dead_s=dead_s, secret_s=secret_s)) as (server, port):
         with Client(port, secret) as slow:
             slow.send(line)
             assert slow.hear() == {}

@@ -127,19 +127,18 @@ def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monk
 
 def test_scratch_directory_of_another_user_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    other = new_directory(tmp_path / "acapella-scratch-abcdefgh")
+    (tmp_path / "acapella-scratch-abcdefgh").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with scratch_directory():
-        assert other.exists()
+        assert (tmp_path / "acapella-scratch-abcdefgh").exists()
 
 
 def test_incomplete_files_of_another_user_are_kept(tmp_path, monkeypatch):
     (tmp_path / ".a.txt.12345678.part").touch()
-    user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     atomic_text(tmp_path / "a.txt", "text")
     assert (tmp_path / ".a.txt.12345678.part").exists()
-    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.undo()
     atomic_text(tmp_path / "a.txt", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
@@ -171,15 +170,13 @@ def test_catalog_that_is_being_written_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_interrupted_digest_leaves_no_incomplete_files(tmp_path, number):
+def test_interrupted_digest_leaves_no_incomplete_files(tmp_path, number, request):
     before = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
-    try:
-        with digest_that_waits(tmp_path) as process:
-            process.send_signal(number)
-            process.stdin.close()
-            assert process.wait(180) == 128 + number
-    finally:
-        signal.signal(number, before)
+    request.addfinalizer(lambda: signal.signal(number, before))
+    with digest_that_waits(tmp_path) as process:
+        process.send_signal(number)
+        process.stdin.close()
+        assert process.wait(180) == 128 + number
     assert list(tmp_path.iterdir()) == []
 
 
@@ -209,8 +206,10 @@ def test_full_temporary_directory_is_rejected(tmp_path):
     code = (
         "import acapella_core.files as f, resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); f.temporary_directory()"
     )
-    ended = run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)})
-    assert f"UserError: temporary directory {tmp_path}: cannot write: " in ended.stderr
+    assert (
+        f"UserError: temporary directory {tmp_path}: cannot write: "
+        in run(sys.executable, "-c", code, env=os.environ | {"TMPDIR": str(tmp_path)}).stderr
+    )
 
 
 def test_database_spills_to_the_temporary_directory(tmp_path, monkeypatch):

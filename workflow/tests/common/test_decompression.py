@@ -38,22 +38,19 @@ def test_uncompressed_captures_are_opened_by_the_loader(tmp_path):
         assert streams.descriptors == ()
 
 
-def test_streaming_writes_no_file(tmp_path):
+def test_streaming_writes_no_file(tmp_path, request):
     """Sets a limit on the size of files, which does not apply to pipes."""
-    path = packed(tmp_path / "a.zst", "zstd", CONTENT)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    path, limits = packed(tmp_path / "a.zst", "zstd", CONTENT), resource.getrlimit(resource.RLIMIT_FSIZE)
+    request.addfinalizer(lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
-    try:
-        with streamed([path]) as streams:
-            assert read(streams) == CONTENT
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with streamed([path]) as streams:
+        assert read(streams) == CONTENT
 
 
-def test_bytes_after_the_compressed_data_are_not_streamed(tmp_path):
-    for path in (write_file(tmp_path / "a.pcap", CONTENT), packed(tmp_path / "a.zst", "zstd", CONTENT)):
-        with streamed([path], [1_000_001]) as streams:
-            assert read(streams) == CONTENT[:1_000_001]
+@pytest.mark.parametrize("write", [write_file, lambda path, content: packed(path, "zstd", content)])
+def test_bytes_after_the_compressed_data_are_not_streamed(tmp_path, write):
+    with streamed([write(tmp_path / "a", CONTENT)], [1_000_001]) as streams:
+        assert read(streams) == CONTENT[:1_000_001]
 
 
 def test_stream_without_a_reader_ends(tmp_path):
@@ -65,16 +62,16 @@ def test_stream_without_a_reader_ends(tmp_path):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_damaged_and_truncated_data_are_distinct_errors(tmp_path, codec):
-    broken, cut = (make(tmp_path / make.__name__, codec, CONTENT, CONTENT) for make in (damaged, packed))
-    os.truncate(cut, cut.stat().st_size - 20)
-    for path, kind in ((broken, "bad_compression"), (cut, "cut_compressed")):
-        with streamed([path]) as streams:
-            got = read(streams)
-        assert got.startswith(CONTENT)
-        assert (CONTENT * 2).startswith(got)
-        assert streams.faults[0].kind == kind
-        assert streams.faults[0].text.startswith(f"at byte {len(got)} of the decompressed data: ")
+@pytest.mark.parametrize(("write", "cut", "kind"), [(damaged, 0, "bad_compression"), (packed, 20, "cut_compressed")])
+def test_damaged_and_truncated_data_are_distinct_errors(tmp_path, codec, write, cut, kind):
+    path = write(tmp_path / "a", codec, CONTENT, CONTENT)
+    os.truncate(path, path.stat().st_size - cut)
+    with streamed([path]) as streams:
+        got = read(streams)
+    assert got.startswith(CONTENT)
+    assert (CONTENT * 2).startswith(got)
+    assert streams.faults[0].kind == kind
+    assert streams.faults[0].text.startswith(f"at byte {len(got)} of the decompressed data: ")
 
 
 def test_file_that_cannot_be_decompressed_is_rejected(tmp_path):

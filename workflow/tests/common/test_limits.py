@@ -39,8 +39,8 @@ def zstd(plain: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def bomb(tmp_path_factory) -> Path:
     """Write 10 GiB of empty frames in less than 400 KB. A zstd file may contain any number of zstd frames."""
-    content = zstd(PCAP) + zstd(bytes(64 * MIB)) * 160
-    path = write_file(tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst", content)
+    path = tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst"
+    path.write_bytes(zstd(PCAP) + zstd(bytes(64 * MIB)) * 160)
     assert path.stat().st_size < 400_000
     return path
 
@@ -70,10 +70,9 @@ def test_digest_of_a_decompression_bomb_ends_at_the_maximum_ratio(bomb, tmp_path
 
 
 def test_readers_stop_at_a_decompression_bomb(bomb, tmp_path, capsys):
-    key = tmp_path / "key"
-    assert main(["anonymize", "--new-key", str(key)]) == 0
-    small = ["--max-decompressed", "1M"]
-    assert main(["anonymize", str(bomb), "-o", str(tmp_path / "out.pcap"), "--key-file", str(key), *small]) == DAMAGED
+    key, small = str(tmp_path / "key"), ["--max-decompressed", "1M"]
+    assert main(["anonymize", "--new-key", key]) == 0
+    assert main(["anonymize", str(bomb), "-o", str(tmp_path / "out.pcap"), "--key-file", key, *small]) == DAMAGED
     assert "--max-decompressed" in capsys.readouterr().err
     other = write_file(tmp_path / "other.pcap", PCAP + record(10**9, bytes(60)))
     assert main(["kappa", str(bomb), str(other), "--json", *small]) == DAMAGED
@@ -86,15 +85,9 @@ def test_readers_stop_at_a_decompression_bomb(bomb, tmp_path, capsys):
     assert found.frames == SMALL_FRAMES
 
 
-QUEUE_PAIR = """\
-register qp_number 0 0x11
-register qp_base 0 0x100000
-register qp_end 0 0x1c0000
-"""
-
-
 def test_collector_stops_at_a_decompression_bomb(bomb, tmp_path, capsys):
-    control, directory = write_file(tmp_path / "qp.control", QUEUE_PAIR), tmp_path / "reports"
+    pair = "register qp_number 0 0x11\nregister qp_base 0 0x100000\nregister qp_end 0 0x1c0000\n"
+    control, directory = write_file(tmp_path / "qp.control", pair), tmp_path / "reports"
     words = ["p4", "collect", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
     assert main(words) == DAMAGED
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err

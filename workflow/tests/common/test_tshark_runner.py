@@ -46,8 +46,9 @@ def test_settings_of_the_user_do_not_change_the_output(program, capture, tmp_pat
     write_file(settings / "disabled_protos", "tcp\nudp\n")
     command = [program.path, "-r", capture, "-T", "fields", "-e", "frame.number", "-e", "frame.protocols"]
     home = os.environ | {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "home" / ".config")}
-    theirs = subprocess.run(command, capture_output=True, env=home, check=True).stdout.splitlines()
-    assert theirs != before, "the settings would change answers, if they were read"
+    assert subprocess.run(command, capture_output=True, env=home, check=True).stdout.splitlines() != before, (
+        "the settings would change answers, if they were read"
+    )
     for name in ("HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, home[name])
     monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(settings))
@@ -130,8 +131,9 @@ def test_failed_tshark_is_reported_in_one_line_without_output(script, message, c
     text = f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n'
     monkeypatch.setenv("PATH", path_with(executable(capture.parent / "bin" / "tshark", text)))
     out = new_directory(capture.parent / "out")
-    code = main(["digest", str(capture), "-o", str(out / "a.parquet")])
-    assert code == (OUTSIDE if "kill" in script or "it fails on" in message else 2)
+    assert main(["digest", str(capture), "-o", str(out / "a.parquet")]) == (
+        OUTSIDE if "kill" in script or "it fails on" in message else 2
+    )
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert message in error
@@ -177,8 +179,7 @@ def test_digest_that_never_ends_fails_at_its_time_limit(engine, tmp_path, monkey
 @pytest.mark.parametrize("longest", [1000, 100_000])
 def test_unterminated_line_is_stored_up_to_a_limit(longest, before, monkeypatch):
     monkeypatch.setattr(tshark, "MAX_LINE_BYTES", longest)
-    whole = [before.rstrip(b"\n")] if before else []
-    assert lines_printed(before + b"x" * longest) == [*whole, b"x" * longest]
+    assert lines_printed(before + b"x" * longest) == [*([before.rstrip(b"\n")] if before else []), b"x" * longest]
     with pytest.raises(UserError, match=f"x.pcap: tshark printed a line of more than {longest} bytes"):
         lines_printed(before + b"x" * (longest + 1), ends=False)
 

@@ -61,8 +61,10 @@ def test_digest_metadata_names_the_vendor_lists(engine, program, capture):
 
 def test_installation_in_another_directory_reports_its_data_directory(program, tmp_path):
     wrapper = executable(tmp_path / "bin" / "tshark", f'#!/bin/sh\nexec {program.path} "$@"\n')
-    reported = vendors.directory_of(tshark.Tshark(str(wrapper), program.version))
-    assert reported.resolve() == vendors.directory_of(program).resolve()
+    assert (
+        vendors.directory_of(tshark.Tshark(str(wrapper), program.version)).resolve()
+        == vendors.directory_of(program).resolve()
+    )
 
 
 def test_without_tshark_the_included_list_decides_and_is_recorded(capture, monkeypatch, tmp_path):

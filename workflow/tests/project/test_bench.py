@@ -39,8 +39,7 @@ def bench(tmp_path):
 
 
 def test_shares_of_the_stages_add_up_to_the_total():
-    stages = {"read_s": 1.0, "dissect_s": 3.0, "digest_s": 5.0}
-    rows = native.rows_of(10_000_000, measured(0.5), measured(8.5), stages)
+    rows = native.rows_of(10_000_000, measured(0.5), measured(8.5), {"read_s": 1.0, "dissect_s": 3.0, "digest_s": 5.0})
     shares = {row["measured"]: row["value"] for row in rows if row["measured"].startswith("share of")}
     assert sum(shares.values()) == pytest.approx(100)
     assert shares["share of writing"] == pytest.approx(100 * 3 / 8)
@@ -258,12 +257,12 @@ def test_arrival_error_excludes_outliers():
     assert rows["standard deviation of arrival timestamps"] < rms / 40
 
 
-def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise():
+@pytest.mark.parametrize(("noise", "goal"), [(15, "<= 40"), (25, "<= 50")])
+def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise(noise, goal):
     times, jitter = numpy.arange(5) * 1000, numpy.array([0, 1, 0, 1, 0])
     veth = SimpleNamespace(send=lambda words, capture: senders.Sent(times + jitter * words, None, None))
     programs = {senders.OURS: lambda *_: 30, "tcpreplay, nano": lambda *_: 200, senders.PLAIN: lambda *_: 10}
-    for noise, goal in ((15, "<= 40"), (25, "<= 50")):
-        floor = senders.Errors(noise, noise, noise, 0, 0.0)
-        rows = senders.gap_rows(veth, senders.Capture("gaps", None, times, 0), programs, floor)
-        assert [row["value"] for row in rows] == [30, 200, 10]
-        assert (rows[0]["goal"], [row.get("goal") for row in rows[1:]]) == (goal, [None, None])
+    floor = senders.Errors(noise, noise, noise, 0, 0.0)
+    rows = senders.gap_rows(veth, senders.Capture("gaps", None, times, 0), programs, floor)
+    assert [row["value"] for row in rows] == [30, 200, 10]
+    assert (rows[0]["goal"], [row.get("goal") for row in rows[1:]]) == (goal, [None, None])

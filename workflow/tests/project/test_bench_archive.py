@@ -15,14 +15,12 @@ SAMPLES = "sample\toutcome\tseconds\tcpu_s\tmax_rss_mb\na\tdone\t1\t1\t{}\n"
 @pytest.fixture
 def campaign(tmp_path):
     """Return a campaign with two batches, and benchmark files of all stages."""
-    for name in stages.STAGES:
-        if name not in stages.BATCHED:
-            write_file(tmp_path / "benchmarks" / f"{name}.tsv", MEASURED.format(2, 100))
-            continue
-        for batch, rss, memory in (("b0001", "NA", 300), ("b0002", 50, 700)):
-            directory = tmp_path / "benchmarks" / "batches" / name
-            write_file(directory / f"{batch}.tsv", MEASURED.format(10, rss))
-            write_file(directory / f"{batch}.samples.tsv", SAMPLES.format(memory))
+    directory = tmp_path / "benchmarks"
+    for name in set(stages.STAGES) - set(stages.BATCHED):
+        write_file(directory / f"{name}.tsv", MEASURED.format(2, 100))
+    for name, (batch, rss, memory) in itertools.product(stages.BATCHED, (("b0001", "NA", 300), ("b0002", 50, 700))):
+        write_file(directory / "batches" / name / f"{batch}.tsv", MEASURED.format(10, rss))
+        write_file(directory / "batches" / name / f"{batch}.samples.tsv", SAMPLES.format(memory))
     return tmp_path
 
 
@@ -49,8 +47,10 @@ def test_captures_of_an_archive_have_different_connections_and_times():
     words = [archive.generator_arguments(number) for number in range(archive.captures)]
     firsts = [line[line.index("--first") + 1] for line in words]
     assert all(after - before == archive.flows // 2 for before, after in itertools.pairwise(firsts))
-    starts = {(*archive.row(n)[1:3], line[line.index("--start-ns") + 1]) for n, line in enumerate(words)}
-    assert len(starts) == archive.captures
+    assert (
+        len({(*archive.row(n)[1:3], line[line.index("--start-ns") + 1]) for n, line in enumerate(words)})
+        == archive.captures
+    )
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(1000, 125), (10, 2), (1, 2)])

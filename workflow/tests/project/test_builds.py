@@ -13,15 +13,7 @@ from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 from acapella_core import _native
 
 BIN = ROOT / ".venv" / "bin"
-BUILT = {
-    "core": Path(_native.__file__),
-    "acapella-anonymize": BIN / "acapella-anonymize",
-    "acapella-digest": BIN / "acapella-digest",
-    "acapella-dpdk-capture": BIN / "acapella-dpdk-capture",
-    "acapella-dpdk-generate": BIN / "acapella-dpdk-generate",
-    "acapella-dpdk-replay": BIN / "acapella-dpdk-replay",
-    "acapella-p4-run": BIN / "acapella-p4-run",
-}
+PROGRAMS = ("anonymize", "digest", "dpdk-capture", "dpdk-generate", "dpdk-replay", "p4-run")
 
 
 def readelf(option: str, path: Path) -> str:
@@ -46,10 +38,12 @@ def missing_protections(path: Path) -> set[str]:
     return {name for name, holds in found.items() if not holds}
 
 
-@pytest.mark.parametrize("name", BUILT)
-def test_programs_built_by_setup_are_hardened(name):
-    require(BUILT[name].is_file(), f"{name} is not built here")
-    assert missing_protections(BUILT[name]) == set()
+@pytest.mark.parametrize(
+    "path", [Path(_native.__file__), *(BIN / f"acapella-{name}" for name in PROGRAMS)], ids=lambda path: path.name
+)
+def test_programs_built_by_setup_are_hardened(path):
+    require(path.is_file(), f"{path.name} is not built here")
+    assert missing_protections(path) == set()
 
 
 def test_program_without_protection_is_detected(tmp_path):

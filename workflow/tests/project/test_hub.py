@@ -22,7 +22,6 @@ from acapella_testing.soak import takes_minutes
 from acapella_testing.source_tree import ROOT
 
 SETUP = ROOT / "workflow" / "setup"
-SMALL = ROOT / "workflow" / "requirements-small.lock"
 HOME_BYTES = 1024 * MIB
 LARGEST_BYTES = 600 * MIB
 MEMORY_BYTES = 900 * MIB  # a hub has 1 GiB, of which its own server uses some
@@ -53,18 +52,20 @@ ls results/*/report.html results/*/figures/frame_sizes.svg
 """
 
 # Files of Python packages that no part of the project uses, and similar files that it does.
-UNUSED = {"numpy/lib/tests/a.py", "pyarrow/tests/b/c.py", "pip/__pycache__/a.pyc", "sqlalchemy/testing/a.py"}
-UNUSED |= {f"selenium/webdriver/common/{name}/selenium-manager" for name in ("linux", "macos", "windows")}
-UNUSED |= {"selenium/webdriver/common/devtools/v120/a.py", "PIL/_avif.abi3.so", "pillow.libs/libavif-1.so"}
-UNUSED |= {"numpy/f2py/a.py", "numpy/_core/_simd.abi3.so", "numpy/distutils/a.py", "numpy/_core/include/a.h"}
-UNUSED |= {f"matplotlib/mpl-data/fonts/{name}/a.afm" for name in ("afm", "pdfcorefonts")}
-UNUSED |= {f"pyarrow/{name}" for name in ("libarrow_flight.so.2600", "_flight.cpython-311.so", "include/arrow/a.h")}
-UNUSED |= {f"pyarrow/{name}" for name in ("libarrow_s3.so.2600", "libarrow_python.so", "libarrow_python.so.2600.1.0")}
-UNUSED |= {"pyarrow/_pyarrow_cpp_tests.cpython-311.so", "pandas/_libs/a.pyx", "jedi/third_party/a.pyi"}
-UNUSED |= {"fontTools/misc/a.c"}
-KEPT = {"pyarrow/libarrow_python.so.2600", "pyarrow/libarrow.so.2600", "fontTools/misc/a.py", "numpy/tests.py"}
-KEPT |= {"selenium/webdriver/common/by.py", "matplotlib/mpl-data/fonts/ttf/a.ttf", "numpy/testing/d.py"}
-KEPT |= {"acapella/tests/e.py"}
+UNUSED = """
+numpy/lib/tests/a.py numpy/f2py/a.py numpy/_core/_simd.abi3.so numpy/distutils/a.py numpy/_core/include/a.h
+selenium/webdriver/common/linux/selenium-manager selenium/webdriver/common/macos/selenium-manager
+selenium/webdriver/common/windows/selenium-manager selenium/webdriver/common/devtools/v120/a.py
+matplotlib/mpl-data/fonts/afm/a.afm matplotlib/mpl-data/fonts/pdfcorefonts/a.afm PIL/_avif.abi3.so
+pyarrow/tests/b/c.py pyarrow/libarrow_flight.so.2600 pyarrow/_flight.cpython-311.so pyarrow/include/arrow/a.h
+pyarrow/libarrow_s3.so.2600 pyarrow/libarrow_python.so pyarrow/libarrow_python.so.2600.1.0 pandas/_libs/a.pyx
+pyarrow/_pyarrow_cpp_tests.cpython-311.so pillow.libs/libavif-1.so jedi/third_party/a.pyi fontTools/misc/a.c
+pip/__pycache__/a.pyc sqlalchemy/testing/a.py
+"""
+KEPT = """
+pyarrow/libarrow_python.so.2600 pyarrow/libarrow.so.2600 fontTools/misc/a.py numpy/tests.py numpy/testing/d.py
+selenium/webdriver/common/by.py matplotlib/mpl-data/fonts/ttf/a.ttf acapella/tests/e.py
+"""
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def size(name: str) -> int:
 
 
 def test_small_requirements_leave_space_for_the_core_and_the_sources():
-    sizes = {name: size(name) for name in {line.split("==")[0] for line in versions(SMALL.name)}}
+    sizes = {name: size(name) for name in {line.split("==")[0] for line in versions("requirements-small.lock")}}
     assert 300 * MIB < sum(sizes.values()) < 560 * MIB, sizes
 
 
@@ -127,11 +128,10 @@ def name_of_solver() -> str:
 
 
 def test_unused_files_of_packages_are_removed(tmp_path):
-    kept = {*KEPT, f"pulp/solverdir/cbc/linux/{name_of_solver()}/cbc"}
+    kept = {*KEPT.split(), f"pulp/solverdir/cbc/linux/{name_of_solver()}/cbc"}
     solvers = {f"pulp/solverdir/cbc/{name}/cbc" for name in ("linux/i32", "linux/i64", "osx/i64", "win/i64")}
-    program = Path("/bin/true").read_bytes()
-    for name in {*UNUSED, *solvers} | kept:
-        write_file(tmp_path / name, program if ".so" in name else b"")  # which `strip` accepts
+    for name in {*UNUSED.split(), *solvers} | kept:
+        write_file(tmp_path / name, Path("/bin/true").read_bytes() if ".so" in name else b"")  # which `strip` accepts
     run(SETUP / "prune", tmp_path, check=True)
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == kept
 
@@ -198,8 +198,10 @@ def test_check_that_does_not_end_leaves_no_file(fault, hub_client, tmp_path, mon
             hub_client.main(str(lock))
     else:
         assert hub_client.main(str(lock)) == 1
-        printed = capsys.readouterr().out
-        assert printed == "setup: FABRIC's client of this machine is not used: the check took more than 300 s\n"
+        assert (
+            capsys.readouterr().out
+            == "setup: FABRIC's client of this machine is not used: the check took more than 300 s\n"
+        )
     assert not (tmp_path / hub_client.PTH).exists()
 
 

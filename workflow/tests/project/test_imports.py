@@ -45,24 +45,17 @@ LAYERS = {
 }
 
 
-def contains(unit: str, name: str) -> bool:
-    """Return whether a dotted name is a unit or is inside it."""
-    return f"{name}.".startswith(f"{unit}." if unit else "")
-
-
 def unit_of(package: str, name: str) -> str | None:
-    """Return the longest name in the table of layers that contains a module, or None."""
-    return max((unit for layer in LAYERS[package] for unit in layer if contains(unit, name)), key=len, default=None)
+    """Return the longest name in the table of layers that is a module or contains it, or None."""
+    units = set().union(*LAYERS[package])
+    return max((unit for unit in units if f"{name}.".startswith(f"{unit}." if unit else "")), key=len, default=None)
 
 
 @cache
 def modules(package: str) -> dict[str, Path]:
     """Return the modules of a package: dotted name below the package, path."""
-    found = {}
-    for path in SOURCES[package].rglob("*.py"):
-        parts = path.relative_to(SOURCES[package]).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+    found = {path: path.relative_to(SOURCES[package]).with_suffix("") for path in SOURCES[package].rglob("*.py")}
+    return {".".join(name.parts).removesuffix("__init__").rstrip("."): path for path, name in found.items()}
 
 
 @cache
@@ -79,11 +72,6 @@ def imported(package: str, path: Path) -> set[tuple[str, str]]:
     return {(name[0], ".".join(name[1:])) for name in names if name[0] in SOURCES}
 
 
-def packages_imported(package: str, path: Path) -> set[str]:
-    """Return the units of a module's own package that it imports."""
-    return {unit_of(package, name) for other, name in imported(package, path) if other == package} - {None}
-
-
 @pytest.mark.parametrize("package", SOURCES)
 def test_distributions_import_only_the_core(package):
     others = {path: {other for other, _ in imported(package, path)} - {package} for path in modules(package).values()}
@@ -92,17 +80,18 @@ def test_distributions_import_only_the_core(package):
 
 @pytest.mark.parametrize("package", SOURCES)
 def test_modules_are_in_a_layer(package):
-    found = {unit_of(package, name) for name in modules(package) if name or "" in LAYERS[package][0]}
-    assert found == set().union(*LAYERS[package])
+    assert {unit_of(package, name) for name in modules(package) if name or "" in LAYERS[package][0]} == set().union(
+        *LAYERS[package]
+    )
 
 
-LAYERED = [(package, unit) for package, layers in LAYERS.items() for unit in sorted(set().union(*layers))]
-
-
-@pytest.mark.parametrize(("package", "unit"), LAYERED)
+@pytest.mark.parametrize(
+    ("package", "unit"),
+    [(package, unit) for package, layers in LAYERS.items() for unit in sorted(set().union(*layers))],
+)
 def test_package_imports_only_packages_below(package, unit):
     place = next(place for place, layer in enumerate(LAYERS[package]) if unit in layer)
-    permitted = {unit}.union(*LAYERS[package][:place])
+    permitted = {unit, None}.union(*LAYERS[package][:place])
     paths = [path for name, path in modules(package).items() if unit_of(package, name) == unit]
-    found = {path: packages_imported(package, path) for path in paths}
-    assert {path: names - permitted for path, names in found.items() if names - permitted} == {}
+    own = [(path, name) for path in paths for other, name in imported(package, path) if other == package]
+    assert [(path, name) for path, name in own if unit_of(package, name) not in permitted] == []

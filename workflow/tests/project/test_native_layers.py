@@ -11,19 +11,14 @@ LAYERS = [*map(str.split, re.findall(r"^#   layer: (.+)$", (NATIVE / "CMakeLists
 LOWER = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}
 
 
-def included_directories(directory: Path) -> set[str]:
-    """Return the directories of src/ whose headers the files below a directory include."""
-    text = "".join(path.read_text() for path in directory.rglob("*.[ch]pp"))
-    return set(re.findall(r'^#include "(\w+)/', text, re.MULTILINE))
-
-
 def test_sources_are_in_a_layer():
     assert {path.name for path in SOURCE.iterdir()} == LOWER.keys()
 
 
 @pytest.mark.parametrize("name", sorted(LOWER))
 def test_directory_includes_only_lower_layers(name):
-    assert included_directories(SOURCE / name) - {name} <= LOWER[name]
+    text = "".join(path.read_text() for path in (SOURCE / name).rglob("*.[ch]pp"))
+    assert set(re.findall(r'^#include "(\w+)/', text, re.MULTILINE)) - {name} <= LOWER[name]
 
 
 def test_includes_name_their_directory():

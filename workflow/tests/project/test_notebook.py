@@ -18,7 +18,6 @@ from nbclient import NotebookClient
 
 NOTEBOOK = ROOT / "notebooks" / "fabric_quickstart.ipynb"
 KEPT_OUT = {"notebooks", "results", ".git", ".snakemake", "build"}
-SLICE = "acapella-quickstart"
 # Also prints the table of interfaces that the notebook reads, in addition to the script of the simulated nodes.
 LINKS = """#!/bin/sh
 case "$*" in
@@ -27,13 +26,12 @@ case "$*" in
     *) exec "$(dirname "$0")/ip.simulated" "$@" ;;
 esac
 """
-IPERF3 = '#!/bin/sh\necho "iperf3 $*" >> "$HOME/commands.log"\n'
 
 
 def project(directory: Path) -> Path:
     """Return a directory with links to the project, its own results, and the notebook."""
-    for name in ("notebooks", "results"):
-        new_directory(directory / name)
+    new_directory(directory / "notebooks")
+    new_directory(directory / "results")
     for entry in (entry for entry in ROOT.iterdir() if entry.name not in KEPT_OUT):
         (directory / entry.name).symlink_to(entry)
     return directory
@@ -54,7 +52,7 @@ def printed(cell: nbformat.NotebookNode) -> str:
 def run(fabric: Loopback, directory: Path) -> tuple[Path, list[nbformat.NotebookNode]]:
     """Run the notebook; return the project's directory and the cells with code."""
     place, home, opened = project(directory / "project"), directory / "home", notebook(fabric)
-    executable(fabric.nodes.program("iperf3"), IPERF3)
+    executable(fabric.nodes.program("iperf3"), '#!/bin/sh\necho "iperf3 $*" >> "$HOME/commands.log"\n')
     fabric.nodes.program("ip").rename(fabric.nodes.program("ip.simulated"))
     executable(fabric.nodes.program("ip"), LINKS)
     (new_directory(home / "work") / "fabric_config").symlink_to(fabric.directory)
@@ -76,14 +74,14 @@ def test_notebook_ends_with_a_figure_and_releases_everything(tags, tmp_path):
     with loopback_fabric(new_directory(tmp_path / "fabric"), SITES) as fabric:
         fabric.orchestrator.tags = tags
         place, cells = run(fabric, tmp_path)
-        assert [stored.name for stored in fabric.orchestrator.slices.values()] == [SLICE]
+        assert [stored.name for stored in fabric.orchestrator.slices.values()] == ["acapella-quickstart"]
         assert not fabric.orchestrator.alive()
         logs = {node: (fabric.nodes.home(node) / "commands.log").read_text() for node in ("node1", "node2")}
     assert any(f"sampling level {'slice' if tags else 'host'}" in printed(cell) for cell in cells)
     (figure,) = [output for cell in cells for output in cell.outputs if "image/svg+xml" in output.get("data", {})]
     assert "frame" in figure.data["image/svg+xml"].lower()
-    for number, node in enumerate(("node1", "node2"), start=1):
-        assert f"ip address replace 10.10.1.{number}/24 dev enp8s0" in logs[node]
+    assert "ip address replace 10.10.1.1/24 dev enp8s0" in logs["node1"]
+    assert "ip address replace 10.10.1.2/24 dev enp8s0" in logs["node2"]
     assert "iperf3 --server --daemon" in logs["node2"]
     assert "iperf3 --client 10.10.1.2" in logs["node1"]
     assert len(read_rows(place / "results" / "quickstart" / "raw" / "samples.tsv")) == 2

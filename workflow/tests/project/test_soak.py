@@ -9,7 +9,6 @@ from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 from acapella_testing.soak import is_selected
 
-CONFTEST = "from acapella_testing import soak\ndef pytest_configure(config):\n    soak.register(config)\n"
 TESTS = """
 import pytest
 from acapella_testing.soak import takes_minutes
@@ -31,15 +30,17 @@ LARGER = "from acapella_testing.soak import SOAK\ndef test_larger(): assert SOAK
     ],
 )
 def test_long_tests_are_selected_by_the_environment(tmp_path, variables, expected):
-    write_file(tmp_path / "conftest.py", CONFTEST)
+    register = "from acapella_testing import soak\ndef pytest_configure(config):\n    soak.register(config)\n"
+    write_file(tmp_path / "conftest.py", register)
     write_file(tmp_path / "pytest.ini", "[pytest]\nmarkers = soak: long\n")
     write_file(tmp_path / "test_marked.py", TESTS)
     write_file(tmp_path / "test_larger.py", LARGER.replace("EXPECTED", str("ACAPELLA_SOAK" in variables)))
     own = {name: value for name, value in os.environ.items() if not name.startswith(("ACAPELLA_SOAK", "PYTEST"))}
     command = [sys.executable, "-m", "pytest", "-q", "-c", "pytest.ini", "-p", "no:cacheprovider"]
     printed = run(*command, cwd=tmp_path, env=own | variables).stdout
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", printed.splitlines()[-1])}
-    assert counts == expected, printed
+    assert {
+        word: int(number) for number, word in re.findall(r"(\d+) ([a-z]+)", printed.splitlines()[-1])
+    } == expected, printed
 
 
 def test_share_of_the_files_depends_on_the_seed():

@@ -276,10 +276,10 @@ def test_digest_does_not_depend_on_the_directory(copy, monkeypatch):
     assert fresh() == elsewhere
 
 
-def test_all_stages_are_found():
-    for stage in ("digest.command", "campaign.index", "cli.doctor", "snakefile.config"):
-        files, _, _ = code.closure(f"acapella.{stage}")
-        assert str(SOURCE / f"{stage.replace('.', '/')}.py") in {file.path for file in files}
+@pytest.mark.parametrize("stage", ["digest.command", "campaign.index", "cli.doctor", "snakefile.config"])
+def test_all_stages_are_found(stage):
+    files, _, _ = code.closure(f"acapella.{stage}")
+    assert str(SOURCE / f"{stage.replace('.', '/')}.py") in {file.path for file in files}
 
 
 def names_in_tree(path: Path, package: str) -> set[str]:

@@ -65,11 +65,11 @@ def test_collection_depends_only_on_keys_that_determine_its_samples(changes, key
     assert selected.get("digest", {}).keys() <= {"max_decompressed", "max_ratio"}
 
 
-def test_programs_are_checked_before_a_collection_but_not_after_it():
-    for collected, calls in ((False, ["parse", "programs", "plan"]), (True, ["parse", "plan"])):
-        testbed = FakeTestbed()
-        testbed.collection().check(collected=collected)
-        assert testbed.calls == calls
+@pytest.mark.parametrize(("collected", "calls"), [(False, ["parse", "programs", "plan"]), (True, ["parse", "plan"])])
+def test_programs_are_checked_before_a_collection_but_not_after_it(collected, calls):
+    testbed = FakeTestbed()
+    testbed.collection().check(collected=collected)
+    assert testbed.calls == calls
 
 
 def test_plan_of_a_remote_testbed_is_not_requested_before_a_dry_run():

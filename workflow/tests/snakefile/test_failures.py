@@ -1,6 +1,7 @@
 """Tests the report after a run that failed or was stopped."""
 
 import errno
+import itertools
 import os
 import re
 import signal
@@ -48,8 +49,10 @@ def test_interrupted_job_is_not_a_broken_sample(stage, code, tmp_path, monkeypat
     assert printed[0] == "acapella: stopped; run snakemake again to continue"
     limit = "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):"
     assert printed[1:] == ([limit, f"  {stage.replace('__', ' ')}: ended by SIGTERM"] if code == 143 else [])
-    stopping = failure_report([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
-    assert stopping == "acapella: stopped; run snakemake again to continue"
+    assert (
+        failure_report([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
+        == "acapella: stopped; run snakemake again to continue"
+    )
 
 
 def test_interrupted_run_with_a_failed_sample_reports_both(tmp_path):
@@ -60,14 +63,17 @@ def test_interrupted_run_with_a_failed_sample_reports_both(tmp_path):
 
 
 def test_interrupted_collection_starts_over(tmp_path, monkeypatch):
-    printed = report_of(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
-    assert printed.startswith("acapella: stopped; run snakemake again to continue; the collection starts over")
+    assert report_of(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n")).startswith(
+        "acapella: stopped; run snakemake again to continue; the collection starts over"
+    )
 
 
 def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    printed = failure_report([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
-    assert printed == f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
+    assert (
+        failure_report([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
+        == f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,17 +180,30 @@ def raised(cause: BaseException) -> BaseException:
     return error
 
 
-def test_exit_codes_distinguish_the_machine_from_the_input():
-    for cause in (OSError(28, "full"), OSError(122, "quota"), OSError(5, "I/O"), MemoryError()):
-        assert exit_code_of(raised(cause)) == OUTSIDE == 75
-    for kind in (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException):
-        assert exit_code_of(raised(kind("Could not write file: No space left on device"))) == OUTSIDE
-        assert exit_code_of(raised(kind("Could not read file: no magic bytes"))) == 2
-    for cause in (OSError(2, "no such file"), OSError(13, "denied"), ValueError()):
-        assert exit_code_of(raised(cause)) == 2
-    assert exit_code_of(UserError("no tshark", outside=True)) == OUTSIDE
-    for name in ("ENOTCONN", "ETIMEDOUT", "EHOSTDOWN", "ENXIO", "ESTALE"):  # errors of a file server
-        assert exit_code_of(OSError(getattr(errno, name), "gone")) == OUTSIDE
+FILE_SERVER = [errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENXIO, errno.ESTALE]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        *((raised(OSError(number, "machine")), OUTSIDE) for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO)),
+        (raised(MemoryError()), OUTSIDE),
+        *((raised(OSError(number, "input")), 2) for number in (errno.ENOENT, errno.EACCES)),
+        (raised(ValueError()), 2),
+        (UserError("no tshark", outside=True), OUTSIDE),
+        *((OSError(number, "gone"), OUTSIDE) for number in FILE_SERVER),
+    ],
+    ids=itertools.count(),
+)
+def test_exit_codes_distinguish_the_machine_from_the_input(error, code):
+    assert OUTSIDE == 75
+    assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize("kind", [duckdb.IOException, duckdb.FatalException, duckdb.TransactionException])
+def test_exit_codes_of_duckdb_distinguish_a_full_disk_from_the_input(kind):
+    assert exit_code_of(raised(kind("Could not write file: No space left on device"))) == OUTSIDE
+    assert exit_code_of(raised(kind("Could not read file: no magic bytes"))) == 2
 
 
 @pytest.mark.parametrize("module", ["acapella.cli.main", "acapella_core.errors"])

@@ -1,11 +1,11 @@
 """Tests optional stages: their options, figures and files, and the removal of results that no longer belong here."""
 
-import json
 from types import SimpleNamespace
 
 import duckdb
 import pytest
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import write_file, write_json
+from acapella_testing.runs.stages import catalog_rows
 
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 from acapella.figures import registry
@@ -52,11 +52,9 @@ def test_figures_of_the_infrastructure_study_match_the_given_inputs(tmp_path):
     assert files_in(tmp_path) == set()
 
 
-GRID = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []}
-
-
 def with_grid(**changes):
-    return NONE | {"transfer": NO_TRANSFERS | {"grid": GRID | changes}}
+    grid = {"algorithm": ["bbr", "cubic"], "streams": [1], "ratio": []} | changes
+    return NONE | {"transfer": NO_TRANSFERS | {"grid": grid}}
 
 
 @pytest.mark.parametrize(
@@ -142,10 +140,8 @@ def test_results_of_stages_that_are_not_configured_are_removed(tmp_path, capsys,
 
 def write_manifest(directory, sample: str) -> None:
     """Write the manifest of a sample."""
-    write_file(
-        directory / "raw" / f"{sample}.json",
-        json.dumps({"acapella_manifest": 1, "sample": sample, "file": f"{sample}.pcap"}),
-    )
+    manifest = {"acapella_manifest": 1, "sample": sample, "file": f"{sample}.pcap"}
+    write_json(directory / "raw" / f"{sample}.json", manifest)
 
 
 def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
@@ -156,8 +152,7 @@ def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
         con.execute("create table samples as select unnest(['a', 'b']) as sample")
     cleanup.remove_unlisted(str(tmp_path), rows)
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.json"]
-    with duckdb.connect(tmp_path / "catalog.duckdb") as con:
-        assert con.execute("from samples").fetchall() == [("a",)]
+    assert catalog_rows(tmp_path, "from samples") == [("a",)]
     assert "removed 1 file or directory of samples that are not in the sheet" in capsys.readouterr().err
     cleanup.remove_unlisted(str(tmp_path), rows)
     assert capsys.readouterr().err == ""

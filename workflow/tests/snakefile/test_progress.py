@@ -95,5 +95,6 @@ def test_handler_understands_events_of_snakemake(tmp_path):
     snakefile = Path(__file__).parent / "snakefiles" / "progress.smk"
     options = ["--cores", "1", "--snakefile", str(snakefile), "--keep-going", "--retries", "1"]
     ended = run_snakemake(options, tmp_path, {})
-    lines = [line for line in ended.stdout.splitlines() if line.startswith("acapella: ")]
-    assert lines == ["acapella: 2 of 4 jobs finished, 1 failed; about 1 min left"], ended.stdout
+    assert [line for line in ended.stdout.splitlines() if line.startswith("acapella: ")] == [
+        "acapella: 2 of 4 jobs finished, 1 failed; about 1 min left"
+    ], ended.stdout

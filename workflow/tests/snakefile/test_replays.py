@@ -1,9 +1,7 @@
 """Replays in the configuration: environments that can run, their trials, and files of departures."""
 
-import json
-
 import pytest
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import write_file, write_json
 
 from acapella.snakefile import replays
 from acapella.snakefile.config import checked
@@ -27,12 +25,14 @@ def installed(request, monkeypatch):
 
 def test_trials_include_only_environments_that_can_run(installed, capsys):
     given, found = config_of(), with_replays(config_of())
-    expected = {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
-    assert with_replays(given)["trials"] == expected
+    assert with_replays(given)["trials"] == (
+        {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
+    )
     assert found["local"]["replay"]["environments"] == (["quiet", OURS] if installed else ["quiet"])
     assert given == config_of(), "the given config is unchanged"
-    warning = "acapella: warning: acapella-dpdk-replay is missing; environments not replayed: ours\n"
-    assert capsys.readouterr().err == ("" if installed else 2 * warning)
+    assert capsys.readouterr().err == (
+        "" if installed else 2 * "acapella: warning: acapella-dpdk-replay is missing; environments not replayed: ours\n"
+    )
     assert with_replays(found) == found
 
 
@@ -83,12 +83,11 @@ def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):
 @pytest.fixture
 def manifests(tmp_path):
     """Write manifests of two trials that two replayers sent."""
-    recordings = [{"file": name, "sha256": "0"} for name in ("r1", "r2")]
-    paths = [tmp_path / f"{trial}.json" for trial in ("a", "b")]
-    for path in paths:
-        departures = [{"file": f"{path.stem}.{number}", "sha256": "0"} for number in (1, 2)]
-        write_file(path, json.dumps({"replay": {"recordings": recordings, "departures": departures}}))
-    return [*map(str, paths)]
+    for trial in ("a", "b"):
+        files = {"recordings": ("r1", "r2"), "departures": (f"{trial}.1", f"{trial}.2")}
+        replay = {kind: [{"file": name, "sha256": "0"} for name in names] for kind, names in files.items()}
+        write_json(tmp_path / f"{trial}.json", {"replay": replay})
+    return [f"{tmp_path}/a.json", f"{tmp_path}/b.json"]
 
 
 def test_kappa_gets_recordings_once_and_departures_of_each_trial(tmp_path, manifests):

@@ -23,7 +23,7 @@ class Input(list):
         self.size_files_mb = [*sizes.values()]
 
 
-def test_memory_and_time_grow_with_the_input_and_with_each_attempt():
+def test_memory_and_time_grow_with_the_input():
     memory, minutes, need = memory_mb("digest"), run_minutes("digest"), NEEDS["digest"]
     small, large = Input(a_pcap=1), Input(a_pcap=10 * GIB)
     assert memory({}, small, 1) == SNAKEMAKE_MB + need.mb + need.mb_per_mib
@@ -31,9 +31,13 @@ def test_memory_and_time_grow_with_the_input_and_with_each_attempt():
     assert minutes({}, large, 1) == math.ceil(
         need.minutes + 10 * need.minutes_per_gib + need.minutes_per_1000_samples / 1000
     )
-    for attempt, factor in ((2, 2), (3, 4), (4, 8), (9, 8)):
-        assert memory({}, small, attempt) - SNAKEMAKE_MB == factor * (memory({}, small, 1) - SNAKEMAKE_MB)
-        assert minutes({}, large, attempt) == pytest.approx(factor * minutes({}, large, 1), abs=factor)
+
+
+@pytest.mark.parametrize(("attempt", "factor"), [(2, 2), (3, 4), (4, 8), (9, 8)])
+def test_memory_and_time_grow_with_each_attempt(attempt, factor):
+    memory, minutes, small, large = memory_mb("digest"), run_minutes("digest"), Input(a_pcap=1), Input(a_pcap=10 * GIB)
+    assert memory({}, small, attempt) - SNAKEMAKE_MB == factor * (memory({}, small, 1) - SNAKEMAKE_MB)
+    assert minutes({}, large, attempt) == pytest.approx(factor * minutes({}, large, 1), abs=factor)
 
 
 def test_memory_of_a_digest_is_limited_by_the_config():
@@ -42,8 +46,10 @@ def test_memory_of_a_digest_is_limited_by_the_config():
 
 @pytest.mark.parametrize(("attempt", "samples"), [(1, 1), (2, 2), (3, 4)])
 def test_batch_requests_time_for_samples_that_reach_their_limit(attempt, samples):
-    minutes = run_minutes("digest", limit_s=3600)({}, Input(a_pcap=1), attempt)
-    assert minutes == run_minutes("digest")({}, Input(a_pcap=1), attempt) + samples * 60
+    assert (
+        run_minutes("digest", limit_s=3600)({}, Input(a_pcap=1), attempt)
+        == run_minutes("digest")({}, Input(a_pcap=1), attempt) + samples * 60
+    )
     assert (ROOT / "rules" / "digest.smk").read_text().count('limit_s=config["digest"]["max_seconds"]') == 2
 
 
@@ -99,39 +105,47 @@ def test_resources_are_recomputed_when_the_input_exists_and_for_each_attempt(tmp
 
 def test_largest_sample_of_a_batch_determines_its_memory_and_their_sum_its_time():
     need, batch = NEEDS["analyze"], {"captures": lambda batch: [(f"{batch}.pcap", size << 30) for size in (1, 3)]}
-    memory = memory_mb("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1)
-    assert memory == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 1.5 * GIB
-    minutes = run_minutes("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1)
-    assert minutes == math.ceil(need.minutes + need.minutes_per_gib * 2 + need.minutes_per_1000_samples * 0.002)
+    assert (
+        memory_mb("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1)
+        == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 1.5 * GIB
+    )
+    assert run_minutes("analyze", **batch, share=0.5)("b1", Input(list_tsv=1), 1) == math.ceil(
+        need.minutes + need.minutes_per_gib * 2 + need.minutes_per_1000_samples * 0.002
+    )
 
 
 @pytest.mark.parametrize(("samples", "mib"), [(2, 20), (200, TOGETHER_MIB)])
 def test_batch_requests_memory_for_samples_that_are_analyzed_together(samples, mib):
     captures = {"captures": lambda batch: [("a.pcap", 20 * MIB)] * samples, "share": 0.5}
-    memory = memory_mb("analyze", **captures, together_mib=TOGETHER_MIB)("b1", Input(list_tsv=1), 1)
-    assert memory == SNAKEMAKE_MB + NEEDS["analyze"].mb + NEEDS["analyze"].mb_per_mib * mib
+    assert (
+        memory_mb("analyze", **captures, together_mib=TOGETHER_MIB)("b1", Input(list_tsv=1), 1)
+        == SNAKEMAKE_MB + NEEDS["analyze"].mb + NEEDS["analyze"].mb_per_mib * mib
+    )
     assert TOGETHER_MIB * MIB == TOGETHER_BYTES
     assert "together_mib=TOGETHER_MIB" in (ROOT / "rules" / "analyze.smk").read_text()
 
 
 def test_jobs_for_the_whole_campaign_grow_with_its_samples():
-    need = NEEDS["process"]
     memory = memory_mb("process", samples=lambda _: 5000)({}, Input(), 1)
-    assert memory == SNAKEMAKE_MB + need.mb + 5 * need.mb_per_1000_samples
+    assert memory == SNAKEMAKE_MB + NEEDS["process"].mb + 5 * NEEDS["process"].mb_per_1000_samples
 
 
 def test_index_of_batches_requests_memory_for_all_captures():
     need = NEEDS["index"]
     captures = {"captures": lambda _: [("a.pcap", 20 * MIB)] * 500, "share": 0.5, "together_mib": float("inf")}
-    memory = memory_mb("index", **captures)({}, Input(), 1)
-    assert memory == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 5000 + 0.5 * need.mb_per_1000_samples
+    assert (
+        memory_mb("index", **captures)({}, Input(), 1)
+        == SNAKEMAKE_MB + need.mb + need.mb_per_mib * 5000 + 0.5 * need.mb_per_1000_samples
+    )
     assert 'memory_mb("index", **INDEXED)' in (ROOT / "rules" / "index.smk").read_text()
 
 
 @pytest.mark.parametrize(("catalog_mib", "samples", "measured_mb"), [(166, 200, 2201), (831, 1000, 11364)])
 def test_memory_of_process_covers_measured_campaigns_of_many_flows(catalog_mib, samples, measured_mb):
-    memory = memory_mb("process", samples=lambda _: samples)({}, Input(catalog_duckdb=catalog_mib), 1)
-    assert memory - SNAKEMAKE_MB >= measured_mb
+    assert (
+        memory_mb("process", samples=lambda _: samples)({}, Input(catalog_duckdb=catalog_mib), 1) - SNAKEMAKE_MB
+        >= measured_mb
+    )
 
 
 def test_memory_of_process_has_a_maximum_that_the_command_receives():

@@ -24,11 +24,8 @@ rule digest:
 
 def measuring_rules() -> dict[str, str]:
     """Return the text of each rule that captures or measures, by name."""
-    rules = {}
-    for path in sorted((ROOT / "rules").glob("*.smk")):
-        _, *parts = RULE.split(path.read_text())
-        rules |= {name: text for name, text in zip(parts[::2], parts[1::2], strict=True) if MEASURES.search(text)}
-    return rules
+    parts = [part for path in (ROOT / "rules").glob("*.smk") for part in RULE.split(path.read_text())[1:]]
+    return {name: text for name, text in zip(parts[::2], parts[1::2], strict=True) if MEASURES.search(text)}
 
 
 def test_collections_and_measurements_are_not_repeated():

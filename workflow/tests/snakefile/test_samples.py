@@ -118,8 +118,10 @@ def test_configured_names_have_their_keys():
 
 def test_unknown_name_is_reported_with_its_key_and_a_similar_name():
     named, known = [("quiet-1", "exclude"), ("quite-2", "trials.a[0]"), ("z", "trials.a[1]")], ["quiet-1", "quiet-2"]
-    expected = "trials.a[0]: 'quite-2' is not a sample of x.tsv; did you mean quiet-2?"
-    assert unknown_name(named, known, "of x.tsv") == expected
+    assert (
+        unknown_name(named, known, "of x.tsv")
+        == "trials.a[0]: 'quite-2' is not a sample of x.tsv; did you mean quiet-2?"
+    )
     assert unknown_name(named[:1], known, "of x.tsv") is None
     with pytest.raises(UserError, match=r"trials\.a\[0\]: 'quite-2' is not a sample of x.tsv"):
         check_names(named, known, "of x.tsv")

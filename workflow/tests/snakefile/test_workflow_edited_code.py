@@ -90,8 +90,6 @@ def edited(tree: Path, *edits: dict[str, str | tuple[str, str]]) -> Iterator[Non
 
 
 FIGURE = {"src/acapella/figures/flow_sizes.py": "\nEDITED = 1\n"}
-ANALYSIS = {"sql/analyze/stacks.sql": "\nlimit 1\n"}
-HEURISTICS = {"../schemas/heuristics.tsv": "edited\ttcp\t-\n"}
 DISSECTOR = {"native/src/dissect/ethertypes.cpp": "\nint edited();\n"}
 COMMENTS = {
     "src/acapella/figures/flow_sizes.py": "\n# A comment.\n",
@@ -115,8 +113,9 @@ MESSAGES = {
     [
         ([FIGURE], AFTER_TABLES),
         ([{"sql/process/flow_sizes.sql": "\nlimit 1\n"}], {"process", *AFTER_TABLES}),
-        ([ANALYSIS], {"analyze", "process", *AFTER_TABLES}),
-        ([HEURISTICS], {"analyze", "process", *AFTER_TABLES}),  # restored later with another modification time
+        ([{"sql/analyze/stacks.sql": "\nlimit 1\n"}], {"analyze", "process", *AFTER_TABLES}),
+        # Restored later with another modification time.
+        ([{"../schemas/heuristics.tsv": "edited\ttcp\t-\n"}], {"analyze", "process", *AFTER_TABLES}),
         ([{"src/acapella/digest/hybrid.py": "\nEDITED = 1\n"}], {"digest", *AFTER_DIGESTS}),
         ([DISSECTOR], {"collect", "samples", "digest", *AFTER_DIGESTS}),  # a collection uses the core, too
         ([COMMENTS, MESSAGES], set()),
@@ -136,14 +135,12 @@ def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, 
         assert rules_run(run(complete, tree, "--dry-run")) == expected
 
 
-def test_different_version_of_the_program_repeats_the_digest(complete, tree):
+def test_different_version_of_the_program_repeats_the_digest(complete, tree, request):
     """The metadata of acaps contain the version."""
     text = "Metadata-Version: 2.1\nName: acapella\nVersion: 99.0\n"
     metadata = write_file(tree / "workflow/src/acapella-99.0.dist-info/METADATA", text)
-    try:
-        assert rules_run(run(complete, tree, "--dry-run")) == {"digest", *AFTER_DIGESTS}
-    finally:
-        shutil.rmtree(metadata.parent)
+    request.addfinalizer(lambda: shutil.rmtree(metadata.parent))
+    assert rules_run(run(complete, tree, "--dry-run")) == {"digest", *AFTER_DIGESTS}
 
 
 def executed(printed: str) -> Counter:

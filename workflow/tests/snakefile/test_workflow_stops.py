@@ -74,8 +74,7 @@ def test_interrupt_of_snakemake_alone_is_reported(tmp_path):
     """
     place = workplace(tmp_path / "place")
     sheet = place.directory / "config" / "samples.tsv"
-    content = sheet.read_bytes()
-    sheet.unlink()
+    original = sheet.rename(tmp_path / "samples.tsv")
     reading = PausedProgram(sheet)
     running = place.start("--cores", "1", output=subprocess.PIPE)
     reading.wait(running)
@@ -83,8 +82,7 @@ def test_interrupt_of_snakemake_alone_is_reported(tmp_path):
     profile, *printed = printed_at_end(running).splitlines()
     assert profile.startswith("Using workflow specific profile ")
     assert (printed, running.returncode) == (["acapella: stopped"], 1)
-    sheet.unlink()
-    sheet.write_bytes(content)
+    original.replace(sheet)
 
     with place.paused_tshark(then=f'exec {shutil.which("tshark")} "$@"') as tshark:
         running = place.start("--cores", "1", output=subprocess.PIPE)

@@ -79,14 +79,16 @@ def test_own_captures_are_digested_by_engine_native(tmp_path):
     assert WARNING.replace("hybrid", "tshark") in place.succeed("--dry-run")
 
 
-def test_config_is_unchanged_if_tshark_is_not_needed(monkeypatch, tmp_path, capsys):
+@pytest.mark.parametrize(("engine", "without"), [("native", "native"), ("hybrid", "stop")])
+def test_config_is_unchanged_if_tshark_is_not_needed(monkeypatch, tmp_path, capsys, engine, without):
     monkeypatch.setenv("PATH", str(tmp_path))
-    for digest in ({"engine": "native", "without_tshark": "native"}, {"engine": "hybrid", "without_tshark": "stop"}):
-        config = {"digest": digest, "collect": {"digest_on": "here"}}
-        assert with_engine(config, prints=True) is config
+    config = {"digest": {"engine": engine, "without_tshark": without}, "collect": {"digest_on": "here"}}
+    assert with_engine(config, prints=True) is config
     assert capsys.readouterr().err == ""
 
 
 def test_config_of_fabric_does_not_require_tshark():
-    config = yaml.safe_load((ROOT / "config" / "fabric.yaml").read_text(encoding="utf-8"))
-    assert config["digest"]["without_tshark"] == "native"
+    assert (
+        yaml.safe_load((ROOT / "config" / "fabric.yaml").read_text(encoding="utf-8"))["digest"]["without_tshark"]
+        == "native"
+    )

@@ -90,11 +90,6 @@ TAGGED = {  # ids starting at 100, outermost first; tshark counts consecutive ta
 }
 
 
-def tagged(types: str, behind: bytes) -> bytes:
-    tags = b"".join(bytes.fromhex(kind) + struct.pack("!H", 100 + at) for at, kind in enumerate(types.split()))
-    return bytes.fromhex(ETHERNET) + tags + behind
-
-
 def digest_of(capture: Path, engine: str, directory: Path, column: str) -> tuple[pa.Table, list]:
     """Return the frames of our digest, and the value that a column of the flows has for each frame."""
     created = tables.write_our_digest(capture, engine, directory)
@@ -106,13 +101,16 @@ def digest_of(capture: Path, engine: str, directory: Path, column: str) -> tuple
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
 def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, capsys):
     tcp = "1389 0050 00000001 00000000 5002 1000 0000 0000"
-    packet = bytes.fromhex(f"0800 4500002800010000400666cd 0a000001 0a000002 {tcp}")
-    capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
+    packet = f"0800 4500002800010000400666cd 0a000001 0a000002 {tcp}"
+    tags = [" ".join(f"{kind} {100 + at:04x}" for at, kind in enumerate(types.split())) for types in TAGGED]
+    frames = [(START_NS, bytes.fromhex(f"{ETHERNET} {each} {packet}")) for each in tags]
+    capture = write_pcap(tmp_path / "tags.pcap", frames)
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
     frames, ids = digest_of(capture, engine, tmp_path, "vlan")
-    between = [":".join(f"{tag}:ethertype" for tag in tags) for tags in TAGGED.values()]
-    assert frames["protocols"].to_pylist() == [f"eth:ethertype:{tags}:ip:tcp" for tags in between]
+    assert frames["protocols"].to_pylist() == [
+        f"eth:ethertype:{':ethertype:'.join(tags)}:ethertype:ip:tcp" for tags in TAGGED.values()
+    ]
     assert frames["stack"].to_pylist() == [f"Ethernet/{'VLAN/' * len(tags)}IPv4/TCP" for tags in TAGGED.values()]
     assert ids == [list(range(100, 100 + len(types.split()))) for types in TAGGED]
 
@@ -208,8 +206,8 @@ def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     frames = len(tshark_lines(tshark.find(), capture))
     code, out = verify(capture)
     assert code == 0
-    places = ", ".join(f"{capture}:{frame + 1}" for frame in range(frames))
-    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({places})" in out
+    places = [f"{capture}:{frame}" for frame in range(1, frames + 1)]
+    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(places)})" in out
 
 
 @pytest.mark.parametrize(
@@ -254,45 +252,57 @@ def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
+@pytest.mark.parametrize(
+    ("layer", "at", "changed"), [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"]
+)
 @pytest.mark.parametrize("ethertype", ["0800", "88cc"], ids=["an erratum", "without IP"])
-def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype, tmp_path, monkeypatch):
+def test_outer_tags_are_compared_with_any_header_after_the_stack(layer, at, changed, ethertype, tmp_path, monkeypatch):  # noqa: PLR0913, PLR0917
     """The core gets a different VLAN id or label than tshark."""
-    layer, at, changed = tag
     frame = bytes.fromhex(ERRATA[0]["frame"].replace("0208004500", f"02{ethertype}4500"))
     other = frame[:at] + bytes.fromhex(changed) + frame[at + len(changed) // 2 :]
     capture, altered = (write_pcap(tmp_path / f"{n}.pcap", [(START_NS, each)]) for n, each in enumerate((frame, other)))
-    sound = tables.write_our_digest
     assert main(["verify", str(capture)]) == 0
-    monkeypatch.setattr(tables, "write_our_digest", lambda _, *more, limits=None: sound(altered, *more))
+    sound = partial(tables.write_our_digest, altered)
+    monkeypatch.setattr(tables, "write_our_digest", lambda _, *more, limits=None: sound(*more))
     result = compare(capture, "native")
     assert places_of(result) == [(1, layer)]
     assert result.faults == 1
 
 
-IPV6 = "60000000 0008 {} 40" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002"
+IPV6 = "86dd 60000000 0008 {} 40" + "20010db8000000000000000000000001" + "20010db8000000000000000000000002"
 IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
-ODD = {
-    "a quote's IPv4 is IPv6, and ends inside VRRP": IPV4.format("4500 003c", "01")
-    + "03000000 00000000 60000000 e75c 70 40"
-    + "00" * 24,
-    "destination options that are cut, and the last header": "86dd" + IPV6.format("3c") + "3b04000000000000",
-    "AH that is cut, and the last header": "86dd" + IPV6.format("33") + "3b04000000000000",
-    "a routing header truncated to one byte": "86dd" + IPV6.format("2b") + "3b",
-    "a fragment header that is cut": "86dd" + IPV6.format("2c") + "3b000000",
-    "an extension header followed by nothing": "86dd" + IPV6.format("3c") + "1100000000000000",
-    "IPv4 options that are cut, behind MPLS": "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
-    "a source route": IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",
-}
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ["hybrid", "native"])
-def test_malformed_frames_are_dissected_like_tshark_or_left_to_it(engine, tmp_path):
-    capture = write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + odd)) for odd in ODD.values()])
-    result = compare(capture, engine)
-    assert result.frames == len(ODD)
-    assert result.faults == 0, [list(ODD)[frame - 1] for frame, _ in places_of(result)]
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param(
+            IPV4.format("4500 003c", "01") + "03000000 00000000 60000000 e75c 70 40" + "00" * 24,
+            id="a quote's IPv4 is IPv6, and ends inside VRRP",
+        ),
+        pytest.param(
+            IPV6.format("3c") + "3b04000000000000", id="destination options that are cut, and the last header"
+        ),
+        pytest.param(IPV6.format("33") + "3b04000000000000", id="AH that is cut, and the last header"),
+        pytest.param(IPV6.format("2b") + "3b", id="a routing header truncated to one byte"),
+        pytest.param(IPV6.format("2c") + "3b000000", id="a fragment header that is cut"),
+        pytest.param(IPV6.format("3c") + "1100000000000000", id="an extension header followed by nothing"),
+        pytest.param(
+            "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
+            id="IPv4 options that are cut, behind MPLS",
+        ),
+        pytest.param(
+            IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",
+            id="a source route",
+        ),
+    ],
+)
+def test_malformed_frame_is_dissected_like_tshark_or_left_to_it(engine, odd, tmp_path):
+    result = compare(write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + odd))]), engine)
+    assert result.frames == 1
+    assert result.faults == 0, places_of(result)
 
 
 def test_frames_undecided_by_native_are_reported(capture, verify):
@@ -336,8 +346,9 @@ def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, verify):
     code, out = verify(head, mixed)
     assert code == 0
     assert "2 files, 5 frames" in out
-    agree = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.startswith(("time", "lengths"))}
-    assert agree == {"time": ["1", "0", "0"], "lengths": ["5", "0", "0"]}
+    assert {
+        line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.startswith(("time", "lengths"))
+    } == {"time": ["1", "0", "0"], "lengths": ["5", "0", "0"]}
     assert not_compared(out, "time") == (4, [f"{head}:1", f"{head}:2", f"{mixed}:1", f"{mixed}:2"])
 
 
@@ -360,10 +371,9 @@ def test_protocol_after_an_authentication_header_agrees(tmp_path):
 
 
 def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(tmp_path, verify):
-    others = block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")  # a custom block, and one of a journal
-    others += block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
+    custom, journal = block(0xBAD, (32473).to_bytes(4, "little") + b"abcd"), block(9, b"__REALTIME_TIMESTAMP=1\n\n")
     frames = [(1, frame) for frame in busy_frames()]
-    code, out = verify(write_pcapng(tmp_path / "blocks.pcapng", frames, others))
+    code, out = verify(write_pcapng(tmp_path / "blocks.pcapng", frames, custom + journal))
     assert code == 0
     assert "2 blocks that are not frames; tshark numbers them" in out
     assert f"1 file, {len(frames)} frames" in out
@@ -381,28 +391,30 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, verify):
     assert code == (1 if kinds else 0)
 
 
-def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
-    """Write a capture whose file header declares an FCS at the end of each frame; ``kept``: bytes captured of each."""
-    head, make = pcap_files.header(link_type=1 | 0x04000000 | len(fcs) // 2 << 28), pcap_files.record
-    if path.suffix == ".pcapng":
-        head, make = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, len(fcs))), partial(packet_block, 0)
-    frames = [frame + fcs for frame in busy_frames()]
-    return write_file(path, head + b"".join([make(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]))
+PCAP_WITH_FCS = pcap_files.header(link_type=1 | 0x04000000 | 2 << 28), pcap_files.record
+PCAPNG_WITH_FCS = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, 4)), partial(packet_block, 0)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("name", "kept"), [("f.pcap", None), ("f.pcap", 62), ("f.pcapng", None), ("f.pcapng", 60)])
-def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
-    file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
+@pytest.mark.parametrize(
+    ("head", "make", "kept"),
+    [(*PCAP_WITH_FCS, None), (*PCAP_WITH_FCS, 62), (*PCAPNG_WITH_FCS, None), (*PCAPNG_WITH_FCS, 60)],
+    ids=["pcap", "pcap, truncated", "pcapng", "pcapng, truncated"],
+)
+@pytest.mark.parametrize("engine", ["native", "tshark"])
+def test_lengths_exclude_a_declared_fcs(tmp_path, capture, head, make, kept, engine):  # noqa: PLR0913, PLR0917
+    """The header declares an FCS at the end of each frame, of which ``kept`` bytes are captured."""
+    frames = [frame + b"\xde\xad\xbe\xef" for frame in busy_frames()]
+    records = [make(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
+    file = write_file(tmp_path / "fcs.pcap", head + b"".join(records))
     required, frames = (
         pq.read_table(tables.write_our_digest(each, "native", new_directory(tmp_path / place)).frames)
         for place, each in (("plain", capture), ("found", file))
     )
     assert frames["wire_len"] == required["wire_len"]
     assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in required["wire_len"].to_pylist()]
-    for engine in ("native", "tshark"):
-        result = compare(file, engine)
-        assert (result.frames, result.faults) == (len(frames), 0)
+    result = compare(file, engine)
+    assert (result.frames, result.faults) == (len(frames), 0)
 
 
 @pytest.mark.soak
@@ -430,7 +442,7 @@ def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monke
     assert {kind[0] for kind in kinds[:-1]} == {"network"}
     assert kinds[-1] == ("time", "", "", "1,000")
     network = {(ours, theirs): int(frames) for layer, ours, theirs, frames in kinds if layer == "network"}
-    for token, odd in (("ipv6", 1), ("arp", 0)):
+    for odd, token in enumerate(("arp", "ipv6")):
         rows = [row for row in wrong if row % 2 == odd]
         assert sum(frames for (ours, _), frames in network.items() if ours.split(":")[0] == token) == 2 * len(rows) > 0
         assert f"{captures[0]}: frame {rows[0] + 1}, network: ours '{token}" in out

@@ -1,8 +1,8 @@
 """Which files `acapella verify` compares, which it skips and lists, and how it runs several at a time."""
 
 import gzip
+import itertools
 import os
-import re
 
 import pytest
 from acapella_testing.altered_digests import replaced, tamper
@@ -31,10 +31,9 @@ def test_file_that_cannot_be_compared_is_an_error_as_an_argument_and_skipped_in_
 def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     content = capture.read_bytes()
     damaged = write_file(capture.with_name("damaged.pcap"), content[: len(content) // 2] + b"\xff" * 2000)
-    at, whole = 24, 0  # records whose header is before the damage
-    while at + 16 <= len(content) // 2:
-        at += 16 + int.from_bytes(content[at + 8 : at + 12], "little")
-        whole += 1
+    # Records whose header is before the damage.
+    starts = itertools.accumulate((16 + min(len(frame), 200) for _, frame in busy_port()), initial=24)
+    whole = sum(at + 16 <= len(content) // 2 for at in starts)
     assert main(["verify", str(capture), str(damaged)]) == 1
     alone = capsys.readouterr()
     (line,) = [line for line in alone.err.splitlines() if line.startswith("not compared: ")]
@@ -70,17 +69,17 @@ def test_skipped_files_are_listed_if_no_capture_is_left(tmp_path, capsys):
 
 @pytest.mark.soak
 def test_output_is_the_same_for_any_number_of_jobs(tmp_path, monkeypatch, capsys):
-    files = 4
-    for at in range(files):
+    for at in range(4):
         write_pcap(tmp_path / f"{at}.pcap", busy_port()[at:])
     (tmp_path / "broken.pcap").write_text("no capture at all\n" * 9)
     tamper(monkeypatch, replaced("ts_ns", lambda ns: ns + 1))
-    printed = []
-    for jobs in ("1", "2", str(files + 1)):
-        assert main(["verify", str(tmp_path), "--jobs", jobs]) == 1
-        printed.append(capsys.readouterr())
-    assert printed[0].out.count(", time: ours") == files
-    assert printed[0] == printed[1] == printed[2]
+    assert main(["verify", str(tmp_path), "--jobs", "1"]) == 1
+    one = capsys.readouterr()
+    assert one.out.count(", time: ours") == 4
+    assert main(["verify", str(tmp_path), "--jobs", "2"]) == 1
+    assert capsys.readouterr() == one
+    assert main(["verify", str(tmp_path), "--jobs", "5"]) == 1
+    assert capsys.readouterr() == one
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1"])
@@ -94,14 +93,6 @@ def test_progress_counts_files_and_frames_on_standard_error(capture, capsys):
     assert f"verify: 1 of 1 file, {len(busy_port())} frames\n" in capsys.readouterr().err
 
 
-SKIPPED = {
-    "inner/notes.txt": "not the suffix of a capture",
-    "gone.pcap": "cannot read it: No such file or directory",
-    "link": "symbolic link to a directory",
-    "pipe.pcap": "not a regular file",
-}
-
-
 def test_skipped_files_are_listed_with_the_reason(capture, capsys):
     directory = capture.parent
     write_file(directory / "inner" / "notes.txt", "x")
@@ -110,9 +101,11 @@ def test_skipped_files_are_listed_with_the_reason(capture, capsys):
     os.mkfifo(directory / "pipe.pcap")
     assert main(["verify", str(directory)]) == 0
     err = capsys.readouterr().err
-    skipped = dict(re.findall(rf"^skipped: {directory}/(.*?): (.*)$", err, re.M))
-    assert set(skipped) == set(SKIPPED)
-    assert [path for path, reason in SKIPPED.items() if not skipped[path].startswith(reason)] == []
+    assert err.count("skipped: ") == 4
+    assert f"skipped: {directory}/inner/notes.txt: not the suffix of a capture" in err
+    assert f"skipped: {directory}/gone.pcap: cannot read it: No such file or directory" in err
+    assert f"skipped: {directory}/link: symbolic link to a directory" in err
+    assert f"skipped: {directory}/pipe.pcap: not a regular file" in err
     assert "4 files skipped" in err
 
 

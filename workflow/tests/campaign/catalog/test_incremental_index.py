@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -13,6 +14,8 @@ from acapella_testing import processes
 from acapella_testing.generated.files_campaign import run
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.new_files import change_json, new_directory
+from acapella_testing.runs.in_process import call_before
+from acapella_testing.runs.stages import catalog_rows
 
 from acapella.campaign import index, reused
 from acapella.campaign.layout import Campaign
@@ -52,8 +55,7 @@ def tick(directory: Path) -> None:
 
 def rows(directory: Path) -> dict[str, list]:
     """Return the rows of all tables of a catalog in the order of their values."""
-    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
-        return {name: sorted(map(repr, con.execute(f"from {name}").fetchall())) for name in TABLES}
+    return {name: sorted(map(repr, catalog_rows(directory, f"from {name}"))) for name in TABLES}
 
 
 @pytest.fixture
@@ -76,23 +78,16 @@ def rows_of_new_catalog(directory: Path, **options) -> dict[str, list]:
 @pytest.fixture
 def hashed(monkeypatch):
     """Return a list of the files, relative to the campaign, whose checksums an index has computed."""
-    files, original = [], reused.sha256_of
-
-    def recorded(path):
-        files.append("/".join(Path(path).parts[-2:]))
-        return original(path)
-
+    files = []
     reused.version()
-    monkeypatch.setattr(reused, "sha256_of", recorded)
+    call_before(monkeypatch, reused, "sha256_of", lambda path: files.append("/".join(Path(path).parts[-2:])))
     return files
 
 
 @pytest.mark.soak
 def test_only_new_and_changed_files_are_read(directory, hashed, monkeypatch):
-    read, add_digests = [], index.add_digests
-    monkeypatch.setattr(
-        index, "add_digests", lambda *args, **more: (read.extend(d.sample for d in args[2]), add_digests(*args, **more))
-    )
+    read = []
+    call_before(monkeypatch, index, "add_digests", lambda *args, **_: read.extend(each.sample for each in args[2]))
     tick(directory)
     index.build(Campaign(directory))
     assert read == [*"abcd"]
@@ -111,31 +106,25 @@ def test_only_new_and_changed_files_are_read(directory, hashed, monkeypatch):
 def rewritten(directory: Path, name: str, choice: random.Random) -> None:
     """Change a byte of a manifest; its size and modification time remain the same."""
     file = directory / "raw" / f"{name}.json"
-    times = file.stat().st_atime_ns, file.stat().st_mtime_ns
+    before = file.stat()
     change_json(file, bytes=choice.randrange(10))
-    os.utime(file, ns=times)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def renamed(directory: Path, name: str, choice: random.Random) -> None:
     """Replace the acap and flow table of a sample with those of a new sample, which disappears."""
     add(directory, "other", choice)
-    site, port = (json.loads((directory / "raw" / "other.json").read_text())[key] for key in ("site", "port"))
+    other = json.loads((directory / "raw" / "other.json").read_text())
     for kind in ("acap", "flows"):
         (directory / kind / "other.parquet").rename(directory / kind / f"{name}.parquet")
     (directory / "raw" / "other.json").unlink()
-    change_json(directory / "raw" / f"{name}.json", site=site, port=port)
+    change_json(directory / "raw" / f"{name}.json", site=other["site"], port=other["port"])
 
 
-def removed(directory: Path, name: str, _choice: random.Random) -> None:
-    """Remove a sample."""
-    for path in directory.glob(f"*/{name}.*"):
+def removed(directory: Path, name: str, _choice: random.Random, pattern: str = "*/{}.*") -> None:
+    """Remove the files of a sample that match a pattern."""
+    for path in directory.glob(pattern.format(name)):
         path.unlink()
-
-
-def without_digest(directory: Path, name: str, _choice: random.Random) -> None:
-    """Remove the digest of a sample."""
-    for kind in ("acap", "flows"):
-        (directory / kind / f"{name}.parquet").unlink()
 
 
 EDITS = {
@@ -147,7 +136,7 @@ EDITS = {
     "rewrite": rewritten,
     "rename": renamed,
     "remove": removed,
-    "no digest": without_digest,
+    "no digest": partial(removed, pattern="*/{}.parquet"),
 }
 
 
@@ -189,9 +178,9 @@ def test_file_that_changes_right_after_an_index_is_read_again(directory, monkeyp
     step, status_of = reused.CLOCK_STEP_NS, reused.status_of
 
     def coarse(*files):
-        files = [[*map(int, text.split())] for text in status_of(*files).split("; ")]
+        found = (map(int, text.split()) for text in status_of(*files).split("; "))
         return "; ".join(
-            f"{size} {time - time % step} {changed - changed % step} {inode}" for size, time, changed, inode in files
+            f"{size} {at - at % step} {changed - changed % step} {node}" for size, at, changed, node in found
         )
 
     monkeypatch.setattr(reused, "status_of", coarse)
@@ -199,8 +188,7 @@ def test_file_that_changes_right_after_an_index_is_read_again(directory, monkeyp
     manifest = directory / "raw" / "a.json"
     manifest.write_text(manifest.read_text().replace('"bytes": 1', '"bytes": 2'))
     index.build(Campaign(directory))
-    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
-        assert con.execute("select bytes from samples order by sample").fetchall() == [(2,), (1,), (1,), (1,)]
+    assert catalog_rows(directory, "select bytes from samples order by sample") == [(2,), (1,), (1,), (1,)]
 
 
 def damage(catalog: Path) -> None:

@@ -12,6 +12,7 @@ from acapella_testing.generated.files_campaign import failed
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.release_records import write_key
 from acapella_testing.requirements import require
+from acapella_testing.runs.in_process import call_before
 from acapella_testing.runs.workflow_run import (
     DIGESTS,
     Workplace,
@@ -53,17 +54,15 @@ def runs(fabric, tmp_path_factory):
     The second one has the captures that the nodes of the first deleted.
     """
     place, here, kept = (Workplace(tmp_path_factory.mktemp(name)) for name in ("node", "here", "kept"))
-    delete = node_digest.delete_on_node
 
-    def keep(testbed, node, file):
+    def keep(_testbed, node, file):
         path = fabric.nodes.home(node) / f"acapella-{place.campaign.name}" / file
         if path.is_file():
             shutil.copy(path, kept.directory)
-        delete(testbed, node, file)
 
     configure(place, fabric, "hybrid", collect=COLLECT | {"digest_on": "node"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_digest, "delete_on_node", keep)
+        call_before(patch, node_digest, "delete_on_node", keep)
         collect_in_process(place)
     printed = place.succeed("--cores", "2")
     configure(here, fabric, "native")
@@ -105,8 +104,7 @@ def test_engine_native_is_reported_and_recorded(runs):
     place, _, printed = runs
     assert printed.count(WARNING) == 1
     assert "digest" in rules_run(printed)
-    acaps = (place.campaign / "acap").glob("*.parquet")
-    assert [metadata_of(acap)["engine"] for acap in acaps] == ["native"] * 2
+    assert [metadata_of(acap)["engine"] for acap in (place.campaign / "acap").glob("*.parquet")] == ["native"] * 2
 
 
 def test_finished_campaign_is_complete(runs):
@@ -115,10 +113,10 @@ def test_finished_campaign_is_complete(runs):
 
 
 def test_commands_that_need_captures_state_that_they_were_not_fetched(runs, tmp_path, capsys):
-    campaign, key = runs[0].campaign, write_key(tmp_path / "key")
-    extract = ["extract", campaign, "--where", "true", "-o", tmp_path / "out.pcap"]
-    for words in (extract, ["release", campaign, "-o", tmp_path / "public", "--key-file", key]):
-        assert "was not fetched: it was digested on its node (collect.digest_on)" in failed(capsys, *words)
+    campaign, why = runs[0].campaign, "was not fetched: it was digested on its node (collect.digest_on)"
+    assert why in failed(capsys, "extract", campaign, "--where", "true", "-o", tmp_path / "out.pcap")
+    key = write_key(tmp_path / "key")
+    assert why in failed(capsys, "release", campaign, "-o", tmp_path / "public", "--key-file", key)
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,8 @@ def place(tmp_path_factory):
 
 def join(prefix: list[str], interfaces: list[str]) -> None:
     """Connect the interfaces by a bridge that has the name of the receiver, on which every frame can be recorded."""
-    lines = [f"add {RECEIVER} type bridge mcast_snooping 0", f"set {RECEIVER} addrgenmode none"]
-    lines += [*(f"set {interface} master {RECEIVER}" for interface in interfaces), f"set {RECEIVER} up"]
-    for line in lines:
+    bridge = [f"add {RECEIVER} type bridge mcast_snooping 0", f"set {RECEIVER} addrgenmode none"]
+    for line in (*bridge, *(f"set {interface} master {RECEIVER}" for interface in interfaces), f"set {RECEIVER} up"):
         subprocess.run([*prefix, "ip", "link", *line.split()], check=True)
 
 
@@ -79,8 +78,7 @@ def test_dry_run_lists_upload_trials_and_their_comparison(place):
 def test_environments_of_the_replay_are_compared_without_a_list_of_trials(place):
     found = {row["environment"]: row for row in rows(place.campaign, "consistency_environments")}
     assert [*found] == ["single", "dual"]
-    for row in found.values():
-        assert (row["trials"], row["U"], row["packets_baseline"]) == (TRIALS, 0, PACKETS)
+    assert [(row["trials"], row["U"], row["packets_baseline"]) for row in found.values()] == [(TRIALS, 0, PACKETS)] * 2
 
 
 def test_kappa_of_the_path_is_computed_from_the_departures(place):

@@ -94,8 +94,9 @@ def test_commands_that_need_captures_name_the_object(stored, tmp_path, capsys):
     words = ["extract", str(place.campaign), "-o", str(tmp_path / "x.pcapng"), "--sample", "beta-p1", "--where", "true"]
     assert main(words) == 2
     query, target = "s3://captures/day1/beta-p1.pcap.gz", place.campaign / "raw" / "beta-p1.pcap.gz"
-    advice = f"{query}: the capture of sample beta-p1 is in storage; copy it to {target}\n"
-    assert capsys.readouterr().err.endswith(advice)
+    assert capsys.readouterr().err.endswith(
+        f"{query}: the capture of sample beta-p1 is in storage; copy it to {target}\n"
+    )
     shutil.copy(CAPTURES / "beta-p1.pcap.gz", target)
     assert main(words) == 0
 
@@ -127,8 +128,9 @@ def test_missing_objects_fail_only_their_samples(server, tmp_path):
     assert f"\n  4: acapella: error: {error}\n" in printed, printed
     assert (place.campaign / "raw" / "alpha-p1.json").is_file()
     trials = json.loads((place.campaign / "kappa" / "both.json").read_text())["trials"]
-    compared = [file["sha256"] for trial in trials for file in trial["files"]]
-    assert compared == [sha256_of(CAPTURES / f"{name}.pcap.gz") for name in SAMPLES[:2]]
+    assert [file["sha256"] for trial in trials for file in trial["files"]] == [
+        sha256_of(CAPTURES / f"{name}.pcap.gz") for name in SAMPLES[:2]
+    ]
     assert copies(place) == []
 
 
@@ -137,8 +139,9 @@ def test_batches_fetch_their_objects_and_process_those_that_changed(stored, serv
     lost = ("lost", "alpha", "p4", "s3://captures/lost.pcap")
     place = stored_workplace(tmp_path, server, lost, batches={"samples": 2}, exclude=["beta-p1"])
     digests = [f"results/tiny/batches/digest/{batch}.tsv" for batch in ("b0001", "b0002")]
-    printed = place.fail("--keep-going", "--cores", "1", *digests)
-    assert f"\n  lost: acapella: error: config/samples.tsv line 5: {lost[3]}: no such object\n" in printed
+    assert f"\n  lost: acapella: error: config/samples.tsv line 5: {lost[3]}: no such object\n" in place.fail(
+        "--keep-going", "--cores", "1", *digests
+    )
     assert place.sha256("acap/alpha*") == stored.sha256("acap/alpha*")
     assert copies(place) == []
     request.getfixturevalue("changed_object")

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
+from acapella_testing.csv_rows import read_rows
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.generated.digests import write_manifest
 
@@ -66,7 +67,11 @@ def kill_itself(number: signal.Signals = signal.SIGKILL) -> None:
     os.kill(os.getpid(), number)
 
 
+def processed_samples(campaign: Path, stage: str) -> list[str]:
+    """Return the samples that the last run of a stage processed, in their order."""
+    return [row["sample"] for row in read_rows(campaign / "benchmarks" / "batches" / stage / f"{BATCH}.samples.tsv")]
+
+
 def analyzed_samples(campaign: Path) -> list[str]:
-    """Return the samples that the last run of the analysis processed."""
-    costs = campaign / "benchmarks" / "batches" / "analyze" / f"{BATCH}.samples.tsv"
-    return sorted(line.split("\t")[0] for line in costs.read_text().splitlines()[1:])
+    """Return the samples that the last run of the analysis processed, sorted."""
+    return sorted(processed_samples(campaign, "analyze"))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import duckdb
 import pyarrow.parquet as pq
 from acapella_testing.frames.traces import START_NS, write_pcap
 from acapella_testing.generated.digests import PLACE, write_manifest
@@ -62,6 +63,12 @@ def analyze_campaign(
         analyze.make_partials(campaign, samples, campaign.batch_partial("b0001", "quality").parent, threads=threads)
     process.make_tables(campaign, threads=threads, **options)
     return directory
+
+
+def catalog_rows(directory: Path, query: str) -> list[tuple]:
+    """Return the rows of a query to the catalog of a campaign."""
+    with duckdb.connect(str(directory / "catalog.duckdb"), read_only=True) as con:
+        return con.execute(query).fetchall()
 
 
 def rows(directory: Path, table: str) -> list[dict]:
