@@ -20,7 +20,7 @@ from .stages import bytes_below, stage_rows, stages_of
 
 FULL = 1000  # captures of a full run
 FRAMES, FLOWS = 300_000, 6000  # of each capture
-JOBS = 8  # batches of a stage: each job of Slurm starts Snakemake twice
+JOBS = 4  # batches of a stage, two for each core: each job of Slurm starts Snakemake twice
 CORES = 2
 MINUTES = 6  # floor for the full archive
 DISK_GB = 15

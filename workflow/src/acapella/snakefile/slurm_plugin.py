@@ -3,8 +3,8 @@
 If Slurm's controller does not respond, the plugin loses track of all running jobs and waits for them forever, and jobs
 submitted at that time fail. It also waits forever for jobs that a restarted controller does not know, and for jobs that
 Slurm holds, because a node could not start them. After `install`, the plugin waits for the controller, and such jobs
-fail, so that `retries` repeats them. It also limits the interval between queries, because the plugin notices the end of
-a job only at the next query.
+fail, so that `retries` repeats them. It also shortens the interval between queries, because the plugin notices the end
+of a job only at the next query.
 """
 
 import contextlib
@@ -18,7 +18,9 @@ from acapella_core.errors import UserError
 MODULE = "snakemake_executor_plugin_slurm"
 WAIT_S = 900  # longest restart of a controller
 POLL_S = 2
-MAX_CHECK_S = 30  # longest interval between queries; the plugin's interval grows to 180 s while no job ends
+# While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Now it is this share of the time
+# since the last job ended, so that a following job of the same length is delayed by at most this share.
+CHECK_SHARE, MAX_CHECK_S = 0.1, 30
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
@@ -68,6 +70,7 @@ class ControllerState:
         self._answers = answers
         self._now = now
         self._contacted = False
+        self._quiet_since = now()
         self.ended: set[int] = set()  # id() of job infos that the plugin has reported
         self.listed: set[str] | None = None  # Slurm's identifiers in the last answer to a query
         self._missing_since: dict[str, float] = {}
@@ -83,6 +86,13 @@ class ControllerState:
         end = self._now() + WAIT_S
         while not self.answers() and self._contacted and self._now() < end:
             time.sleep(POLL_S)
+
+    def interval(self, previous: float) -> float:
+        """Return seconds until the next query after one with these `ended` jobs. ``previous``: those before it."""
+        if self.ended:
+            self._quiet_since = self._now()
+            return min(previous, MAX_CHECK_S)
+        return min(max(previous, CHECK_SHARE * (self._now() - self._quiet_since)), MAX_CHECK_S)
 
     def is_lost(self, identifier: str) -> bool:
         """Return whether a job has not been in the answers for LOST_S.
@@ -116,7 +126,7 @@ def install(module=None) -> None:
 def change_queries(module) -> None:
     """Make the plugin keep jobs while the controller does not respond, and report jobs that Slurm has lost or holds.
 
-    Also limits the interval between queries to MAX_CHECK_S.
+    Also sets the interval between queries.
     """
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
@@ -134,8 +144,11 @@ def change_queries(module) -> None:
             return
         controller.ended.clear()
         answer[0] = None
+        previous = self.next_seconds_between_status_checks
         kept = [job async for job in check(self, active_jobs)]
-        self.next_seconds_between_status_checks = min(self.next_seconds_between_status_checks, MAX_CHECK_S)
+        if controller.ended:
+            previous = self.next_seconds_between_status_checks  # the plugin's setting
+        self.next_seconds_between_status_checks = controller.interval(previous)
         states = answer[0]
         controller.listed = None if states is None else {*states}
         waits = states is not None and any(states.get(job.external_jobid) != "RUNNING" for job in kept)

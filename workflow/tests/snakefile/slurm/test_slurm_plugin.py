@@ -111,10 +111,20 @@ def test_ended_jobs_are_reported_once(plugin):
     executor = executor_of(plugin, lambda: True)
     plugin.states = {"1": "COMPLETED", "2": "RUNNING", "3": "TIMEOUT"}
     assert kept(executor, "1", "2", "3") == ["2"]
-    for _ in range(4):  # the plugin adds 10 s each time
-        assert kept(executor, "2") == ["2"]
-    assert executor.next_seconds_between_status_checks == slurm_plugin.MAX_CHECK_S
+    assert kept(executor, "2") == ["2"]
     assert [name for name, _ in executor.reports] == ["1", "3"]
+
+
+def test_interval_between_queries_grows_with_the_time_since_a_job_ended(plugin):
+    clock = Clock()
+    executor, intervals = executor_of(plugin, lambda: True, clock), []
+    for waited, state in ((0, "COMPLETED"), (8, "RUNNING"), (60, "RUNNING"), (600, "RUNNING"), (5, "COMPLETED")):
+        clock.sleep(waited)
+        plugin.states = {"1": state, "2": "RUNNING"}
+        kept(executor, "1", "2")
+        intervals.append(executor.next_seconds_between_status_checks)
+    assert SETTINGS["init_seconds_before_status_checks"] == 1
+    assert intervals == pytest.approx([1, 1, 6.8, slurm_plugin.MAX_CHECK_S, 1])
 
 
 def test_job_that_slurm_has_lost_fails_after_some_time(plugin):
