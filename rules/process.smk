@@ -6,8 +6,6 @@
 
 PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
 
-PROCESS_MB = 8192  # maximum memory that depends on the campaign; beyond it, DuckDB uses the disk
-
 
 rule process:
     input:
@@ -25,7 +23,7 @@ rule process:
         "<campaign>/benchmarks/process.tsv"
     threads: 2
     resources:
-        mem_mb=memory_mb("process", at_most=PROCESS_MB, samples=number_of_samples),
+        mem_mb=memory_mb("process", samples=number_of_samples),
         runtime=run_minutes("process", samples=number_of_samples),
     params:
         campaign=lambda wildcards: CAMPAIGN,

@@ -256,7 +256,7 @@ def read_settings(path: Path) -> Settings:
 def read_config(path: Path) -> dict[str, Any]:
     """Return the keys of a config file, without defaults. Raises UserError naming the wrong key.
 
-    Keys that only other stages use are also checked: Snakemake would reject them after the collection.
+    Keys that only other stages use are also checked with the schema.
     """
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -266,7 +266,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=path)
-    check_schema(config, schemas.json_schema("config") | {"required": []}, path)
+    own_keys = {key: value for key, value in config.items() if key != "pathvars"}  # Snakemake's
+    check_schema(own_keys, schemas.json_schema("config") | {"required": []}, path)
     return config
 
 

@@ -1,11 +1,15 @@
 """Tests published tables: their schemas, sums that must agree, and that a rerun writes the same bytes."""
 
+import argparse
 import contextlib
 import csv
+import errno
 import json
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +26,7 @@ from acapella_testing.runs.stages import analyze_campaign, rows
 from acapella.campaign import analyze, index, process
 from acapella.campaign.batches import Member, write_plan
 from acapella.campaign.layout import Campaign, existing_provenance
-from acapella.common import bootstrap, queries
+from acapella.common import bootstrap, queries, tables
 from acapella.common.pseudonyms import pseudonyms
 from acapella.common.tables import arrow_schema
 from acapella_core import schemas
@@ -183,7 +187,7 @@ def test_second_run_elsewhere_in_a_different_order_with_threads_gives_the_same_b
     assert checksums(analyze_campaign(copied, reverse=True, threads=2, choice=ALL)) == checksums(small)
 
 
-@pytest.mark.parametrize(("size", "limit"), [("1M", "256.0 MiB"), ("2G", "1.1 GiB")])
+@pytest.mark.parametrize(("size", "limit"), [("1M", "256.0 MiB"), ("2G", "1.2 GiB"), (None, None), ("900T", None)])
 def test_memory_of_the_job_limits_duckdb_and_not_the_result(size, limit, small, copied, monkeypatch):
     limits, connect = [], queries.open_catalog
 
@@ -193,15 +197,20 @@ def test_memory_of_the_job_limits_duckdb_and_not_the_result(size, limit, small, 
         return con
 
     monkeypatch.setattr(queries, "open_catalog", open_catalog)
-    process.make_tables(Campaign(copied), **process.memory_limit(size))
-    assert limits == [(limit,)]
+    process.run(argparse.Namespace(campaign=copied, pseudonyms=False, top=process.TOP, threads=1, memory=size))
+    assert limits == [(limit or duckdb.execute("select current_setting('memory_limit')").fetchall()[0][0],)]
+    assert checksums(copied) == checksums(small)
+
+
+def test_error_in_the_thread_that_writes_csv_ends_the_stage(small, copied, monkeypatch):
+    monkeypatch.setattr(tables, "rounded", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    with pytest.raises(UserError, match="cannot write: No space left on device"):
+        process.make_tables(Campaign(copied))
     assert checksums(copied) == checksums(small)
 
 
 @pytest.mark.soak
 def test_csv_does_not_depend_on_the_row_group_size(small, copied, monkeypatch):
-    from acapella.common import tables  # noqa: PLC0415
-
     monkeypatch.setattr(tables, "ROW_GROUP", 7)
     process.make_tables(Campaign(copied))
     first, again = ({p.name: p.read_bytes() for p in (d / "tables").glob("*.csv")} for d in (small, copied))

@@ -1,12 +1,14 @@
 """Connections to DuckDB: rows inserted in one statement, and clauses that queries must not contain."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import duckdb
 import pytest
 
 from acapella.common import queries
+from acapella_core.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -66,3 +68,18 @@ def test_no_query_counts_filtered_rows_of_windows():
     assert len(texts) > 100
     suspects = {name: text for name, text in texts.items() if "count(*) filter (" in text and " over " in text}
     assert [name for name, text in suspects.items() if counts_filtered_rows(con, text)] == []
+
+
+def test_error_for_a_full_disk_names_the_directory(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    con = queries.connect(memory_limit="16MB")
+    con.execute("set max_temp_directory_size = '4MB'")
+    advice = f"failed to offload .*; free space for intermediate results in {re.escape(str(tmp_path))}, or set TMPDIR"
+    with pytest.raises(UserError, match=advice), queries.one_line():
+        con.execute("create temp table t as select md5(range::varchar) as a, md5(a) as b from range(1000000)")
+
+
+def test_error_for_too_little_memory_names_the_options():
+    con = queries.connect(memory_limit="1MB")
+    with pytest.raises(UserError, match=r"Memory Error: .*; give the stage more memory \(--memory"), queries.one_line():
+        con.execute("create temp table t as select md5(range::varchar) as a from range(1000000) order by a")

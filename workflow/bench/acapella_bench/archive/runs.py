@@ -86,7 +86,8 @@ def create_archive(bench: Bench) -> tuple[Archive, Path, list[dict]]:
         record.write_text(json.dumps({"bytes": size, "seconds": time.monotonic() - start}), encoding="utf-8")
     facts = json.loads(record.read_text(encoding="utf-8"))
     frames = archive.captures * archive.frames
-    note = f"{archive.captures:,} captures; scale 1/{FULL / archive.captures:g} of the full archive"
+    batches = f"batches of {batch_of(archive)}"
+    note = f"{archive.captures:,} captures in {batches}; scale 1/{FULL / archive.captures:g} of the full archive"
     return (
         archive,
         place,

@@ -47,7 +47,7 @@ def run(place: Path) -> tuple[float, int]:
         printed = output.read()
         if running.returncode:
             lines = printed.strip().splitlines()
-            start = next((place for place, line in enumerate(lines) if line.startswith("Error in rule")), -1)
+            start = next((number for number, line in enumerate(lines) if line.startswith("Error in rule")), -1)
             raise Failed(f"snakemake through Slurm: {' '.join(line.strip() for line in lines[start:][:8])}")
     return wall_s, int(re.search(r"^total +(\d+)$", printed, re.MULTILINE)[1])
 

@@ -16,6 +16,7 @@ import collections
 import contextlib
 import csv
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,7 +34,8 @@ from .layout import Campaign, open_campaign, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
-OTHER_MEMORY, LEAST_MEMORY = 900 << 20, 256 << 20  # bytes: of Python, Arrow and Snakemake; of DuckDB
+SNAKEMAKE_BYTES = 400 << 20  # of a job, as in acapella.snakefile.resources
+DUCKDB_SHARE, DUCKDB_LEAST_BYTES = 0.75, 256 << 20  # the rest is for Python and Arrow
 ANALYZE = "acapella campaign analyze"
 MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a timestamp is off by years
 OF_ALL_SAMPLES = (
@@ -53,8 +55,9 @@ def register_parser(subparsers):
     parser.add_argument(
         "--memory",
         metavar="SIZE",
-        help="memory of the job, such as 8G; all except 900M is available to DuckDB, which writes further intermediate "
-        "results to TMPDIR (default: 80 %% of the machine's memory for DuckDB)",
+        help="memory of the job, such as 8G, including 400M for Snakemake. DuckDB gets three quarters of the rest, at "
+        "least 256M and at most 80 %% of the machine's memory, and writes further intermediate results to TMPDIR "
+        "(default: 80 %% of the machine's memory)",
     )
     return parser
 
@@ -76,7 +79,11 @@ def run(args) -> None:
 
 def memory_limit(size: str | None) -> dict[str, str]:
     """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size."""
-    return {"memory_limit": f"{max(size_bytes(size) - OTHER_MEMORY, LEAST_MEMORY)}B"} if size else {}
+    if size is None:
+        return {}
+    share = int(DUCKDB_SHARE * (size_bytes(size) - SNAKEMAKE_BYTES))
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"memory_limit": f"{min(max(share, DUCKDB_LEAST_BYTES), machine * 8 // 10)}B"}
 
 
 def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, **resources) -> list[Path]:

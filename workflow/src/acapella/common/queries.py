@@ -4,6 +4,7 @@ import bisect
 import contextlib
 import functools
 import re
+import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -167,9 +168,15 @@ def one_line(where: object = None, *, catalog_of: object = None):
                 where=where,
                 fix=f"run acapella campaign index {catalog_of}",
             ) from error
-        columns = next((line for line in lines if line.startswith(CANDIDATES)), None)  # similar names
-        raise UserError(
-            lines[0].replace(" in FROM clause!", "").rstrip("!"),
-            where=where,
-            fix=columns and f"perhaps{columns.removeprefix(CANDIDATES)}",
-        ) from error
+        raise UserError(lines[0].replace(" in FROM clause!", "").rstrip("!."), where=where, fix=fix(lines)) from error
+
+
+def fix(lines: Sequence[str]) -> str | None:
+    """Return what to do about an error of DuckDB, if its text shows this."""
+    if columns := next((line for line in lines if line.startswith(CANDIDATES)), None):  # similar names
+        return f"perhaps{columns.removeprefix(CANDIDATES)}"
+    if lines[0].startswith("Out of Memory Error: failed to offload"):
+        return f"free space for intermediate results in {tempfile.gettempdir()}, or set TMPDIR"
+    if lines[0].startswith("Out of Memory Error"):
+        return "give the stage more memory (--memory, or --set-resources RULE:mem_mb=MB)"
+    return None

@@ -43,8 +43,8 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
             with csv.CSVWriter(sink, schema, write_options=options) as csv_rows, ThreadPoolExecutor(1) as thread:
                 for part in parts(ordered.to_arrow_reader(ROW_GROUP)):
                     table_part = conform(part, schema)
-                    written = thread.submit(csv_rows.write_table, rounded(table_part))
-                    rows.write_table(table_part, row_group_size=ROW_GROUP)
+                    written = thread.submit(lambda part=table_part: csv_rows.write_table(rounded(part)))
+                    rows.write_table(table_part, row_group_size=ROW_GROUP)  # a large table takes seconds in each format
                     written.result()
     return [text, parquet]
 
