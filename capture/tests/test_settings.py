@@ -78,8 +78,8 @@ def test_config_error_names_its_key(config, key):
         ("a: [", "not YAML"),
         ("- a\n", "not a mapping"),
         (None, "cannot read: No such file"),
-        ("testbed: local\nsampels: 3\n", "sampels: unknown key; did you mean samples?"),
-        ("testbed: local\nfigures: {widht: 3}\n", "figures.widht: unknown key"),
+        ("testbed: local\nsampels: 3\n", "sampels: unknown key; did you mean samples?"),  # codespell:ignore
+        ("testbed: local\nfigures: {widht: 3}\n", "figures.widht: unknown key"),  # codespell:ignore
         ("3: {}\n", "3: unknown key"),
     ],
 )

@@ -82,7 +82,7 @@ def models(directory: Path) -> list[Path]:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
-def test_generators_and_monitors_on_one_clock(tmp_path, monkeypatch):
+def test_simultaneous_generators_are_counted_separately(tmp_path, monkeypatch):
     """One monitor counts the packets of both generators at two ports, a second one those of the second generator."""
     built = c_programs.built_or_skip("acapella-dpdk-generate", c_programs.PLAIN)  # starts faster
     monkeypatch.setattr(generator, "executable", lambda: str(built))
@@ -158,7 +158,7 @@ def event(received: int) -> dict:
 
 
 class Terminal(io.StringIO):
-    """Text that is a terminal."""
+    """A text buffer that reports being a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -177,7 +177,7 @@ def test_live_table_replaces_the_previous_one():
 
 
 def test_ports_have_their_names_in_the_order_of_the_program(monkeypatch, capsys):
-    """It opens virtual devices, which network interfaces are to it, before PCI devices."""
+    """The program opens virtual devices, including network interfaces, before PCI devices."""
 
     def count(settings, _scratch, on_event, **_):
         on_event({"event": "listening", "ports": [{} for _ in settings.interfaces]})

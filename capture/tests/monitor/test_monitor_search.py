@@ -101,7 +101,7 @@ def test_result_names_its_limit(capacity, generator, limit):
     assert [row["limit"] for row in rows([(1, 60, "none", "throughput", found)], 1) if row["limit"]] == [limit]
 
 
-@pytest.mark.parametrize(("lost", "shown"), [(1, "none without loss"), (0, "not reached by the generator")])
+@pytest.mark.parametrize(("lost", "shown"), [(1, "none is loss-free"), (0, "not reached by the generator")])
 def test_search_without_a_result_names_the_reason(lost, shown):
     found = highest(lambda pps: Trial(100, lost if pps < MOST else 1 - lost, pps, reached=False), 100, MOST, 1000)
     assert found.limit is None
@@ -133,7 +133,7 @@ def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns,
 @pytest.mark.parametrize("drained", [True, False])
 @pytest.mark.usefixtures("no_senders")
 def test_packets_in_the_queue_of_the_generator_are_not_lost(tmp_path, monkeypatch, drained):
-    lost, limit, shown = (100, "loss", "none without loss") if drained else (None, "generator", "not reached by the")
+    lost, limit, shown = (100, "loss", "none is loss-free") if drained else (None, "generator", "not reached by the")
     times = dict.fromkeys(("error_median_ns", "error_p99_ns", "error_largest_ns", "clock_error_ns"))
     timing = times | {"ended": "complete", "drained": drained}
     document = traffic.expected([traffic.Flow(100, 10_000)]) | {"output": "interface", "timing": timing}

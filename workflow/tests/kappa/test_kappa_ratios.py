@@ -1,4 +1,4 @@
-"""U, O, L, I and kappa from integers: exact quotients, and cases without denominators."""
+"""Tests U, O, L, I and kappa: exact ratios of integers, and zero denominators."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def test_contributions_sum_to_1_minus_kappa():
     assert math.isclose(shares["I"] / shares["U"], 16, rel_tol=1e-15)
 
 
-def test_table_1_of_moves():
+def test_moments_match_table_1():
     """The moves are -3, -3, 1 and 5."""
     table = ratios.moments({"count": 4, "sum": 0, "abs_sum": 12, "sum_of_squares": 44, "smallest": -3, "largest": 5})
     assert (table["mean"], table["abs_mean"], table["min"], table["max"]) == (0, 3, -3, 5)

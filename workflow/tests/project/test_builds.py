@@ -13,7 +13,7 @@ from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
 from acapella_core import _native
 
 BIN = ROOT / ".venv" / "bin"
-PROGRAMS = ("anonymize", "digest", "dpdk-capture", "dpdk-generate", "dpdk-replay", "p4-run")
+PROGRAMS = ("anonymize", "digest", "dpdk-capture", "dpdk-generate", "dpdk-replay", "link", "monitor", "p4-run")
 
 
 def readelf(option: str, path: Path) -> str:

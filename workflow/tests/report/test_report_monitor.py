@@ -73,7 +73,7 @@ def test_rates_without_loss_are_shown_by_packet_size(monitored):
     assert first[:7] == ["1", "60", "no", "throughput", "2,000,000", "0.960", "loss"]
     assert (with_spaces(first[7]), first[-1]) == ("900 ns", "2")
     assert with_spaces(monitor_rates.draw(source).title) == "Highest rate without loss: 0.96 Gbit/s with 1 port"
-    assert second[2:7] == ["truncated, with hashes", "throughput", "none without loss", "", ""]
+    assert second[2:7] == ["truncated, with hashes", "throughput", "none is loss-free", "", ""]
     unreached = trial | {"ports": 2, "reached": False}
     source = write(monitored, "monitor_searches", found | {"limit": "generator"}, unreached)
     figure = monitor_rates.draw(source)

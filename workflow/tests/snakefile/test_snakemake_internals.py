@@ -101,7 +101,6 @@ def imported_from_snakemake(source):
     return {name for name in names if name.startswith("snakemake")}
 
 
-@pytest.mark.soak
 def test_no_other_module_imports_undocumented_parts_of_snakemake():
     assert imported_from_snakemake("import snakemake.caching.local") - DOCUMENTED
     packages = ("workflow/src", "capture/src", "workflow/native/python")

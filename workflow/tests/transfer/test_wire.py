@@ -1,4 +1,4 @@
-"""Tests values of the wire of single streams against hand-computed ones."""
+"""Compare values measured for each TCP stream in a capture with values computed by hand."""
 
 from acapella_testing.generated.generated_wire import ACK, CLIENT, HEADERS, MS, SERVER, Capture
 
@@ -21,7 +21,7 @@ def complete(first: int = 1000) -> Capture:
 
 
 def sent(places, first: int = 1000) -> Capture:
-    """Return a capture of these segments, from 100 ms on; a segment is sent at 100 ms plus its place."""
+    """Return a capture of these segments; segment n is sent at 100 + n ms."""
     capture = Capture(first)
     for place in places:
         capture.send(100 + place, place)

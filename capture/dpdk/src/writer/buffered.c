@@ -1,5 +1,5 @@
 /* Writes each burst with writev through the page cache, and copies only pieces of up to STORE_COPIED
- * bytes. Used if the store `direct` is not possible. */
+ * bytes. Used with --writer buffered, if direct I/O is not possible, and by acapella-monitor. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -88,7 +88,7 @@ def clock_warnings(ports: Sequence[Row], flows: Sequence[Row]) -> list[str]:
             flows_set = sum(flow["clock_set"] for flow in flows if flow["port"] == row["port"])
             lines.append(
                 f"{row['name']}: the system clock was set {'once, by' if steps == 1 else f'{steps:,} times, by up to'} "
-                f"{time(row['clock_step_ns'])}; latencies of {pluralize(flows_set, 'flow')} may contain it"
+                f"{time(row['clock_step_ns'])}; latencies of {pluralize(flows_set, 'flow')} may include this step"
             )
     return lines
 
@@ -142,7 +142,7 @@ def search_result(trials: Sequence[Row]) -> str:
 
 def no_result(trials: Sequence[Row]) -> str:
     """Return why a search has no result: its trial with the lowest value failed."""
-    return "none without loss" if min(trials, key=lambda row: row["value"])["lost"] else "not reached by the generator"
+    return "none is loss-free" if min(trials, key=lambda row: row["value"])["lost"] else "not reached by the generator"
 
 
 def loss_lines(rows: Sequence[Row]) -> list[str]:

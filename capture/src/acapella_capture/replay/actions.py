@@ -330,7 +330,8 @@ def loop_lines(done: dict[str, Any]) -> list[str]:
         if isinstance(polling, dict):
             preemptions, gap_ns = whole(polling, "preemptions"), whole(polling, "largest_gap_ns")
             return [
-                f"{late} packets more than {duration(late_ns)} late, {preemptions} preemptions, "
+                f"{names.pluralize(late, 'packet')} more than {duration(late_ns)} late, "
+                f"{names.pluralize(preemptions, 'preemption')}, "
                 f"largest gap of the polling loop {duration(gap_ns)}"
             ]
     return []

@@ -171,7 +171,7 @@ def searches(source: Source) -> dict:
 
 def no_result(rows: list[dict]) -> str:
     """Return why a search has no result: its trial with the lowest value failed."""
-    return "none without loss" if min(rows, key=lambda row: row["value"])["lost"] else "not reached by the generator"
+    return "none is loss-free" if min(rows, key=lambda row: row["value"])["lost"] else "not reached by the generator"
 
 
 def steps(row: dict) -> str:
