@@ -1,5 +1,8 @@
 """Write the catalog of a campaign: the sites, ports, times, headers and flows in each file.
 
+    acapella campaign index results/demo
+    acapella campaign index results/demo --views
+
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; `config` if the config excludes the sample from all tables (--exclude); `failed`
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that

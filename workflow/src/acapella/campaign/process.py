@@ -1,5 +1,8 @@
 """Merge the partial tables of all samples into the tables of a campaign.
 
+    acapella campaign process results/demo
+    acapella campaign process results/demo --pseudonyms --top 20
+
 Writes CAMPAIGN/tables/<name>.csv and .parquet. schemas/tables/<name>.yaml describes each table: its grain, its key,
 units, and when a value is null. Sampled shares have 95 % intervals from a bootstrap over samples. Flows are stitched
 across the samples of a port. Samples that the catalog excludes from traffic statistics count only in capture_quality,

@@ -1,5 +1,8 @@
 """Create the tables about the consistency of the trials in a campaign's environments.
 
+    acapella campaign trials results/demo --environments quiet noisy
+    acapella campaign trials results/demo --environments quiet noisy --pseudonyms
+
 Reads CAMPAIGN/kappa/ENVIRONMENT.json (written by `acapella kappa`). Writes these tables as CSV and Parquet, described
 in schemas/tables/: consistency, consistency_environments (the layout of the CHOIR paper's Table 2),
 consistency_comparisons, consistency_moves (the layout of its Table 1), consistency_deltas, consistency_spacing,

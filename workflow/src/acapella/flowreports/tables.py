@@ -1,5 +1,8 @@
 """Create the tables of flow reports: measurements of the P4 program and the collector, compared with digests.
 
+    acapella p4 tables results/demo --samples s1 s2
+    acapella p4 tables results/demo --samples s1 s2 --pseudonyms
+
 Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
