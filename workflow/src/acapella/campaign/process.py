@@ -128,14 +128,14 @@ def name_failing_sample(campaign: Campaign, con, names: list, *, hide: bool, top
     except duckdb.BinderException:
         raise
     except (duckdb.Error, ValueError, pa.ArrowException) as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise
         by_directory = {name.directory: name for name in names}
 
         def failing(directories):
             return failure(campaign, con, [by_directory[directory] for directory in directories], hide=hide, top=top)
 
-        name, why = queries.culprit(list(by_directory), failing)
+        name, why = queries.failing_sample(list(by_directory), failing)
         raise UserError(
             f"sample {name} cannot be merged{why}",
             where=campaign.directory,
@@ -158,7 +158,7 @@ def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int
         for name in TABLES:
             tables.check(queries.select(con, "process", name, parameters), name)
     except (duckdb.Error, ValueError, pa.ArrowException) as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise
         return error
     finally:

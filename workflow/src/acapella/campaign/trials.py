@@ -115,7 +115,7 @@ def name_failing_environment(campaign: Campaign, environments: list[Environment]
     try:
         yield
     except wrong as error:
-        name, why = queries.culprit([*by_name], failure)
+        name, why = queries.failing_sample([*by_name], failure)
         samples = ", ".join(by_name[name].shown.values())
         raise UserError(
             f"environment {by_name[name].true_name} (samples {samples}) cannot be merged{why}",

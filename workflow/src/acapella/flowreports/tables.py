@@ -119,9 +119,9 @@ def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: d
     try:
         yield
     except faults as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise
-        name, why = queries.culprit(samples, failure)
+        name, why = queries.failing_sample(samples, failure)
         raise UserError(
             f"sample {name} cannot be merged{why}",
             where=campaign.directory / STAGE / name,
