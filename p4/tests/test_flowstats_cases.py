@@ -12,6 +12,6 @@ CASES = stf.read_cases(Path(__file__).with_name("flowstats.stf"))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
-def test_case(case, tmp_path, small_spec):
+def test_flowstats_case_matches_expected_packets(case, tmp_path, small_spec):
     require_built(running.LOADER.name)
     assert case.failures("flowstats", tmp_path, small_spec) == []

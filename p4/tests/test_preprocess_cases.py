@@ -9,5 +9,5 @@ CASES = stf.read_cases(Path(__file__).with_name("preprocess.stf"))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in CASES])
-def test_case(case, tmp_path):
+def test_preprocess_case_matches_expected_packets(case, tmp_path):
     assert case.failures("preprocess", tmp_path) == []

@@ -22,7 +22,7 @@
 #define MEMORY_MIN (1 << 17)
 #define MEMORY_MAX (4ULL << 30)
 
-enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 enum { MEMORY = OPTION_OWN };
 enum { COMMANDS, TIMER, FIRST_DEVICE };
 
@@ -167,17 +167,17 @@ int main(int argc, char **argv) {
     struct fault fault = {""};
     const int read = options_read(&options, argc, argv, &fault);
     if (read > 0) {
-        return EXIT_WHOLE;
+        return EXIT_OK;
     }
     int status = EXIT_USAGE;
     if (read == 0) {
         handle_signals();
-        status = run(&link, &options, &fault) == 0 ? EXIT_WHOLE : EXIT_FAILED;
+        status = run(&link, &options, &fault) == 0 ? EXIT_OK : EXIT_FAILED;
     }
     for (unsigned i = 0; i < link.directions; ++i) {
         direction_close(&link.direction[i]);
     }
-    if (status != EXIT_WHOLE) {
+    if (status != EXIT_OK) {
         fprintf(stderr, PROGRAM ": error: %s\n", fault.text);
     }
     return status;

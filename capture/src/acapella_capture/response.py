@@ -1,6 +1,7 @@
 """Capture two iperf3 flows whose rates change in steps, over background traffic (P4/RDMA paper, figure 6).
 
     acapella measure response -o study/response.json
+    acapella measure response -o study/response.json --step-s 10
 
 The command creates two network namespaces, joined by a link, and removes them at the end. Each flow has a separate
 class in the sender's queue (tc, htb) with a token bucket of one frame, at a changing rate; slow TCP streams and a UDP

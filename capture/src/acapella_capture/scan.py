@@ -2,7 +2,7 @@
 
     python -m acapella_capture.scan CAPTURE
 
-prints them as JSON, for `scan_apart`.
+prints them as JSON, for `scan_in_subprocess`.
 """
 
 import json
@@ -89,7 +89,7 @@ def describe_fault(metadata: dict) -> str | None:
     return f"{text}, {unread} bytes not read" if unread else text
 
 
-def scan_apart(path: Path) -> Facts:
+def scan_in_subprocess(path: Path) -> Facts:
     """Run `scan` in a separate confined process, for a process that needs the network itself.
 
     Raises UserError if it fails.

@@ -18,7 +18,7 @@ REQUESTS = st.one_of(
     st.builds(messages.Run, *(st.integers(1, n) for n in (2**62 - 1, messages.MAX_LOOPS, messages.MAX_SPEED_PPM))),
     st.builds(messages.Fetch, st.integers(0, 2**62 - 1)),
     st.sampled_from(
-        [messages.Stop(), messages.Save(), messages.Clear(), messages.Status(), messages.Clock(), messages.Bye()]
+        [messages.Stop(), messages.Save(), messages.Clear(), messages.Status(), messages.Clock(), messages.Disconnect()]
     ),
 )
 

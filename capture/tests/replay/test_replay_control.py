@@ -195,7 +195,7 @@ def test_replayer_that_waits_for_a_slow_one_is_not_lost(monkeypatch, request_):
 
 
 def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
-    before(monkeypatch, "request", lambda remote, request: request == messages.Bye() and remote.interrupt())
+    before(monkeypatch, "request", lambda remote, request: request == messages.Disconnect() and remote.interrupt())
     with agents({}, {}) as found:
         with recorded(found) as group:
             assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), silent) == 0

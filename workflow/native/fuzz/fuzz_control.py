@@ -54,7 +54,7 @@ REQUESTS = (
     messages.Run(1_700_000_000_000_000_000, 3, 2_000_000),
     messages.Fetch(65_536),
     messages.Status(),
-    messages.Bye(),
+    messages.Disconnect(),
 )
 HEAD = frames.Frame(b"\2\0\0\0\0\1", b"\2\0\0\0\0\2", 1 << 63, frames.REQUEST)
 

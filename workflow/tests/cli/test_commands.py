@@ -54,9 +54,12 @@ def test_examples_in_the_help_of_a_command_can_be_parsed(words, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*words, "--help"])
     assert ended.value.code == 0
-    for line in example(capsys.readouterr().out):
+    lines = example(capsys.readouterr().out)
+    assert len(lines) >= 2
+    assert any(shlex.split(line)[: len(words) + 1] == ["acapella", *words] for line in lines)
+    for line in lines:
         if not line.endswith("\\"):
-            parsed(line)
+            assert callable(parsed(line).run)
 
 
 @pytest.mark.parametrize("earlier", RENAMED)

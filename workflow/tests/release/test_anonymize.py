@@ -384,6 +384,13 @@ def test_public_key_file_or_key_of_a_wrong_size_is_rejected(tmp_path, size, mode
     assert "KKKK" not in str(raised.value)
 
 
+def test_missing_key_error_names_the_command_that_creates_one(tmp_path):
+    message = "cannot read the key: No such file or directory; create one with acapella anonymize --new-key FILE"
+    with pytest.raises(UserError) as raised:
+        read_key(tmp_path / "key")
+    assert str(raised.value) == f"{tmp_path / 'key'}: {message}"
+
+
 def test_new_key_is_private_and_replaces_no_file(tmp_path):
     make_key(tmp_path / "key")
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600

@@ -2,13 +2,13 @@
 
 from acapella_testing.generated.generated_wire import ACK, CLIENT, HEADERS, MS, SERVER, Capture
 
-from acapella.transfer.wire import COOKIE_BYTES, Wanted, measured
+from acapella.transfer.wire import COOKIE_BYTES, RequestedStream, measure_streams
 
 
 def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, size: int = 3500, cut: bool = False) -> dict:
     """Return the row of the stream."""
-    stream = Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, sender_ms * MS, size)
-    (row,) = measured(*capture.write(tmp_path, cut=cut), [stream])
+    stream = RequestedStream(0, 0, CLIENT, SERVER, COOKIE_BYTES, sender_ms * MS, size)
+    (row,) = measure_streams(*capture.write(tmp_path, cut=cut), [stream])
     return row
 
 
@@ -93,11 +93,16 @@ def test_more_than_two_to_the_31_bytes_are_counted(tmp_path):
 
 
 def test_stream_that_is_not_in_the_capture_has_no_row(tmp_path):
-    assert measured(*complete().write(tmp_path), [Wanted(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)]) == []
+    assert (
+        measure_streams(*complete().write(tmp_path), [RequestedStream(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)])
+        == []
+    )
 
 
 def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
-    assert measured(*Capture().write(tmp_path), [Wanted(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
+    assert (
+        measure_streams(*Capture().write(tmp_path), [RequestedStream(0, 0, CLIENT, SERVER, COOKIE_BYTES, 10**9)]) == []
+    )
 
 
 def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):

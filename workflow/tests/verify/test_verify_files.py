@@ -54,7 +54,9 @@ def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
     assert "frames is compared" in line
 
 
-@pytest.mark.parametrize(("path", "message"), [("nowhere.pcap", "no such file"), (".", "no capture found")])
+@pytest.mark.parametrize(
+    ("path", "message"), [("nowhere.pcap", "nowhere.pcap: no such file\n"), (".", "no capture found")]
+)
 def test_missing_captures_are_an_error(path, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["verify", path]) == 2

@@ -15,7 +15,7 @@ from ..plan.samples import PlannedSample
 from ..plan.space import free_bytes
 from ..programs.dpdk import Dpdk
 from ..programs.tcpdump import Counts
-from ..scan import Facts, scan_apart
+from ..scan import Facts, scan_in_subprocess
 from ..settings import Settings
 from ..testbeds.base import Testbed
 from ..testbeds.nic_settings import too_long_note
@@ -55,7 +55,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
             if sample.replayed is not None:
                 sample.replay = testbed.deliver_replay(sample.planned.name, campaign / "raw")
             if recorded is not None:
-                manifest = describe(testbed, campaign, sample, recorded)
+                manifest = write_manifest(testbed, campaign, sample, recorded)
     if manifest is None and sample.capture is not None:
         with contextlib.suppress(UserError):  # node unreachable: the first error is reported
             files = [f"{name}{ending}" for name in (sample.planned.file, f"{sample.planned.name}{DIGEST_SUFFIX}")
@@ -81,7 +81,7 @@ def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample
     path = gather(testbed, node, planned.file, raw, settings.collect)
     if sample.fault:
         return None
-    facts = scan_truncated(path) if sample.ended_early else scan_apart(path)
+    facts = scan_truncated(path) if sample.ended_early else scan_in_subprocess(path)
     return Recorded(path.name, sha256_of(path), path.stat().st_size, facts)
 
 
@@ -100,7 +100,7 @@ def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Set
         ) from reason
 
 
-def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: Recorded) -> dict[str, Any]:
+def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: Recorded) -> dict[str, Any]:
     """Write the manifest of a capture. Raises UserError if it does not contain the counted frames."""
     planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
     facts, path = recorded.facts, campaign / "raw" / recorded.file
@@ -149,10 +149,10 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: R
 
 def scan_truncated(path: Path) -> Facts:
     """Return the facts of a capture that ended early, after removing an incomplete last record."""
-    facts = scan_apart(path)
+    facts = scan_in_subprocess(path)
     if facts.fault and facts.whole_bytes is not None and path.suffix == ".pcap":
         os.truncate(path, facts.whole_bytes)
-        facts = scan_apart(path)
+        facts = scan_in_subprocess(path)
     return facts
 
 

@@ -56,7 +56,7 @@ class Outcome:
 def simple(group: Group, request: messages.Request, show: Print) -> int:
     """Send one request to all agents and print their acknowledgments."""
     for remote, done in zip(group.remotes, group.request(request), strict=True):
-        show(f"{remote.name}: {type(request).__name__.lower()}: {counters(done) or 'done'}")
+        show(f"{remote.name}: {messages.NAMES[type(request)]}: {counters(done) or 'done'}")
     return 0
 
 

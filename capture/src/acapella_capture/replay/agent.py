@@ -331,7 +331,7 @@ class Connection:
     def _fail(self, sequence: int, request: messages.Request, error: UserError | OSError) -> None:
         """Count a failed request and send the reason. Log a system error: the cause is on this machine."""
         self._agent.counts["failed"] += 1
-        name, reason = type(request).__name__.lower(), str(error)
+        name, reason = messages.NAMES[type(request)], str(error)
         if isinstance(error, OSError):
             file = f"{error.filename}: " if error.filename else ""
             reason = f"{name} failed: {file}{error.strerror or error}"
@@ -351,7 +351,7 @@ class Connection:
         match request:
             case messages.Clock():
                 return {"received_ns": received_ns, "sent_ns": self._agent.clock()}
-            case messages.Bye():
+            case messages.Disconnect():
                 self._over = True
                 self._agent.release(self)  # before the response: the next controller may connect immediately
                 return {}
@@ -370,7 +370,7 @@ class Connection:
             case messages.Rolling(seconds=seconds):
                 result = self._start("rolling", seconds)
             case messages.Stop() | messages.Clear():
-                result = public(program.command(type(request).__name__.lower()))
+                result = public(program.command(messages.NAMES[type(request)]))
             case messages.Save():
                 result = save(replayer)
             case messages.Run(at_ns=at_ns, loops=loops, speed_ppm=speed_ppm):

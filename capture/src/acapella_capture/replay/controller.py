@@ -67,7 +67,7 @@ class Remote:
         """End the connection; the recording or run of this controller continues. No effect if it has ended."""
         if self._socket is not None:
             try:
-                self.request(messages.Bye())
+                self.request(messages.Disconnect())
             finally:
                 self.close()
 

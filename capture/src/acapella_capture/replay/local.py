@@ -10,7 +10,7 @@ from typing import Any
 from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory, sha256_of
 
-from ..scan import scan_apart
+from ..scan import scan_in_subprocess
 from .clocks import max_clock_error_ns, own_clock
 from .departures import Origin, Summary, convert, leads_of
 from .program import ReplayProgram
@@ -44,7 +44,7 @@ def recording_of(capture: Path, limits: Any = None) -> Iterator[Recording]:
         if compressed:
             path = files.enter_context(scratch_directory()) / "capture"
             decompress(capture, path, limits)
-        facts = scan_apart(path)
+        facts = scan_in_subprocess(path)
         if facts.fault:
             fix = (
                 None if facts.frames is None else "copy its complete frames with editcap FILE COPY, and replay the copy"

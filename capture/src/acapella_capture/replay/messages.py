@@ -69,7 +69,7 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Bye:
+class Disconnect:
     """End the connection; the recording or run that it started continues."""
 
 
@@ -78,8 +78,10 @@ class Quit:
     """End the agent."""
 
 
-Request = Record | Rolling | Stop | Save | Clear | Run | Status | Clock | Fetch | Bye | Quit
-REQUESTS: dict[str, type] = {kind.__name__.lower(): kind for kind in Request.__args__}
+Request = Record | Rolling | Stop | Save | Clear | Run | Status | Clock | Fetch | Disconnect | Quit
+# names of requests in lines and errors
+NAMES: dict[type, str] = {kind: kind.__name__.lower() for kind in Request.__args__} | {Disconnect: "bye"}
+REQUESTS: dict[str, type] = {name: kind for kind, name in NAMES.items()}
 BOUNDS: dict[str, tuple[int, int]] = {  # minimum and maximum value by parameter name
     "from_ns": (0, 2**TIME_BITS - 1),
     "until_ns": (0, 2**TIME_BITS - 1),
@@ -93,7 +95,7 @@ BOUNDS: dict[str, tuple[int, int]] = {  # minimum and maximum value by parameter
 
 def encode(request: Request) -> dict[str, Any]:
     """Return the member of a line that contains a request."""
-    return {type(request).__name__.lower(): asdict(request)}
+    return {NAMES[type(request)]: asdict(request)}
 
 
 def decode(message: dict) -> Request:

@@ -1,5 +1,8 @@
 """Measure the latency of a capture's writes while the page cache fills (Patchwork, appendix B and figure 14).
 
+    acapella measure storage -o storage.json
+    acapella measure storage -o storage.json --thresholds 5:10 10:20 --disk-mbps 200 own
+
 The DPDK writer writes generated frames, once through the page cache (writev) and once bypassing it (io_uring,
 O_DIRECT), for each pair of thresholds vm.dirty_background_ratio:vm.dirty_ratio. bpftrace records a latency histogram
 every 50 ms. Then the writer runs without bpftrace, with several frame sizes and rates, to measure its loss (Patchwork,

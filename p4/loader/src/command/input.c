@@ -17,7 +17,7 @@ struct source {
     bool pending;
     int end; /* a byte is read from this descriptor after a complete capture; -1 if none */
     struct p4_frame frame;
-    uint64_t place_ns; /* time of the latest frame that has one, as in the digest's merge */
+    uint64_t last_plausible_ns; /* time of the last frame that has one, as in the digest's merge */
 };
 
 struct input {
@@ -65,7 +65,7 @@ static int advance(struct source *source, unsigned port, struct fault *fault) {
     };
     set_time(&source->frame, next.ts_ns, next.timed);
     if (!source->frame.untimed) {
-        source->place_ns = source->frame.ts_ns;
+        source->last_plausible_ns = source->frame.ts_ns;
     }
     return status;
 }
@@ -102,7 +102,7 @@ static struct source *earliest(struct input *input) {
     struct source *earliest = NULL;
     for (unsigned i = 0; i < input->count; ++i) {
         struct source *source = &input->source[i];
-        if (source->pending && (!earliest || source->place_ns < earliest->place_ns)) {
+        if (source->pending && (!earliest || source->last_plausible_ns < earliest->last_plausible_ns)) {
             earliest = source;
         }
     }

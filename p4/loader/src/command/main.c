@@ -22,7 +22,7 @@
 #define LONGEST_WAIT_NS 100000000
 
 /* EXIT_OUTSIDE is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
-enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
 
 static int print_error(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": %s\n", fault->text);
@@ -149,7 +149,7 @@ static int finish(struct statistics *statistics, struct output *output, bool ran
         fail(fault, "the counts do not add up; this is a bug, please report it");
         return EXIT_FAILED;
     }
-    return EXIT_WHOLE;
+    return EXIT_OK;
 }
 
 static int run_all(struct p4 *p4, struct outputs *outputs, const struct options *options,
@@ -173,7 +173,7 @@ static int run_all(struct p4 *p4, struct outputs *outputs, const struct options 
         status = finish(&statistics, output, ran, fault);
         *fault = ran ? *fault : first;
     }
-    if (p4_frames_close(&outputs->frames, status == EXIT_WHOLE, fault) != 0) {
+    if (p4_frames_close(&outputs->frames, status == EXIT_OK, fault) != 0) {
         status = EXIT_FAILED;
     }
     p4_input_close(input);
@@ -193,7 +193,7 @@ static int generate(const struct options *options, struct fault *fault) {
     if (why.text[0]) {
         *fault = why;
     }
-    return status == 0 ? EXIT_WHOLE : EXIT_FAILED;
+    return status == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
 /* Exits with the parent process, which decompresses captures and writes registers. Incomplete outputs have no
@@ -211,7 +211,7 @@ int main(int argc, char **argv) {
     struct outputs outputs = {0};
     const int read = p4_options_read(&options, argc, argv, &fault);
     if (read != 0) {
-        return read > 0 ? EXIT_WHOLE : print_error(&fault, EXIT_USAGE);
+        return read > 0 ? EXIT_OK : print_error(&fault, EXIT_USAGE);
     }
     if (exit_with_parent(options.parent, &fault) != 0) {
         return print_error(&fault, EXIT_FAILED);
@@ -227,7 +227,7 @@ int main(int argc, char **argv) {
     if (options.generated) {
         const int status = generate(&options, &fault);
         rte_eal_cleanup();
-        return status ? print_error(&fault, status) : EXIT_WHOLE;
+        return status ? print_error(&fault, status) : EXIT_OK;
     }
     const struct p4_settings settings = {.spec = options.spec,
                                          .library = options.library,
@@ -238,5 +238,5 @@ int main(int argc, char **argv) {
     const int status = p4 ? run_all(p4, &outputs, &options, &fault) : EXIT_USAGE;
     p4_free(p4);
     rte_eal_cleanup();
-    return status ? print_error(&fault, status) : EXIT_WHOLE;
+    return status ? print_error(&fault, status) : EXIT_OK;
 }

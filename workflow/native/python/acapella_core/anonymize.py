@@ -33,7 +33,9 @@ def read_key(path: str | os.PathLike) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise UserError(f"cannot read the key: {error.strerror}", where=path) from error
+        missing = isinstance(error, FileNotFoundError)
+        fix = "create one with acapella anonymize --new-key FILE" if missing else None
+        raise UserError(f"cannot read the key: {error.strerror}", where=path, fix=fix) from error
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode):

@@ -41,7 +41,7 @@ bool Merge::next(Capture& capture) const {
     if (!capture.reader->next(record)) return false;
     if (!record.timed) throw MergeError(capture.path + ": a frame without a timestamp cannot be merged");
     if (plausible(record.ts_ns))
-        capture.place_ns = record.ts_ns;
+        capture.last_plausible_ns = record.ts_ns;
     else
         record.ts_ns = kNoPlausibleNs;
     return true;
@@ -59,7 +59,7 @@ std::uint16_t Merge::link_type() const {
 void Merge::write(int descriptor) {
     std::priority_queue<NextFrame> next_frames;
     for (std::size_t i = 0; i < captures_.size(); ++i)
-        if (next(captures_[i])) next_frames.push({captures_[i].place_ns, i});
+        if (next(captures_[i])) next_frames.push({captures_[i].last_plausible_ns, i});
     const std::uint16_t type = link_type();
     PcapWriter writer(descriptor, type);
     while (!next_frames.empty()) {
@@ -75,7 +75,7 @@ void Merge::write(int descriptor) {
             written_.push_back(static_cast<std::uint32_t>(first));
         }
         check(writer.write(capture.record), writer);
-        if (next(capture)) next_frames.push({capture.place_ns, first});
+        if (next(capture)) next_frames.push({capture.last_plausible_ns, first});
     }
     check(writer.flush(), writer);
 }

@@ -49,8 +49,8 @@ class Merge {
         std::string path;
         std::unique_ptr<ByteSource> source;
         std::unique_ptr<CaptureReader> reader;
-        Record record;              // the next frame, if there is one
-        std::int64_t place_ns = 0;  // the latest plausible timestamp up to that frame
+        Record record;                       // the next frame, if there is one
+        std::int64_t last_plausible_ns = 0;  // the last plausible timestamp up to that frame
     };
     bool next(Capture& capture) const;
     [[nodiscard]] std::uint16_t link_type() const;

@@ -63,7 +63,7 @@ void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& option
         }
         const std::int64_t ts_ns = timestamps[match];
         const std::int64_t before_ns = timestamps[match == 0 ? 0 : match - 1];
-        sums.common(match, {since(ts_ns, a.first_ns), since(ts_ns, before_ns)}, in_b);
+        sums.common(match, {elapsed_ns(ts_ns, a.first_ns), elapsed_ns(ts_ns, before_ns)}, in_b);
     });
     info.first_common_a = a.size() > 0 && common.has(0);
     info.first_common_b = !matches.empty() && matches[0] != kUnmatched;

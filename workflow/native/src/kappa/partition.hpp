@@ -24,7 +24,7 @@ void for_each_packet(const Trial& trial, const Visit& visit) {
     std::int64_t last_ns = trial.first_ns;
     trial.timestamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
         for (const std::int64_t ts_ns : chunk) {
-            visit(packet++, PacketTime{since(ts_ns, trial.first_ns), since(ts_ns, last_ns)});
+            visit(packet++, PacketTime{elapsed_ns(ts_ns, trial.first_ns), elapsed_ns(ts_ns, last_ns)});
             last_ns = ts_ns;
         }
     });

@@ -14,7 +14,7 @@ inline std::uint64_t magnitude(std::int64_t value) {
 }
 
 // Unsigned differences of timestamps wrap and never overflow.
-inline std::uint64_t since(std::int64_t later, std::int64_t earlier) {
+inline std::uint64_t elapsed_ns(std::int64_t later, std::int64_t earlier) {
     return static_cast<std::uint64_t>(later) - static_cast<std::uint64_t>(earlier);
 }
 

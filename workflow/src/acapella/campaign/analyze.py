@@ -1,5 +1,8 @@
 """Create the partial tables of one or several samples from their acaps and flow tables.
 
+    acapella campaign analyze results/demo --sample s1
+    acapella campaign analyze results/demo --sample s1 s2 -o partial --only frame_sizes
+
 A partial table contains counts, sums, minima and maxima, but no means, so that `acapella campaign process` can compute
 the exact tables of a campaign from the partial tables of its samples. Each is the result of a query in
 workflow/sql/analyze/, written to a Parquet file of the same name, with the name of the sample in the first column. The

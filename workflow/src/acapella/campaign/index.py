@@ -1,5 +1,8 @@
 """Write the catalog of a campaign: the sites, ports, times, headers and flows in each file.
 
+    acapella campaign index results/demo
+    acapella campaign index results/demo --views
+
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; `config` if the config excludes the sample from all tables (--exclude); `failed`
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
@@ -249,11 +252,11 @@ def name_failing_sample(campaign: Campaign, samples: dict[str, list[str]], files
     try:
         yield
     except UserError as error:
-        if not isinstance(error.__cause__, duckdb.Error) or queries.has_no_culprit(error):
+        if not isinstance(error.__cause__, duckdb.Error) or queries.is_unrelated_to_samples(error):
             raise
         digested = [digest.sample for digest in files.digests]
         others = {path.stem for kind, suffix in KINDS.items() for path in campaign.files(kind, suffix)} - {*digested}
-        name, why = queries.culprit(
+        name, why = queries.failing_sample(
             [*digested, *sorted(others)],
             lambda part: failure(campaign, part, samples, files, traffic=traffic),
         )
@@ -290,7 +293,7 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: Files
                 threads=1,
             )
         except UserError as error:
-            if queries.has_no_culprit(error):
+            if queries.is_unrelated_to_samples(error):
                 raise
             return error.__cause__ or error
     return None

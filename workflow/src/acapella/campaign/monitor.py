@@ -1,5 +1,8 @@
 """Create the tables of traffic that the testbed generated and monitored: the packets and flows of each trial.
 
+    acapella campaign monitored results/demo --samples t1 t2
+    acapella campaign monitored results/reproduced --release demo-public
+
 Reads generated/SAMPLE/monitor_*.parquet of every sample whose manifest has the key generated, from the campaign or from
 a release, and writes tables/monitor_* as CSV and Parquet. Each trial is a port of the monitor: column `name` of
 monitor_ports is the name of its sample.

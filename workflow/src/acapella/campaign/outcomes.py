@@ -1,5 +1,8 @@
 """Create the tables of the outcome of every site in every collection (Patchwork, figure 10).
 
+    acapella campaign outcomes results/outcomes.csv -o results/demo/tables
+    acapella campaign outcomes results/outcomes.csv -o results/demo/tables --pseudonyms
+
 Reads the outcomes.csv that `acapella collect` keeps next to the campaigns' directories, and writes the tables outcomes
 and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella campaign figures CAMPAIGN --only
 outcomes outcome_reasons` draws them.

@@ -1,5 +1,8 @@
 """Merge the partial tables of all samples into the tables of a campaign.
 
+    acapella campaign process results/demo
+    acapella campaign process results/demo --pseudonyms --top 20
+
 Writes CAMPAIGN/tables/<name>.csv and .parquet. schemas/tables/<name>.yaml describes each table: its grain, its key,
 units, and when a value is null. Sampled shares have 95 % intervals from a bootstrap over samples. Flows are stitched
 across the samples of a port. Samples that the catalog excludes from traffic statistics count only in capture_quality,
@@ -132,14 +135,14 @@ def name_failing_sample(campaign: Campaign, con, names: list, *, hide: bool, top
     except duckdb.BinderException:
         raise
     except (duckdb.Error, ValueError, pa.ArrowException) as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise
         by_directory = {name.directory: name for name in names}
 
         def failing(directories):
             return failure(campaign, con, [by_directory[directory] for directory in directories], hide=hide, top=top)
 
-        name, why = queries.culprit(list(by_directory), failing)
+        name, why = queries.failing_sample(list(by_directory), failing)
         raise UserError(
             f"sample {name} cannot be merged{why}",
             where=campaign.directory,
@@ -162,7 +165,7 @@ def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int
         for name in TABLES:
             tables.check(queries.select(con, "process", name, parameters), name)
     except (duckdb.Error, ValueError, pa.ArrowException) as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise
         return error
     finally:

@@ -176,7 +176,7 @@ def damage_reported(campaign: Campaign):
     try:
         yield
     except duckdb.Error as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise UserError(str(error).splitlines()[0], where=campaign.catalog) from error
         reason = str(error).splitlines()[0]
         names.report(f"acapella: {campaign.catalog} cannot be read; all samples are indexed again: {reason}")

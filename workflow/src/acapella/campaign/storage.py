@@ -1,5 +1,8 @@
 """Create the tables of the storage study: how long writes waited while the page cache filled (Patchwork, appendix B).
 
+    acapella measure storage -o results/study/storage/study.json
+    acapella campaign storage results/study
+
 Reads storage/study.json of a campaign (written by `acapella measure storage`), and writes tables/storage_runs,
 storage_growth and storage_latency as CSV and Parquet. If nothing could be measured, the tables are empty, and the
 reason is printed.

@@ -1,5 +1,8 @@
 """Create the tables about the consistency of the trials in a campaign's environments.
 
+    acapella campaign trials results/demo --environments quiet noisy
+    acapella campaign trials results/demo --environments quiet noisy --pseudonyms
+
 Reads CAMPAIGN/kappa/ENVIRONMENT.json (written by `acapella kappa`). Writes these tables as CSV and Parquet, described
 in schemas/tables/: consistency, consistency_environments (the layout of the CHOIR paper's Table 2),
 consistency_comparisons, consistency_moves (the layout of its Table 1), consistency_deltas, consistency_spacing,
@@ -112,7 +115,7 @@ def name_failing_environment(campaign: Campaign, environments: list[Environment]
     try:
         yield
     except wrong as error:
-        name, why = queries.culprit([*by_name], failure)
+        name, why = queries.failing_sample([*by_name], failure)
         samples = ", ".join(by_name[name].shown.values())
         raise UserError(
             f"environment {by_name[name].true_name} (samples {samples}) cannot be merged{why}",

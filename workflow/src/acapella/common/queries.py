@@ -128,14 +128,14 @@ def interrupt() -> None:
             connection.interrupt()
 
 
-def has_no_culprit(error: BaseException) -> bool:
+def is_unrelated_to_samples(error: BaseException) -> bool:
     """Return whether DuckDB failed for a reason unrelated to samples: memory, disk, or an interrupt."""
     import duckdb  # noqa: PLC0415
 
     return exit_code_of(error) == OUTSIDE or isinstance(error.__cause__ or error, duckdb.InterruptException)
 
 
-def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception | None]) -> tuple[str, str]:
+def failing_sample(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception | None]) -> tuple[str, str]:
     """Return the sample that causes a merge of samples to fail, and a one-line error.
 
     It is the last sample of the shortest prefix of ``samples`` that fails. If merging only this sample succeeds, the

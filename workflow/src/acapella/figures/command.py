@@ -1,5 +1,8 @@
 """Draw a campaign's figures from its published tables.
 
+    acapella campaign figures results/demo
+    acapella campaign figures results/demo --only frame_sizes --formats svg pdf
+
 Writes figures/NAME.svg, .pdf, .png (at twice the size) and .html (one file that needs no network). Every figure states
 the number of samples and frames, the losses of the captures, and the table that contains its numbers. If a table has
 nothing to draw, its figure states so. The same tables produce identical files. With --code, a figure is drawn only if

@@ -1,6 +1,7 @@
 """Compare flow statistics of the P4 program with exact ones: run a capture through the program and a collector.
 
     acapella p4 reports trace.pcap -o reports/
+    acapella p4 reports trace.pcap -o reports/ --sketch 4x1024 4x16384
 
 Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, feeds its reports (reports.pcap, RoCEv2) to a
 collector (flows, series, windows.parquet), and compares the flows with those of the digest: the ten derived metrics of

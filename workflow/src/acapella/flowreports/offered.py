@@ -1,5 +1,8 @@
 """Measure the share of reports that the collector accepts when reports are offered from memory at given rates.
 
+    acapella measure collector -o offered.json
+    acapella measure collector -o offered.json --rates 10 20 --threads 2 --seconds 5
+
 Reports are read from a ring, as if an RDMA NIC had written them; like a NIC, the sender needs no CPU. At any time, the
 collector may read as many reports as the rate implies. If it falls behind by more than the size of the ring,
 overwritten reports are lost and counted. Reports also count as lost if they are not read within 1 % of the run's time

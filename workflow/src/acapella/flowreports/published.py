@@ -1,5 +1,8 @@
 """Compare the measurements printed in the P4/RDMA paper with those of a campaign.
 
+    acapella p4 published results/demo --flowreports
+    acapella p4 published results/demo --flowreports --flowstudy
+
 Reads workflow/conformance/flowreports_printed.csv and the campaign's tables from `acapella p4 tables` and `acapella p4
 study`; writes tables/flowreport_published as CSV and Parquet. A row agrees if the campaign's value is in the printed
 range; otherwise, it differs. An R2 row agrees only if R2 is in that range for all measures that it covers and for their

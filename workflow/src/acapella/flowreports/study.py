@@ -1,5 +1,8 @@
 """Create the tables of the flow report study: the rate that the collector accepts, and its response to rate changes.
 
+    acapella measure collector -o results/study/flowstudy/offered.json
+    acapella p4 study results/study
+
 Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure collector`), response.json (`acapella measure response`) and
 response/ (`acapella p4 reports` on its capture). Writes tables/flowreport_offered, flowreport_response and
 flowreport_response_counts as CSV and Parquet. If a measurement was skipped, its tables are empty and the reason is

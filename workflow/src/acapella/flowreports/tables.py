@@ -1,5 +1,8 @@
 """Create the tables of flow reports: measurements of the P4 program and the collector, compared with digests.
 
+    acapella p4 tables results/demo --samples s1 s2
+    acapella p4 tables results/demo --samples s1 s2 --pseudonyms
+
 Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
@@ -116,9 +119,9 @@ def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: d
     try:
         yield
     except faults as error:
-        if queries.has_no_culprit(error):
+        if queries.is_unrelated_to_samples(error):
             raise
-        name, why = queries.culprit(samples, failure)
+        name, why = queries.failing_sample(samples, failure)
         raise UserError(
             f"sample {name} cannot be merged{why}",
             where=campaign.directory / STAGE / name,

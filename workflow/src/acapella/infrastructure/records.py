@@ -1,5 +1,8 @@
 """Write slice records from the slice list of FABRIC's orchestrator.
 
+    acapella campaign slice-records list.json -o slices.csv
+    acapella campaign slice-records page-1.json page-2.json -o slices.csv
+
 IN is the list as JSON: the response to GET /slices, or several responses (one per page, or from several days). If a
 slice is in several lists, the latest end of its lease counts. The records contain the lease and the sites of each slice
 (from its model). They contain no name or identifier of a slice, project or person. OUT is the CSV file that config key

@@ -1,5 +1,8 @@
 """Create the tables of the infrastructure study: ports per site, slices, rates of switch ports (Patchwork, section 5).
 
+    acapella campaign infrastructure results/study --advertisement model.graphml --slices slices.csv
+    acapella campaign infrastructure results/study --telemetry 'counters/*.csv' --bin 60
+
 Reads FABRIC's information model (an advertisement, or models of sites: GraphML), slice records, and exports of port
 counters; each option may be repeated. docs/infrastructure.md describes the formats. Writes tables/infrastructure_*.csv
 and .parquet; a table whose input is not given has no rows.

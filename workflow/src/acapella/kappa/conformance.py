@@ -1,5 +1,8 @@
 """Recompute every kappa printed in the CHOIR paper from the components printed next to it.
 
+    acapella campaign conformance -o results/demo/tables
+    acapella campaign conformance -o tables --printed printed.csv --errata errata.yaml
+
 Writes kappa_published.csv and .parquet (schemas/tables/kappa_published.yaml) into a directory. A printed number
 represents every number that rounds to it, so each row has an interval and a verdict; known errata are in the same rows.
 Fails if a row disagrees without an erratum that explains it, if an erratum refers to different numbers or explains a

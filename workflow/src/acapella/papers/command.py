@@ -1,5 +1,8 @@
 """Compare numbers printed in papers with those of a campaign.
 
+    acapella campaign papers results/demo
+    acapella campaign papers results/demo --papers patchwork choir
+
 Reads workflow/conformance/PAPER_printed.csv and those of the campaign's tables that exist. Writes tables/paper_numbers
 as CSV and Parquet, with a row per printed number that contains the campaign's value and the reason for a difference.
 The verdict is "agrees" if the value is in the range of numbers that round to the printed one (or that the paper's words

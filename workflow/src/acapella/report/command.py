@@ -1,5 +1,8 @@
 """Create the report of a campaign: one HTML page with figures, tables, capture quality and provenance.
 
+    acapella campaign report results/demo
+    acapella campaign report results/demo --trials --outcomes
+
 Writes report.html to the directory of the campaign. The page needs neither other files nor a network: it contains
 images, data and the scripts of the interactive charts. Without JavaScript, and in print, it shows the images instead of
 the charts.

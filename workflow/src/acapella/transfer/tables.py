@@ -1,5 +1,8 @@
 """Create the tables of transfer experiments: iperf3 and the wire side by side, gain of BBR over Cubic, prediction.
 
+    acapella campaign transfers results/demo
+    acapella campaign transfers results/demo --data 'data/*.json' --sheet sheet.tsv
+
 Reads the runs in CAMPAIGN/transfers/ (written by acapella transfer) and, with --data or --sheet, iperf3 JSON files from
 other sources. Their settings are in a sheet (TSV with the column file and any of mode, topology, algorithm, delay_ms,
 buffer_bytes, rate_mbps, streams, size_bytes, ratio, delay_on, loss_percent, reorder_percent, rtt_ms, run), or in the

@@ -15,7 +15,7 @@ TCP = 6
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RequestedStream:
     """A stream to be found in the capture: ports in the direction of its data."""
 
     flow: int
@@ -33,13 +33,13 @@ def measure(run: Run, faults: list[Fault]) -> list[dict]:
     A missing or damaged digest is a fault of the run, not an error.
     """
     name = run.cell.get("wire")
-    streams = wanted(run)
+    streams = requested_streams(run)
     if name is None or run.directory is None or not streams:
         return []
     acap = run.directory / name
     flows = acap.with_name(f"{name.removesuffix('.parquet')}.flows.parquet")
     try:
-        rows = measured(acap, flows, streams)
+        rows = measure_streams(acap, flows, streams)
     except UserError as error:
         relative = f"{run.directory.parent.name}/{run.directory.name}/{name}"
         faults.append(Fault(run.cell_id, run.run, relative, 0, f"not a digest: {error}".splitlines()[0][:300]))
@@ -47,7 +47,7 @@ def measure(run: Run, faults: list[Fault]) -> list[dict]:
     return [{"cell_id": run.cell_id, "run": run.run, **row} for row in rows]
 
 
-def wanted(run: Run) -> list[Wanted]:
+def requested_streams(run: Run) -> list[RequestedStream]:
     """Return the streams whose ports are known: from iperf3, or from cell.json if a process has one stream."""
     found = []
     for process in run.processes:
@@ -60,7 +60,7 @@ def wanted(run: Run) -> list[Wanted]:
             ends = (remote, local) if stream.reverse else (local, remote)
             cookie = 0 if stream.reverse else COOKIE_BYTES
             size = requested(process)
-            found.append(Wanted(process.flow, number, *ends, cookie, stream.sender_ns or 2**62, size))
+            found.append(RequestedStream(process.flow, number, *ends, cookie, stream.sender_ns or 2**62, size))
     return found
 
 
@@ -74,7 +74,7 @@ def requested(process: Process) -> int | None:
     return process.stated.get("size_bytes") or process.test.requested_bytes or None
 
 
-def measured(acap: Path, flows: Path, streams: list[Wanted]) -> list[dict]:
+def measure_streams(acap: Path, flows: Path, streams: list[RequestedStream]) -> list[dict]:
     """Return the rows of wire.sql for the streams that are in the capture. Raises UserError for unreadable files."""
     for path in (acap, flows):
         if not path.is_file():

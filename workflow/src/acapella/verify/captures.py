@@ -29,7 +29,7 @@ def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
         elif path.exists():
             captures[path] = True
         else:
-            raise UserError("no such file or directory", where=path)
+            raise UserError("no such file", where=path)
     skipped_lines = [f"{file}: {reason}" for file, reason in skipped.items() if file not in captures]
     if not captures:
         for line in skipped_lines:

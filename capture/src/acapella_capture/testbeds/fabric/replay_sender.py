@@ -18,7 +18,7 @@ from ...control.watchdog import CLOCK
 from ...replay import departures
 from ...replay.clocks import clock_of, measure
 from ...replay.ports import ProgramSettings
-from ...scan import scan_apart
+from ...scan import scan_in_subprocess
 from ..base import Job, Testbed
 from ..sent_trials import unsent
 from ..uploads import upload
@@ -68,7 +68,7 @@ class NodeSender:
 
     def open(self, capture: Path) -> None:
         """Upload program and capture, start the program, and load the capture."""
-        self._frames = frames = scan_apart(capture).frames
+        self._frames = frames = scan_in_subprocess(capture).frames
         if not frames:
             raise UserError("the capture has no frames", where=f"{KEY}.capture")
         self._testbed.put(self.node, capture, self._file("capture"))

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from acapella_core.errors import UserError
 
-from ...scan import scan_apart
+from ...scan import scan_in_subprocess
 from ...settings import ReplayEnvironment, ReplaySettings
 from ..base import Replay
 from ..sent_trials import Part
@@ -125,7 +125,7 @@ class Replayer:
         else:
             self._rewrite(copied, mac)
         replay_capture.put_between(CAPTURE, mac, self.receiver.mac)
-        if "acapella" in self._senders and (fault := scan_apart(CAPTURE).fault):
+        if "acapella" in self._senders and (fault := scan_in_subprocess(CAPTURE).fault):
             raise UserError(f"cannot replay {self.settings.capture}: {fault}", where=KEY)
 
     def _rewrite(self, copied: Path, mac: str) -> None:

@@ -22,7 +22,7 @@ from ...replay.clocks import Offset, max_clock_error_ns
 from ...replay.departures import NO_TIME, Origin
 from ...replay.ports import ProgramSettings
 from ...replay.program import ReplayProgram, executable
-from ...scan import scan_apart
+from ...scan import scan_in_subprocess
 from ..sent_trials import Part, delays, departures_file, keep_recording, unsent
 from .processes import PRIORITY, SCRATCH, SPOOL, environment, in_namespace, priority_allowed
 from .replay_path import Endpoint
@@ -78,7 +78,7 @@ class AcapellaSender:
     def open(self) -> None:
         """Start the processes and load their captures. Raises UserError if that fails."""
         for part, endpoints in zip(self._parts, self._endpoints, strict=True):
-            frames = scan_apart(part.capture).frames or 1
+            frames = scan_in_subprocess(part.capture).frames or 1
             interfaces = tuple(endpoint.interface for endpoint in endpoints)
             node = endpoints[0].node
             settings = ProgramSettings(

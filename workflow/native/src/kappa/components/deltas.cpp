@@ -99,7 +99,7 @@ Deltas DeltaSums::around(std::int64_t center) const {
     Deltas deltas;
     if (count() == 0) return deltas;
     const auto distance = [center](std::int64_t value) {
-        return value < center ? since(center, value) : since(value, center);
+        return value < center ? elapsed_ns(center, value) : elapsed_ns(value, center);
     };
     std::vector<std::uint64_t> bins(Bins::kCount, 0);
     const auto each = [&](const auto& visit) {

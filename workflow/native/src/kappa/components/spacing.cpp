@@ -28,7 +28,7 @@ void SpacingSums::count_reversed(std::uint64_t packet, std::uint64_t since_ns) {
         if (!common_.has(earlier) || seen(earlier)) continue;
         std::int64_t ts_ns = 0;
         a_.timestamps.read(earlier, std::span(&ts_ns, 1));
-        ++spacing_.reversed[Spacing::bin_of(since_ns - since(ts_ns, a_.first_ns))];
+        ++spacing_.reversed[Spacing::bin_of(since_ns - elapsed_ns(ts_ns, a_.first_ns))];
     }
 }
 

@@ -27,7 +27,7 @@ class GapGrid {
             first_ = last_ = ts_ns;
             return;
         }
-        const std::uint64_t gap = ts_ns < last_ ? since(last_, ts_ns) : since(ts_ns, last_);
+        const std::uint64_t gap = ts_ns < last_ ? elapsed_ns(last_, ts_ns) : elapsed_ns(ts_ns, last_);
         last_ = ts_ns;
         if (timestamps_ > 2 && gap == gap_) return;
         changes_ += timestamps_ > 2 ? 1 : 0;
@@ -42,7 +42,7 @@ class GapGrid {
             *this = file;
             return;
         }
-        take(file.first_ < first_ ? since(first_, file.first_) : since(file.first_, first_));
+        take(file.first_ < first_ ? elapsed_ns(first_, file.first_) : elapsed_ns(file.first_, first_));
         take(file.divisor_);
         timestamps_ += file.timestamps_;
         changes_ += file.changes_ + 1;
