@@ -97,8 +97,9 @@ logger.addHandler(PROGRESS)
 AFTER_FAILURE = lambda: quarantine.after_failure(
     CAMPAIGN, config, JOB_RECORDS, recorded_capture, recorded_values, writes=is_main_process(workflow)
 )
+DIRECTORY = os.getcwd()  # that of --directory, which Snakemake leaves before it ends
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
-atexit.register(lambda: JOB_RECORDS.failed and (AFTER_FAILURE(), NEXT_RUN()))
+atexit.register(lambda: JOB_RECORDS.failed and (os.chdir(DIRECTORY), AFTER_FAILURE(), NEXT_RUN()))
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"

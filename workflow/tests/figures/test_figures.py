@@ -207,6 +207,7 @@ def test_only_and_formats_select_the_written_files(tmp_path):
     ("arguments", "expected"),
     [
         (["--only", "fig11"], "--only: unknown fig11; known: header_depth, "),
+        (["--only", "frame_size"], "--only: unknown frame_size; did you mean frame_sizes?"),
         (["--formats", "gif"], "--formats: unknown gif; known: svg, pdf, png, html"),
     ],
 )

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from acapella_testing import processes
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.runs import warm_acapella
@@ -246,6 +247,16 @@ def test_tables_of_its_batch_do_not_complete_a_sample_that_failed(campaign):
 def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
     campaign(code, **options)
     assert not list(Path("mine").glob("quarantine/*"))
+
+
+@pytest.mark.soak
+def test_run_in_another_directory_starts_again(tmp_path):
+    place = workplace(tmp_path / "campaign", missing="report")
+    write_file(place.directory / "captures" / "alpha-p2.pcap.gz", LETTER)
+    command = [*place.command("process"), "--cores", "2"]
+    done = processes.run(*command, cwd=tmp_path, env=os.environ | place.environment, timeout=300)
+    assert done.returncode == 0, done.stdout
+    assert (done.stdout + done.stderr).count("acapella: starting the next run\n") == 1
 
 
 @pytest.mark.soak

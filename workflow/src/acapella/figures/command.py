@@ -16,7 +16,7 @@ from pathlib import Path
 
 from acapella.campaign import layout as campaigns
 from acapella_core.errors import UserError
-from acapella_core.validation import load_jsonschema
+from acapella_core.validation import did_you_mean, load_jsonschema
 
 from . import vega
 from .drawn import DrawnFigures
@@ -156,5 +156,6 @@ def select_names(selected: list[str], known: tuple[str, ...], option: str) -> li
     """Return the requested names in the order of ``known``. Raises UserError for an unknown name."""
     for name in selected:
         if name not in known:
-            raise UserError(f"{option}: unknown {name}", fix=f"known: {', '.join(known)}")
+            hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+            raise UserError(f"{option}: unknown {name}{hint}")
     return [name for name in known if name in selected]

@@ -386,7 +386,7 @@ def malformed(rows):
     if not total:
         return None
     share = percent(total / frames)
-    return f"{count(total, 'frame')} ({share}) malformed or truncated; their complete headers are kept."
+    return f"{count(total, 'frame')} ({share}) malformed or truncated; complete headers are kept."
 
 
 def undissected(rows):

@@ -119,10 +119,10 @@ def print_result(result: Result, skipped: list[str]) -> None:
     not_compared = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
     files, frames = names.pluralize(result.files, "file"), names.pluralize(result.frames, "frame")
     print(f"\n{files}{not_compared}, {frames}; the core decided layers 2 to 4 of {share}")
-    print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the compared':>20}")
+    print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the compared':>24}")
     for layer, tally in result.tallies.items():
         compared = tally.agree + tally.differ
-        print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, compared):>20}")
+        print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, compared):>24}")
     print_not_compared(result.partly_compared)
     for name, examples in sorted(result.errata.items()):
         names.report(f"erratum {name}: {examples}", sys.stdout)
