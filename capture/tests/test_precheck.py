@@ -25,6 +25,17 @@ def dry_run(directory, **keys):
     return collect.run(parsed(collect, directory / "c", "--config", path, "--dry-run"))
 
 
+def test_dry_run_checks_the_sample_sheet_and_the_captures(tmp_path, capsys):
+    sheet = write_file(tmp_path / "s.tsv", "site port file\n")
+    with pytest.raises(UserError, match=r"s\.tsv line 1: no tabs between the columns"):
+        dry_run(tmp_path, testbed="files", samples=str(sheet))
+    sheet.write_text(f"site\tport\tfile\nA\tp1\t{sheet}\nA\tp2\tnone.pcap\n")
+    dry_run(tmp_path, testbed="files", samples=str(sheet))
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"testbed files: 2 samples in {sheet}; captures are not copied"
+    assert second == f"sample none will fail: {tmp_path}/none.pcap: no such file"
+
+
 @pytest.mark.parametrize(
     ("keys", "what"),
     [

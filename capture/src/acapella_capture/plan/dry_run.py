@@ -10,7 +10,7 @@ from acapella_core.errors import UserError
 from acapella_core.names import pluralize
 
 from ..settings import CaptureSettings, Settings, SignalSettings, methods_by_name
-from ..testbeds import testbed_of
+from ..testbeds import files, testbed_of
 from ..testbeds.base import Rates, ResourceRequest, Site, Testbed
 from ..testbeds.fabric import requirements
 from .allocation import nodes_that_fit, receivers_at, site_request
@@ -22,15 +22,25 @@ from .space import max_site_bytes, space_lines
 MAX_LISTED_CYCLES = 12
 
 
+def sheet_plan(sheet: Path) -> str:
+    """Return the number of samples of a sheet, and a line for each capture that cannot be read."""
+    rows = files.read_sheet(sheet)
+    lines = [f"testbed files: {pluralize(len(rows), 'sample')} in {sheet}; captures are not copied"]
+    for row in rows:
+        if row.query is None and (fault := files.unreadable(row.file)):
+            lines.append(f"sample {row.sample} will fail: {row.file}: {fault}")
+    return "\n".join([*lines, ""])
+
+
 def dry_run(settings: Settings, campaign: str, directory: Path | None = None) -> str:
     """Return the plan as text. If the testbed cannot be queried without credentials, the text contains the reason.
 
     ``directory``: of the campaign (default: results/<campaign>), for its free space.
 
-    Raises UserError if the config requests something that the testbed does not have.
+    Raises UserError if the config requests something that the testbed does not have, or the sample sheet is invalid.
     """
     if settings.testbed == "files":
-        return f"testbed files: describes the captures of {settings.samples} in place\n"
+        return sheet_plan(settings.samples)
     lines: list[str] = []
     testbed: Testbed | None = None
     try:
