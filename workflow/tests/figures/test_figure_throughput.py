@@ -143,6 +143,13 @@ def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
     assert [(row["start_ns"] // quarter, row["end_ns"] // quarter) for row in found] == [(2, 3), (10, 12), (12, 16)]
 
 
+def test_ports_with_a_single_frame_are_counted_as_omitted(tmp_path):
+    rows = [*visits(0, port="p0"), *(row | {"covered_ns": 0} for row in visits(0, seconds=1, port="p1"))]
+    figure = compose.compose_figure("throughput", with_rates(tmp_path, rows))
+    assert with_spaces(figure.title).startswith("1 port; ")
+    assert "1 port omitted, because the captured time is 0" in with_spaces(figure.description)
+
+
 def rates(tmp_path, *values: int):
     """Return the figure of ports with one rate each, and its layers."""
     rows = [row for n, rate in enumerate(values) for row in visits(0, rate=rate, port=f"p{n}")]

@@ -41,6 +41,8 @@ def draw(source: Source) -> Figure:
     ports = observed_ports(rows, source.traffic)
     if not ports:
         raise NoData(f"no row of tables/{TABLE}.csv covers any time")
+    if instants := len({(row["site"], row["port"]) for row in rows} - ports.keys()):
+        key.append(f"{count(instants, 'port')} omitted, because the captured time is 0")
     if len(ports) > MAX_ROWS:
         ports = busiest_port_of_sites(ports)
         key.append("only the busiest port of each site")
