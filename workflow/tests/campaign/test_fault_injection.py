@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from acapella_testing import processes
 from acapella_testing.collector_input import CONTROL, reports
@@ -185,6 +186,15 @@ def content(path: Path) -> str:
     return sha256_of(path)
 
 
+def has_rows_of(path: Path, whole: Path) -> bool:
+    """Return whether a Parquet file has the rows, the schema and the metadata of a file of an undisturbed run.
+
+    If one of Arrow's allocations fails, Arrow may write a column without a dictionary. The bytes then differ.
+    """
+    tables = [pq.read_table(file) for file in (path, whole)] if path.suffix == ".parquet" and whole.is_file() else []
+    return len(tables) == 2 and tables[0].equals(tables[1], check_metadata=True)
+
+
 def rows(path: Path) -> str:
     """Return the rows of all tables of a DuckDB file as text, except the times and inodes in schema `indexed`."""
     query = "select schema_name || '.' || table_name from duckdb_tables() where schema_name <> 'indexed' order by all"
@@ -200,20 +210,20 @@ def chosen(kind: str, total: int, seed: str) -> list[int]:
 
 
 @pytest.fixture(scope="module", params=STAGES)
-def counted(request, before, run, tmp_path_factory) -> tuple[str, dict[str, int], dict[str, str], dict[str, str]]:
-    """Return the name of a stage, its calls of each kind without a failure, and the files before and after it."""
+def counted(request, before, run, tmp_path_factory) -> tuple[str, dict[str, int], dict[str, str], Path]:
+    """Return a stage, its calls of each kind without a failure, the files before it, and the directory after it."""
     name, directory = request.param, tmp_path_factory.mktemp("whole")
     count, whole = directory / "count", shutil.copytree(before[name], directory / "campaign")
     ended = run(whole, *STAGES[name], ACAPELLA_FAIL_COUNT=str(count))
     assert ended.returncode == 0, ended.stderr
     calls = {kind: int(number) for kind, number in map(str.split, count.read_text().splitlines())}
-    return name, calls, contents(before[name]), contents(whole)
+    return name, calls, contents(before[name]), whole
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, tmp_path):
-    name, calls, start, new = counted
-    stage, total = STAGES[name], calls[kind]
+    name, calls, start, whole = counted
+    stage, total, new = STAGES[name], calls[kind], contents(whole)
     assert total > 0
     assert new != start
     for number in chosen(kind, total, f"{name} {kind}"):
@@ -225,6 +235,8 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
         if name == "collector" and incomplete_tables(directory / "collected"):
             del found["collected/counters.json"]  # counters.json lists the missing tables; the other tables are kept
         damaged = [path for path, held in found.items() if held not in (start.get(path), new.get(path))]
+        if kind == "malloc" and ended.returncode == 0:
+            damaged = [path for path in damaged if not has_rows_of(directory / path, whole / path)]
         left = list(directory.rglob("*.part*"))
         if kind == "malloc" and left:  # a library without memory crashed: files remain, as after kill -9
             damaged = [path for path in damaged if ".part" not in path]
