@@ -313,10 +313,11 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 	@echo "fuzz: $(if $(COVERAGE),code reached by seeds and stored inputs,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all in parallel)"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" COVERAGE=$(COVERAGE) $(NATIVE)/fuzz/run.sh $(FUZZ_BUILD) $(FUZZ_SECONDS)
 
-# Long tests: `make test` skips them, and .ci/run runs a part of them.
+# Long tests: `make test` skips them, and .ci/run runs a part of them. The seed differs between versions of the code.
+soak: export ACAPELLA_SOAK_SEED ?= $(shell git rev-parse 'HEAD^{tree}')
 soak: packages-test setup-fabric $(STAMPS)/dev $(STAMPS)/site $(CXX_TEST_BUILD)/built fuzz
 	@$(MAKE) dpdk-source || echo "soak: compiled P4 programs are not tested without DPDK's source"
-	@echo "soak: long tests, and more inputs than in make test"
+	@echo "soak: long tests, and more inputs than in make test; ACAPELLA_SOAK_SEED=$$ACAPELLA_SOAK_SEED"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(CACHED_BYTECODE) ACAPELLA_SOAK=1 $(BIN)/python -m pytest -o timeout=3600 \
 		-n $(TEST_JOBS) --dist worksteal --junitxml=build/soak.xml $(TEST_ARGS)
 

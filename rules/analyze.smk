@@ -21,8 +21,8 @@ if BATCHED:
         benchmark:
             "<campaign>/benchmarks/batches/analyze/{batch}.tsv"
         resources:
-            mem_mb=memory_mb("analyze", captures=captures_of_batch, share=ACAP_SHARE, together_mib=TOGETHER_MIB),
-            runtime=run_minutes("analyze", captures=captures_of_batch, share=ACAP_SHARE),
+            mem_mb=memory_mb("analyze", captures=BATCHES.captures_of_job, share=ACAP_SHARE, together_mib=TOGETHER_MIB),
+            runtime=run_minutes("analyze", captures=BATCHES.captures_of_job, share=ACAP_SHARE),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             members=lambda wildcards: BATCHES.description(wildcards.batch),

@@ -9,7 +9,7 @@ if FILES and BATCHED:
 
     rule collect:
         input:
-            captures=fetched_captures_of_batch,
+            captures=BATCHES.fetched_of_job,
         output:
             outcomes="<campaign>/batches/collect/{batch}.tsv",
             config="<campaign>/batches/collect/{batch}.json",
@@ -19,8 +19,8 @@ if FILES and BATCHED:
             "<campaign>/benchmarks/batches/collect/{batch}.tsv"
         priority: 1
         resources:
-            mem_mb=memory_mb("collect", captures=captures_of_batch),
-            runtime=run_minutes("collect", captures=captures_of_batch),
+            mem_mb=memory_mb("collect", captures=BATCHES.captures_of_job),
+            runtime=run_minutes("collect", captures=BATCHES.captures_of_job),
         params:
             campaign=lambda wildcards: CAMPAIGN,
             config=collection_config(config),
@@ -64,7 +64,7 @@ else:
 
     checkpoint collect:
         input:
-            plan_of_dry_run,
+            COLLECTION.plan_of_dry_run(workflow),
         output:
             sheet="<campaign>/raw/samples.tsv",
             config="<campaign>/collect.json",

@@ -26,7 +26,7 @@ if BATCHED:
     rule digest:
         input:
             manifests="<campaign>/batches/collect/{batch}.tsv" if FILES else COLLECTED_SHEET,
-            captures=fetched_captures_of_batch if FILES else [],
+            captures=BATCHES.fetched_of_job if FILES else [],
         output:
             outcomes="<campaign>/batches/digest/{batch}.tsv",
         log:
@@ -36,10 +36,10 @@ if BATCHED:
         priority: 2
         threads: config["digest"]["threads"]
         resources:
-            mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=captures_of_batch),
+            mem_mb=memory_mb("digest", at_most=DIGEST_MB, captures=BATCHES.captures_of_job),
             runtime=run_minutes(
                 "digest",
-                captures=captures_of_batch,
+                captures=BATCHES.captures_of_job,
                 engine=config["digest"]["engine"],
                 limit_s=config["digest"]["max_seconds"],
             ),
@@ -66,8 +66,8 @@ else:
 
     rule digest:
         input:
-            capture=capture_of_digest,
-            manifest=manifest_of_stored,
+            capture=CACHED_DIGESTS.checked_capture(SAMPLES),
+            manifest=SHEET.manifest_of_stored(SAMPLES) if FILES else [],
         output:
             acap="<campaign>/acap/{sample}.parquet",
             flows="<campaign>/flows/{sample}.parquet",

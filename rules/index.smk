@@ -4,9 +4,9 @@
 
 # With batches, the inputs are lists of samples, so that the captures determine the memory.
 INDEXED = (
-    {"captures": captures_of_campaign, "share": ACAP_SHARE, "together_mib": float("inf")}
+    {"captures": BATCHES.captures_of_campaign, "share": ACAP_SHARE, "together_mib": float("inf")}
     if BATCHED
-    else {"samples": number_of_samples}
+    else {"samples": SAMPLES.number_for_job}
 )
 
 
@@ -26,7 +26,7 @@ rule index:
     priority: 2
     resources:
         mem_mb=memory_mb("index", **INDEXED),
-        runtime=run_minutes("index", samples=number_of_samples),
+        runtime=run_minutes("index", samples=SAMPLES.number_for_job),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
@@ -38,4 +38,5 @@ rule index:
     message:
         "index"
     shell:
-        "acapella campaign index {params.campaign:q} {params.exclude:q} {params.failed:q} {params.trials:q} --traffic {params.traffic} > {log:q} 2>&1"
+        "acapella campaign index {params.campaign:q} {params.exclude:q} {params.failed:q} {params.trials:q} --traffic {params.traffic}"
+        " --memory {resources.mem_mb}M > {log:q} 2>&1"

@@ -23,8 +23,8 @@ rule process:
         "<campaign>/benchmarks/process.tsv"
     threads: 2
     resources:
-        mem_mb=memory_mb("process", samples=number_of_samples),
-        runtime=run_minutes("process", samples=number_of_samples),
+        mem_mb=memory_mb("process", samples=SAMPLES.number_for_job),
+        runtime=run_minutes("process", samples=SAMPLES.number_for_job),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         top=config["analysis"]["top_flows"],

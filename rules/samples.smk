@@ -1,5 +1,5 @@
 # samples: no rules, but what they share: the objects of acapella.snakefile that contain the samples, batches, trials and
-# optional stages of the campaign, and input functions that pass wildcards to these objects.
+# optional stages of the campaign.
 #
 # files: the sheet is read immediately. Other testbeds: the samples are known after the checkpoint collect. A campaign
 # of transfers may have no samples (HAS_SAMPLES): rules figures and report then do not need any other stage.
@@ -86,46 +86,3 @@ BATCHES = Batches(
 BATCHED = len(BATCHES.stages) > 0
 if "collect" in BATCHES.stages:
     SAMPLES.manifest_list = lambda sample: BATCHES.output_with("collect", sample)
-
-
-def captures_of_batch(wildcards):
-    """Return path and size in bytes of the captures of a job's batch, for its memory and run time."""
-    return BATCHES.captures(wildcards.batch)
-
-
-def captures_of_campaign(wildcards):
-    """Return path and size in bytes of the captures of all batches, for the memory of a job that reads all digests."""
-    return BATCHES.all_captures()
-
-
-def fetched_captures_of_batch(wildcards):
-    """Return the objects in storage that are captures of a job's batch."""
-    return BATCHES.fetched(wildcards.batch)
-
-
-def number_of_samples(wildcards):
-    """Return the number of samples of the campaign, for the memory and run time of a job."""
-    return len(SAMPLES.included())
-
-
-def plan_of_dry_run(wildcards):
-    """Return no input. In a dry run, print the plan of the collection below Snakemake's plan."""
-    if is_dry_run(workflow):
-        COLLECTION.print_plan_at_exit()
-    return []
-
-
-def capture_of_digest(wildcards):
-    """Return the capture of a job's sample, after a check of its earlier outputs."""
-    CACHED_DIGESTS.check(wildcards.sample)
-    return SAMPLES.capture(wildcards.sample)
-
-
-def manifest_of_stored(wildcards):
-    """Return the manifest of a job's sample if its capture is in storage, so that few copies exist at a time.
-
-    The digest of a sample then follows its job of rule collect, and has a higher priority than those of other samples.
-    The manifest is not `ancient`: Snakemake would not rerun the digest of a changed object, because it skips all checks
-    of a job that depends on another one.
-    """
-    return SAMPLES.manifest(wildcards.sample) if FILES and SHEET.rows[wildcards.sample].query else []

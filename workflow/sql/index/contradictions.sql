@@ -27,7 +27,7 @@ named as (
     select
         sample,
         'its manifest names no site or no port' as mistake
-    from samples
+    from manifests
     where site is null or port is null
     union all
     select

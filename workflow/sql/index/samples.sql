@@ -1,9 +1,13 @@
--- One row per sample: its manifest, its digest, when the port was observed, and whether the sample counts in traffic
--- statistics. With $traffic 'unfiltered', only samples of the least restricted kind that has frames count: samples
--- without a restriction, else with a filter, P4 program or sampling, else trials. A sample is misdated if it starts or
--- ends more than 10 years from the median start of the samples: an unset clock starts in 1970 or 2000. The median is of
--- starts since 1980, if there are any.
+-- One row per listed sample: its manifest, its digest, when the port was observed, and whether the sample counts in
+-- traffic statistics. A sample that was not collected has no manifest. With $traffic 'unfiltered', only samples of the
+-- least restricted kind that has frames count: samples without a restriction, else with a filter, P4 program or
+-- sampling, else trials. A sample is misdated if it starts or ends more than 10 years from the median start of the
+-- samples: an unset clock starts in 1970 or 2000. The median is of starts since 1980, if there are any.
 with
+
+listed as (
+    select * from listed
+),
 
 manifests as (
     select
@@ -81,7 +85,7 @@ traffic as (
 
 described as (
     select
-        m.sample,
+        l.sample,
         m.site,
         m.port,
         d.acap,
@@ -108,8 +112,8 @@ described as (
         t.restriction_detail,
         case
             when d.sample is not null then t.excluded
-            when m.sample in (select excluded.sample from excluded) then 'config'
-            when m.sample in (select failed.sample from failed) then 'failed'
+            when l.sample in (select excluded.sample from excluded) then 'config'
+            when l.sample in (select failed.sample from failed) then 'failed'
             else 'no acap'
         end as excluded,
         m.requested_start_ns,
@@ -155,11 +159,12 @@ described as (
         case when m.timed then least(m.manifest_start_ns, d.first_ns) else d.first_ns end as start_ns,
         case when m.timed then greatest(m.manifest_end_ns, d.last_ns) else d.last_ns end as end_ns,
         case when m.timed then 'manifest' when d.first_ns is not null then 'frames' end as actual_by
-    from manifests as m
-    left join digests as d on m.sample = d.sample
-    left join programs as p on m.sample = p.sample
-    left join declared as o on m.sample = o.sample
-    left join traffic as t on m.sample = t.sample
+    from listed as l
+    left join manifests as m on l.sample = m.sample
+    left join digests as d on l.sample = d.sample
+    left join programs as p on l.sample = p.sample
+    left join declared as o on l.sample = o.sample
+    left join traffic as t on l.sample = t.sample
 ),
 
 usual as (

@@ -312,11 +312,14 @@ def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsy
 
 
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
+    """Sample d has no manifest, because its collection failed."""
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
-    run("campaign", "index", directory, "--exclude", "a")
-    assert "1 sample in no table, because excluded or without acap: a" in capsys.readouterr().out
-    found = query(directory, "select sample, acap is null, excluded from samples order by 1")
-    assert found == [("a", True, "config"), ("b", False, None), ("c", False, None)]
+    write_file(directory / "raw" / "samples.tsv", "".join(f"{name}\n" for name in ["sample", *"abcd"]))
+    run("campaign", "index", directory, "--exclude", "a", "--failed", "d")
+    assert "2 samples in no table, because excluded or without acap: a, d" in capsys.readouterr().out
+    found = query(directory, "select sample, site is null, acap is null, excluded from samples order by 1")
+    counted = [(name, False, False, None) for name in "bc"]
+    assert found == [("a", False, True, "config"), *counted, ("d", True, True, "failed")]
     tables = ("flows", "stacks", "acaps")
     assert [query(directory, f"select count(*) from {table} where sample = 'a'") for table in tables] == [[(0,)]] * 3
 

@@ -26,6 +26,7 @@ LARGER = "from acapella_testing.soak import SOAK\ndef test_larger(): assert SOAK
     [
         ({}, {"passed": 3, "skipped": 1}),
         ({"ACAPELLA_SOAK_SHARE": "0"}, {"passed": 2, "skipped": 2}),
+        ({"ACAPELLA_SOAK_SHARE": "4", "ACAPELLA_SOAK_SEED": "a"}, {"passed": 4}),
         ({"ACAPELLA_SOAK": "1"}, {"passed": 3, "deselected": 1}),
     ],
 )

@@ -7,8 +7,8 @@ import pytest
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 
-from acapella.campaign import process
 from acapella.cli.batch_analysis import TOGETHER_BYTES
+from acapella.common import queries
 from acapella.digest import duration
 from acapella.digest.command import ENGINES
 from acapella.snakefile.resources import MIB, NEEDS, SNAKEMAKE_MB, TOGETHER_MIB, memory_mb, run_minutes
@@ -152,9 +152,9 @@ def test_memory_of_process_covers_measured_campaigns_up_to_its_limit(catalog_mib
 
 def test_process_receives_the_memory_that_its_job_requests():
     rule = (ROOT / "rules" / "process.smk").read_text()
-    assert 'mem_mb=memory_mb("process", samples=number_of_samples)' in rule
+    assert 'mem_mb=memory_mb("process", samples=SAMPLES.number_for_job)' in rule
     assert "--memory {resources.mem_mb}M" in rule
-    assert process.SNAKEMAKE_BYTES == SNAKEMAKE_MB * MIB
+    assert queries.SNAKEMAKE_BYTES == SNAKEMAKE_MB * MIB
 
 
 def test_stages_that_others_wait_for_start_first():

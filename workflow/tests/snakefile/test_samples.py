@@ -91,7 +91,7 @@ def test_with_batches_inputs_are_the_lists_of_samples(batches):
     of_sample = some.result_of_sample("digest", "acap/{sample}.parquet")
     assert [of_sample(SimpleNamespace(sample=name))[-9:] for name in "ad"] == ["b0001.tsv", "b0002.tsv"]
     assert re.fullmatch("x/acap/[0-9a-f]{2}/a.parquet", some.digest("acap", "a"))
-    assert some.all_captures() == [("a.pcap", 5), ("c.pcap", 5), ("missing.pcap", 0)]
+    assert some.captures_of_campaign(None) == [("a.pcap", 5), ("c.pcap", 5), ("missing.pcap", 0)]
 
 
 def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):

@@ -1,4 +1,7 @@
-"""Kills the workflow with SIGKILL at random moments: no file is incomplete, and the next run has the same bytes."""
+"""Kills the workflow with SIGKILL at random moments: no file is incomplete, and the next run has the same bytes.
+
+ACAPELLA_SOAK_SEED determines the moments.
+"""
 
 import os
 import random
@@ -12,12 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from acapella_testing.release_records import text_of
 from acapella_testing.runs.workflow_run import RESULTS, Workplace, workplace
-from acapella_testing.soak import takes_minutes
+from acapella_testing.soak import SEED, takes_minutes
 
 from acapella.campaign.journal import Journal
 
 pytestmark = takes_minutes
-SEED = int(os.environ.get("ACAPELLA_SEED", "9"))
 KILLS = 20
 PARTS = 4  # tests, which can run at the same time; every other one uses batches
 EVENTS = 14  # a run is killed after up to this number of jobs that have started or finished

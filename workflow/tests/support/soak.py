@@ -1,8 +1,9 @@
 """A plugin of pytest that selects long tests.
 
 Tests that take several seconds are marked `soak`. `pytest` runs them, `make test` skips them, and `.ci/run` runs those
-of some files (ACAPELLA_SOAK_SHARE), selected by the code (ACAPELLA_SOAK_SEED). `make soak` (ACAPELLA_SOAK) runs all of
-them, tests that take minutes, and modules that import SOAK, which test more there.
+of some files (ACAPELLA_SOAK_SHARE), selected by the code (ACAPELLA_SOAK_SEED). Of tests that take minutes, `.ci/run`
+selects a smaller share, and `pytest` and `make test` run none. `make soak` (ACAPELLA_SOAK) runs all of both, and
+modules that import SOAK, which test more there.
 """
 
 import hashlib
@@ -15,7 +16,9 @@ SOAK = os.environ.get("ACAPELLA_SOAK", "0") != "0"
 SHARE = float(os.environ.get("ACAPELLA_SOAK_SHARE", "1"))
 SEED = os.environ.get("ACAPELLA_SOAK_SEED", "")
 
-takes_minutes = pytest.mark.skipif(not SOAK, reason="takes minutes: make soak")
+MINUTES_SHARE = 0.25  # of SHARE
+
+takes_minutes = pytest.mark.soak(minutes=True)
 
 
 def register(config: pytest.Config) -> None:
@@ -26,8 +29,7 @@ def register(config: pytest.Config) -> None:
 
 def runs_in_soak(item: pytest.Item) -> bool:
     """Return whether `make soak` runs a test."""
-    marked = item.get_closest_marker("soak") or takes_minutes.mark in item.iter_markers("skipif")
-    return bool(marked) or hasattr(item.module, "SOAK")
+    return item.get_closest_marker("soak") is not None or hasattr(item.module, "SOAK")
 
 
 def is_selected(name: str, share: float, seed: str) -> bool:
@@ -46,5 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a long test that is not selected, before its fixtures are made."""
-    if not SOAK and item.get_closest_marker("soak") and not is_selected(item.path.name, SHARE, SEED):
+    mark = None if SOAK else item.get_closest_marker("soak")
+    if mark and mark.kwargs.get("minutes"):
+        if not (SEED and is_selected(item.path.name, SHARE * MINUTES_SHARE, SEED)):
+            pytest.skip("takes minutes: make soak")
+    elif mark and not is_selected(item.path.name, SHARE, SEED):
         pytest.skip("takes several seconds: make soak, or pytest with this file")

@@ -8,7 +8,8 @@ The column `excluded` of samples gives the reason why a sample is excluded from 
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
 counts. By default, only samples without these restrictions count. If none of them has frames, samples with a filter, a
 P4 program or sampling count; if none of these has frames either, trials count. A sample that could not be collected,
-for example because its capture is empty, has no row; CAMPAIGN/quarantine/ contains the reason.
+for example because its capture is empty, has null in all columns but `sample` and `excluded`; CAMPAIGN/quarantine/
+contains the reason.
 
 CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
 (of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
@@ -100,6 +101,7 @@ def register_parser(subparsers):
         help="samples that count in traffic statistics: unfiltered (the default), all",
     )
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
+    queries.add_memory_argument(parser)
     return parser
 
 
@@ -127,6 +129,7 @@ def run(args) -> None:
         traffic=args.traffic,
         tables=args.tables,
         threads=args.threads,
+        **queries.memory_limit(args.memory),
     )
     print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for samples, frames, reason in excluded(campaign):
@@ -153,13 +156,14 @@ def build(  # noqa: PLR0913
     trials: Sequence[str] = (),
     traffic: str = TRAFFIC[0],
     tables: Sequence[str] = (),
-    threads: int = 1,
+    **resources,
 ) -> tuple[dict[str, int], list[str]]:
     """Write the catalog; return the number of rows of each table and the samples without an acap.
 
     ``exclude``: samples to exclude from all tables; ``failed``: samples to omit because they failed; ``trials``:
     samples that the config lists as trials; ``traffic``: samples that count in traffic statistics; ``tables``:
-    published tables that get a view, in addition to those of `campaign process` and to existing ones.
+    published tables that get a view, in addition to those of `campaign process` and to existing ones; ``resources``:
+    threads, and further settings of DuckDB.
     """
     listed = listed_samples(campaign)
     with atomic_path(campaign.catalog) as temporary:
@@ -171,7 +175,7 @@ def build(  # noqa: PLR0913
             inputs = {"listed": listed, "named_trials": sorted(set(trials)), "excluded": sorted(set(exclude))}
             inputs["failed"] = sorted(set(failed))
             with name_failing_sample(campaign, inputs, files, traffic=traffic):
-                counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
+                counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, **resources)
             add_views(campaign, temporary, published(campaign, tables))
             return counts_and_missing
         finally:
@@ -291,7 +295,6 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: Files
                 of_part,
                 chosen,
                 traffic=traffic,
-                threads=1,
             )
         except UserError as error:
             if queries.is_unrelated_to_samples(error):
@@ -319,28 +322,28 @@ def misdated(campaign: Campaign) -> list[str]:
         return [name for (name,) in rows.fetchall()]
 
 
-def fill(  # noqa: PLR0913
+def fill(
     campaign: Campaign,
     database: Path,
     samples: dict[str, list[str]],
     files: Files,
     *,
     traffic: str,
-    threads: int,
+    **resources,
 ) -> tuple[dict[str, int], list[str]]:
     """Create the tables of the catalog in a new database file, or a copy of the earlier catalog; return as `build`.
 
-    ``samples``: names of samples by table.
+    ``samples``: names of samples by table; ``resources``: see `build`.
     """
     with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory):
-        con = new_database(database, threads)
+        con = new_database(database, **resources)
         if files.earlier.digests:
             remove_changed(con, files)
         for schema in ("indexed", "stored"):
             con.execute(f"create schema if not exists {schema}")
         add_manifests(con, campaign, files)
         for digests in parts(files):
-            add_digests(con, campaign, digests, threads=threads)
+            add_digests(con, campaign, digests, **resources)
         for name in ("files", "manifest_files", "manifests"):
             con.execute(f"create temp view {name} as from indexed.{name}")
         for name, listed in samples.items():
@@ -387,7 +390,7 @@ def add_manifests(con, campaign: Campaign, files: Files) -> None:
     con.execute(f"insert into indexed.manifests {query}", {"files": paths})
 
 
-def add_digests(con, campaign: Campaign, digests: Sequence[Digest], *, threads: int) -> None:
+def add_digests(con, campaign: Campaign, digests: Sequence[Digest], **resources) -> None:
     """Add the rows of digests: their metadata as JSON, flows and stacks. The rows have no reason of exclusion yet.
 
     A separate connection reads each footer once and keeps it only during this call: that of a small acap needs 28 KiB.
@@ -405,7 +408,7 @@ def add_digests(con, campaign: Campaign, digests: Sequence[Digest], *, threads: 
     places = {
         sample: place for sample, *place in con.execute(query, {"samples": [d.sample for d in digests]}).fetchall()
     }
-    with contextlib.closing(queries.connect(threads=threads)) as reader:
+    with contextlib.closing(queries.connect(**resources)) as reader:
         reader.execute("set parquet_metadata_cache = true")
         metadata = check_digests(reader, inputs)
         reader.execute(
@@ -460,7 +463,7 @@ def check(con) -> None:
             allowed.label(label, f"the manifest of {sample}")
         if file is not None:
             allowed.file(file, f"the manifest of {sample}")
-    unknown = con.execute("select min(sample) from files where sample not in (select samples.sample from samples)")
+    unknown = con.execute("select min(sample) from files where sample not in (select manifests.sample from manifests)")
     if sample := unknown.fetchone()[0]:
         raise UserError(
             "the manifest is empty", where=f"sample {sample}", fix=f"delete raw/{sample}.json; run snakemake"

@@ -19,7 +19,6 @@ import collections
 import contextlib
 import csv
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.pseudonyms import pseudonyms, true_names, write_mapping
 from acapella_core import names as allowed
 from acapella_core import schemas
-from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
 from . import analyze
@@ -37,8 +35,6 @@ from .layout import Campaign, open_campaign, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
-SNAKEMAKE_BYTES = 400 << 20  # of a job, as in acapella.snakefile.resources
-DUCKDB_SHARE, DUCKDB_LEAST_BYTES = 0.75, 256 << 20  # the rest is for Python and Arrow
 ANALYZE = "acapella campaign analyze"
 MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a timestamp is off by years
 OF_ALL_SAMPLES = (
@@ -55,13 +51,7 @@ def register_parser(subparsers):
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
     parser.add_argument("--top", type=int, default=TOP, help=f"flows per site in top_flows (default: {TOP})")
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
-    parser.add_argument(
-        "--memory",
-        metavar="SIZE",
-        help="memory of the job, such as 8G, including 400M for Snakemake. DuckDB gets three quarters of the rest, at "
-        "least 256M and at most 80 %% of the machine's memory, and writes further intermediate results to TMPDIR "
-        "(default: 80 %% of the machine's memory)",
-    )
+    queries.add_memory_argument(parser)
     return parser
 
 
@@ -75,18 +65,9 @@ def confine(args) -> None:
 def run(args) -> None:
     """Write the tables and print their paths."""
     campaign = open_campaign(args.campaign)
-    resources = {"threads": args.threads} | memory_limit(args.memory)
+    resources = {"threads": args.threads} | queries.memory_limit(args.memory)
     written = make_tables(campaign, hide=args.pseudonyms, top=args.top, **resources)
     print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.provenance('process')}")
-
-
-def memory_limit(size: str | None) -> dict[str, str]:
-    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size."""
-    if size is None:
-        return {}
-    share = int(DUCKDB_SHARE * (size_bytes(size) - SNAKEMAKE_BYTES))
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"memory_limit": f"{min(max(share, DUCKDB_LEAST_BYTES), machine * 8 // 10)}B"}
 
 
 def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, **resources) -> list[Path]:

@@ -182,9 +182,12 @@ def create_stored_view(con, name: str) -> None:
     con.execute(f"create view {name} as select * replace ({restored}) from stored.{name}")
 
 
-def new_database(path: Path, threads: int = 1):
-    """Open or create a database file that DuckDB 1.0.0 and later can open; return the connection."""
-    return queries.connect(path, threads=threads, storage_compatibility_version=STORAGE)
+def new_database(path: Path, **resources):
+    """Open or create a database file that DuckDB 1.0.0 and later can open; return the connection.
+
+    ``resources``: threads, and further settings of DuckDB.
+    """
+    return queries.connect(path, storage_compatibility_version=STORAGE, **resources)
 
 
 def quoted(name: str) -> str:

@@ -1,14 +1,17 @@
 """The SELECT statements in workflow/sql/STAGE/NAME.sql, and DuckDB connections with reproducible results."""
 
+import argparse
 import bisect
 import contextlib
 import functools
+import os
 import re
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from acapella_core.arguments import size_bytes
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 from acapella_core.files import locked_directory, remove_locked
 
@@ -17,6 +20,8 @@ from .links import cached
 _PACKAGED = Path(__file__).resolve().parents[1] / "sql"  # in wheels
 DIRECTORY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[3] / "sql"
 CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
+SNAKEMAKE_BYTES = 400 << 20  # of a job, as in acapella.snakefile.resources
+DUCKDB_SHARE, DUCKDB_LEAST_BYTES = 0.75, 256 << 20  # the rest is for Python and Arrow
 
 _connections = weakref.WeakSet()
 
@@ -52,6 +57,26 @@ def insert(con, table: str, rows: Sequence[Sequence]) -> None:
     columns = [list(column) for column in zip(*rows, strict=True)]
     if columns:
         con.execute(f"insert into {table} select {', '.join('unnest(?)' for _ in columns)}", columns)
+
+
+def add_memory_argument(parser: argparse.ArgumentParser) -> None:
+    """Add --memory, from which `memory_limit` calculates the memory of DuckDB."""
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="memory of the job, such as 8G, including 400M for Snakemake. DuckDB gets three quarters of the rest, at "
+        "least 256M and at most 80 %% of the machine's memory, and writes further intermediate results to TMPDIR "
+        "(default: 80 %% of the machine's memory)",
+    )
+
+
+def memory_limit(size: str | None) -> dict[str, str]:
+    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size."""
+    if size is None:
+        return {}
+    share = int(DUCKDB_SHARE * (size_bytes(size) - SNAKEMAKE_BYTES))
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"memory_limit": f"{min(max(share, DUCKDB_LEAST_BYTES), machine * 8 // 10)}B"}
 
 
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):

@@ -189,18 +189,22 @@ class Batches:
         in_shards = [kind] if "digest" in self.stages else []
         return f"{self._campaign}/{shards.place(kind, sample, in_shards)}/{sample}.parquet"
 
-    def all_captures(self) -> list[tuple[str, int]]:
-        """Return path and size in bytes of the captures of all batches."""
+    def captures_of_job(self, wildcards) -> list[tuple[str, int]]:
+        """Return path and size in bytes of the captures of a job's batch, for its memory and run time."""
+        return self.captures(wildcards.batch)
+
+    def captures_of_campaign(self, _wildcards) -> list[tuple[str, int]]:
+        """Return path and size in bytes of the captures of all batches, for a job that reads all digests."""
         return [capture for batch in self.members() for capture in self.captures(batch)]
 
     def captures(self, batch: str) -> list[tuple[str, int]]:
         """Return path and size in bytes of the captures of a batch; 0 if there is no such file."""
         return [(member.capture, member.state()[0] or 0) for member in self.members().get(batch, [])]
 
-    def fetched(self, batch: str) -> list[str]:
-        """Return the objects in storage of a batch as inputs of rules, except those that cannot be fetched."""
-        known = self._samples.known()
-        objects = [member for member in self.members().get(batch, []) if member.stored and not member.stored["fault"]]
+    def fetched_of_job(self, wildcards) -> list[str]:
+        """Return the objects in storage of a job's batch as inputs, except those that cannot be fetched."""
+        known, members = self._samples.known(), self.members().get(wildcards.batch, [])
+        objects = [member for member in members if member.stored and not member.stored["fault"]]
         return [known[member.sample].capture for member in objects]
 
     def description(self, batch: str) -> str:

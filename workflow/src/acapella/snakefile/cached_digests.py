@@ -1,10 +1,12 @@
 """Verifies digests that are links to entries of a cache before they are reused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from acapella.digest import cache
 
 from . import snakemake_internals
+from .samples import Samples
 
 KINDS = ("acap", "flows")
 
@@ -16,6 +18,15 @@ class CachedDigests:
         self._workflow = workflow
         self._campaign = campaign
         self._checked: set[str] = set()
+
+    def checked_capture(self, samples: Samples) -> Callable[[object], str]:
+        """Return an input function: the capture of a job's sample, after a check of its earlier outputs."""
+
+        def capture(wildcards) -> str:
+            self.check(wildcards.sample)
+            return samples.capture(wildcards.sample)
+
+        return capture
 
     def check(self, sample: str) -> None:
         """Report the outputs of a sample that link to damaged entries, and force Snakemake to recreate them.

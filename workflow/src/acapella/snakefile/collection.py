@@ -9,6 +9,7 @@ from typing import Any
 from .engine import check_engine
 from .exit import exit_on_user_error
 from .sample_names import check_names, configured_names
+from .snakemake_internals import is_dry_run
 
 # Config keys that determine which samples are captured, by testbed. Other keys do not cause a new collection.
 KEYS = {
@@ -92,6 +93,16 @@ class Collection:
     def plan(self) -> str:
         """Return the plan as text. Raises UserError if the config requests something that the testbed does not have."""
         return self._testbed.describe_plan(self._settings, self._config["campaign"])
+
+    def plan_of_dry_run(self, workflow) -> Callable[[object], list[str]]:
+        """Return an input function without files. In a dry run, it prints the plan below Snakemake's plan of jobs."""
+
+        def no_input(_wildcards) -> list[str]:
+            if is_dry_run(workflow):
+                self.print_plan_at_exit()
+            return []
+
+        return no_input
 
     def print_plan_at_exit(self) -> None:
         """Print the plan when Snakemake ends, after its plan of jobs; only once. An error ends Snakemake."""

@@ -12,7 +12,7 @@ from acapella_core import names
 from acapella_core.errors import UserError
 
 from .exit import exit_on_user_error
-from .samples import Sample
+from .samples import Sample, Samples
 from .storage.captures import CaptureStorage
 from .storage.s3 import ObjectState
 
@@ -95,6 +95,15 @@ class SampleSheet:
         if not (state := self.object_state(sample)):
             return None
         return {"file": None if state.fault else str(self.samples()[sample].capture), **asdict(state)}
+
+    def manifest_of_stored(self, samples: Samples) -> Callable[[object], list[str] | str]:
+        """Return an input function: the manifest of a job's sample if its capture is in storage, else no file.
+
+        The digest of a sample then follows its job of rule collect, and has a higher priority than those of other
+        samples, so few copies exist at a time. The manifest is not `ancient`: Snakemake would not rerun the digest of a
+        changed object, because it skips all checks of a job that depends on another one.
+        """
+        return lambda wildcards: samples.manifest(wildcards.sample) if self.rows[wildcards.sample].query else []
 
     def stored_option(self, sample: str) -> list[str]:
         """Return option --stored of `acapella collect` for a sample; [] if its capture is a file."""

@@ -31,7 +31,7 @@ from acapella_core import shards
 CAPTURES = ROOT / ".test" / "captures"
 # Files that must have the same bytes in every run. The catalog is excluded: its content is the same, but not the bytes
 # of DuckDB's file.
-RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*.svg", "provenance/*")
+RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*", "report.html", "provenance/*")
 DIGESTS = ("acap/*", "flows/*")
 TSHARK = """#!/bin/sh
 case " $* " in
