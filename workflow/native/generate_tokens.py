@@ -1,7 +1,7 @@
 """Generate tokens.inc, the list of tokens, from schemas/protocols.tsv: generate_tokens.py PROTOCOLS.tsv TOKENS.inc
 
 Tokens of layers 1 to 4, tunnels and glue become ``ACAPELLA_TOKEN(name, "token", "label", layer)`` and thus members of
-enum Token; tokens above become ``ACAPELLA_APPLICATION("token", "label")``, sorted by token. An application
+enum Token; tokens above layer 4 become ``ACAPELLA_APPLICATION("token", "label")``, sorted by token. An application
 without a label is part of the previous header (the ASN.1 of a certificate) and not shown in `stack`.
 """
 

@@ -1,4 +1,4 @@
-"""Tests which payloads of VXLAN-GPE engine native and tshark dissect as an inner IP packet."""
+"""Tests that engine native and tshark dissect the same VXLAN-GPE payloads as inner IP packets."""
 
 import random
 import shutil

@@ -51,7 +51,7 @@ class Conversation:
             self.acknowledge(other, ack, pure=size == 0 and not flags & (SYN | FIN))
 
     def data(self, seq: int, size: int, *acks: int, after: int = 1) -> None:
-        """Add data of the client, and acknowledgments of the server."""
+        """Add data from the client, and acknowledgments from the server."""
         self.send("client", ACK, seq, 1, size, after=after)
         for ack in acks:
             self.send("server", ACK, 1, ack)
@@ -120,7 +120,7 @@ def test_loss_counts_are_exact_across_sequence_number_wraparound(tmp_path):
     created.open(MODULUS - 3000, 5000)
     created.data(1, 1000, after=100)
     created.data(1001, 1000, 2001, after=100)
-    for seq in (3001, 4001, 5001):  # 2001 is lost after the tap: three duplicate ACKs
+    for seq in (3001, 4001, 5001):  # 2001 is lost before the tap: three duplicate ACKs
         created.data(seq, 1000, 2001, after=100)
     created.data(2001, 1000, 6001, after=50)  # the retransmission fills the gap
     created.data(5001, 1000, 6001)  # a spurious retransmission
@@ -154,7 +154,7 @@ def test_reused_ports_begin_a_new_connection(tmp_path):
 
 
 @pytest.mark.soak
-def test_long_flows_of_different_sizes_over_six_resets(tmp_path):
+def test_long_flows_of_different_sizes_over_six_epochs(tmp_path):
     """R2 is above 0.99 for values and their logarithms, with reports of every flow in each epoch."""
     frames = []
     for n in range(6):

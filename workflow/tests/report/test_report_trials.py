@@ -18,7 +18,7 @@ from acapella.report import trials
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
-    """Return a report on trials in three environments."""
+    """Return the directory of a campaign whose report covers trials in three environments."""
     directory = source_of(tmp_path_factory.mktemp("report") / "compared", shapes(2)).campaign.directory
     assert cli.main(["campaign", "conformance", "-o", str(directory / "tables")]) == 0
     assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 0
@@ -26,7 +26,7 @@ def compared(tmp_path_factory):
 
 
 @pytest.mark.soak
-def test_comparison_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, compared):
+def test_note_reports_whether_the_baseline_is_an_outlier_or_that_this_is_unknown(tmp_path, compared):
     note = trials.environments_table(Source(Campaign(compared)))["note"]
     assert "Of quiet, noisy and shared every kappa is against the first trial, so it is not known" in note
     assert "The first trial of" not in note
@@ -38,7 +38,7 @@ def test_comparison_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 
 
-def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
+def test_warning_shared_by_several_trials_is_shown_once_with_their_count(tmp_path):
     text = "the clock of trial quiet-{0} is coarse: {0}0 packets."
     coarse = {"code": "coarse_clock", "components": ["O", "L", "I"]}
     two, three, ten = ({"warnings": [coarse | {"text": text.format(trial)}]} for trial in (2, 3, 10))
@@ -49,7 +49,7 @@ def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
     ]
 
 
-def test_packets_that_only_one_trial_has_are_named(tmp_path):
+def test_packets_in_only_one_trial_are_reported(tmp_path):
     source = source_of(tmp_path, {"quiet": [{"common": PACKETS - 75}, {}], "loaded": [{}]})
     assert [with_spaces(text) for text in trials.warnings(source)] == [
         "quiet, 1 of 2 pairs (U): a trial has up to 75 packets that the other lacks. They were lost (also before the "

@@ -8,7 +8,7 @@
 
 #define DEPARTED_NEVER INT64_MIN
 
-/* HARDWARE: the departure contains a lead time that was measured with timestamps of a NIC. */
+/* HARDWARE: the departure time includes a lead time measured with timestamps of a NIC. */
 enum departed_flags { DEPARTED_OWN_STAMP = 1, DEPARTED_BURST_FIRST = 2, DEPARTED_HARDWARE = 4 };
 
 struct departure {
@@ -33,8 +33,8 @@ struct replay {
     struct timebase *time;
     struct plan plan;
     struct departure *departed;    /* loop * plan.packets + packet */
-    int64_t *errors;               /* of summarize, as many as `departed` */
-    uint64_t capacity, departures; /* of `departed`; of this run */
+    int64_t *errors;               /* used by summarize, as long as `departed` */
+    uint64_t capacity, departures; /* size of `departed`; departures of this run */
     int64_t start_ns;
     uint32_t loops;
     uint64_t speed_ppm;
@@ -46,7 +46,7 @@ struct replay {
     int64_t due_ns;
     int64_t first_try_ns; /* of the burst, if the driver did not accept all of it */
     uint32_t retries;
-    unsigned steps; /* of the clock, at the start */
+    unsigned steps; /* number of steps of the clock, at the start */
     /* polling */
     int64_t polled_ns, largest_gap_ns;
     uint64_t polls;
@@ -74,7 +74,7 @@ void replay_begin(struct replay *replay);
 bool replay_poll(struct replay *replay);
 
 /* Returns how long the thread may sleep before it polls again: until --wake-ns before the next departure, at
- * most `longest_ns`; 0 means not to sleep. Gaps are measured from the end of that time. */
+ * most `longest_ns`. 0: do not sleep. The next gap between polls is measured from the end of the sleep. */
 int64_t replay_rest(struct replay *replay, int64_t longest_ns);
 
 /* Ends a run early. */

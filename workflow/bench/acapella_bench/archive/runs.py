@@ -70,9 +70,9 @@ def run_cores(bench: Bench) -> Iterator[dict]:
     prepare(place, "native", archive)
     through_s, jobs = slurm.run(place)
     more = 100 * (through_s / two - 1)
-    note = f"{jobs} jobs, two nodes of one core"
+    note = f"{jobs} jobs, two nodes with one core each"
     yield {"measured": "through Slurm", "value": through_s, "unit": "s", "note": note}
-    yield {"measured": "more than locally", "value": more, "unit": "%", "goal": "<= 20"}
+    yield {"measured": "overhead of Slurm", "value": more, "unit": "%", "goal": "<= 20"}
 
 
 def create_archive(bench: Bench) -> tuple[Archive, Path, list[dict]]:
@@ -129,7 +129,7 @@ def run_of(bench: Bench, engine: str, cores: int) -> Run:
             {
                 "measured": f"{engine}: rate",
                 "value": round(frames / wall_s / cores),
-                "unit": "frames/s and core",
+                "unit": "frames/s per core",
             },
             {
                 "measured": f"{engine}: CPU time",

@@ -165,7 +165,7 @@ TOOLS = (
     ),
     Tool(
         "nfstream",
-        "one meter, without dissection of applications",
+        "one meter, without application identification",
         nfstream_missing,
         nfstream_commands,
         two_way,

@@ -1,5 +1,5 @@
-// The 24-bit address prefixes (OUIs) of vendors known to tshark. tshark uses them to detect the form of a
-// pseudowire.
+// The 24-bit address prefixes (OUIs) of vendors known to tshark. tshark uses them to detect whether a
+// pseudowire has a control word.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ class Vendors {
     Vendors() : known_(kPrefixes / kBits) {}
 
     // Adds the lines of a file in the format of `manuf` and `wka` of Wireshark 4.0: an address, optionally
-    // "/" and its number of bits, then names. Only three-byte addresses are added, because tshark uses only
+    // "/" and a prefix length, then names. Only three-byte addresses are added, because tshark uses only
     // these for pseudowires. Other lines, such as blocks of 28 and 36 bits, are ignored.
     void add(std::string_view text);
 

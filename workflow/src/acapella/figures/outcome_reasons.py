@@ -24,7 +24,7 @@ UNKNOWN = "no reason given"
 
 
 def draw(source: Source) -> Figure:
-    """Draw a bar per reason, divided by outcome, with the reason and its number of sites above."""
+    """Draw a bar per reason, stacked by outcome, with the reason and its number of sites above."""
     rows = source.rows(TABLE)
     if not rows:
         sites = sum(row["sites_of_all"] for row in source.rows("outcomes") if row["outcome"] == SUCCESS)
@@ -60,7 +60,7 @@ def draw(source: Source) -> Figure:
 
 
 def all_succeeded(sites: int) -> Figure:
-    """Return the figure for collections in which every site was a success."""
+    """Return the figure for collections in which every site succeeded."""
     subject = "The site" if sites == 1 else f"All {count(sites, 'site')}"
     return text_figure(
         f"{subject} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show."
@@ -76,7 +76,7 @@ def caption(row: str, text: str, parts: Counter, unsuccessful: int) -> str:
 def title(rows: list[dict], sites: Counter) -> str:
     """Return the title: the number of unsuccessful sites, and the most frequent reasons.
 
-    The share is of all sites. Reasons have only numbers of sites, because their shares in the chart refer to the
+    The share is of all sites. Reasons are given only with the number of sites, because their shares in the chart refer to the
     unsuccessful sites.
     """
     unsuccessful, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
@@ -95,7 +95,7 @@ def title(rows: list[dict], sites: Counter) -> str:
 def notes_of(rows: list[dict]) -> tuple[str, ...]:
     """Return a note on the total of the shares."""
     sites = count(rows[0]["unsuccessful_sites"], "site")
-    return (f"Shares of {sites} that were not a success; N: any number; SITE: name of the site.",)
+    return (f"Shares are of the {sites} that did not succeed; N: any number; SITE: name of the site.",)
 
 
 def chart(values: list[dict], captions: list[dict], unsuccessful: int) -> alt.LayerChart:

@@ -4,7 +4,7 @@
     acapella campaign slice-records page-1.json page-2.json -o slices.csv
 
 IN is the list as JSON: the response to GET /slices, or several responses (one per page, or from several days). If a
-slice is in several lists, the latest end of its lease counts. The records contain the lease and the sites of each slice
+slice is in several lists, the latest lease end is used. The records contain the lease and the sites of each slice
 (from its model). They contain no name or identifier of a slice, project or person. OUT is the CSV file that config key
 infrastructure.slices names (docs/infrastructure.md).
 """

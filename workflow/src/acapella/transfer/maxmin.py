@@ -6,7 +6,7 @@ equally; if a link is full, the rates of its flows stop growing, and the link is
 follow a fluid model: the rates are recomputed whenever a flow ends. All numbers are fractions, so results are exact and
 do not depend on the order of flows.
 
-TCP with equal round trips approximates these rates; it does not reach them while it starts or recovers from losses.
+TCP with equal round-trip times approximates these rates, but not in slow start or loss recovery.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -106,7 +106,7 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
 def proportional(
     flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction], adjustable: Sequence[Link]
 ) -> Proportional:
-    """Return the proportional design: ``adjustable`` links share their total capacity by the bytes that cross them.
+    """Return the proportional design: ``adjustable`` links share their total capacity in proportion to the bytes that cross them.
 
     A link of capacity c that v bytes cross is busy for at least 8 v / c. With a fixed sum of the capacities, the
     largest of these times is smallest if they are equal, that is, if capacities are proportional to v (proportional

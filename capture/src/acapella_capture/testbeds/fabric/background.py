@@ -28,7 +28,7 @@ def submit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Fut
 def call_for_each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
     """Call a function for all items in parallel; return the results in order.
 
-    Raises the first error when all calls have ended. A signal does not wait for them.
+    Raises the first error when all calls have ended. A signal handler that raises an exception ends the wait.
     """
     futures = [submit(function, item) for item in items]
     concurrent.futures.wait(futures)

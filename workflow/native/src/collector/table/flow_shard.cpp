@@ -27,7 +27,7 @@ void FlowShard::take_all(std::span<const ReportRef> reports, bool full) {
     std::array<Lookup, 2 * kPrefetchDistance> lookup;
     for (std::size_t n = 0; n < reports.size() + 2 * kPrefetchDistance; ++n) {
         if (n >= 2 * kPrefetchDistance)
-            take_one<kFormat>(reports[n - 2 * kPrefetchDistance], lookup[n % lookup.size()], full);
+            process_report<kFormat>(reports[n - 2 * kPrefetchDistance], lookup[n % lookup.size()], full);
         if (n < reports.size()) {
             const std::uint64_t hash = hash_of<kFormat>(hash_, key_of<kFormat>(reports[n].bytes));
             lookup[n % lookup.size()].hash = hash;
@@ -44,7 +44,7 @@ void FlowShard::take_all(std::span<const ReportRef> reports, bool full) {
 }
 
 template <Format kFormat>
-void FlowShard::take_one(const ReportRef& at, const Lookup& lookup, bool full) {
+void FlowShard::process_report(const ReportRef& at, const Lookup& lookup, bool full) {
     const ReportKey::Words key = key_of<kFormat>(at.bytes);
     Report report = report_of<kFormat>(at.bytes);
     newest_epoch_ = std::max(newest_epoch_, report.epoch);
@@ -60,12 +60,12 @@ void FlowShard::take_one(const ReportRef& at, const Lookup& lookup, bool full) {
         return add<kFormat>(at, lookup.hash, report);
     }
     const FlowState& flow = records_.state(row);
-    const bool listed = series_ && is_newer(flow, kFormat, report);
-    if (listed) series_->before(row, time_of(flow, kFormat, report), flow, at.position);
+    const bool in_series = series_ && is_newer(flow, kFormat, report);
+    if (in_series) series_->before(row, time_of(flow, kFormat, report), flow, at.position);
     Effect effect{};
     records_.change(row, [&](FlowState& state) { effect = update(state, kFormat, report); });
     ++counts_[effect];
-    if (listed) series_->after(row, report, flow, at.position);
+    if (in_series) series_->after(row, report, flow, at.position);
 }
 
 template <Format kFormat>

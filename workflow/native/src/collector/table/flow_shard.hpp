@@ -72,7 +72,7 @@ class FlowShard {
     template <Format kFormat>
     void take_all(std::span<const ReportRef> reports, bool full);
     template <Format kFormat>
-    void take_one(const ReportRef& at, const Lookup& lookup, bool full);
+    void process_report(const ReportRef& at, const Lookup& lookup, bool full);
     template <Format kFormat>
     void add(const ReportRef& at, std::uint64_t hash, Report& report);
 

@@ -1,4 +1,4 @@
-// Flow records written by one thread and read by others, without blocking either.
+// Flow records written by one thread and read by others, without locks.
 #pragma once
 
 #include <sys/mman.h>
@@ -27,9 +27,9 @@ struct FlowSnapshot {
 // without moving records.
 class RecordPool {
   public:
-    // `most`: maximum number of records. A small pool takes little memory, which fuzzing needs.
-    explicit RecordPool(std::uint64_t most = kMaxRecords)
-        : max_records_(static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMaxRecords))),
+    // A small pool takes little memory, which fuzzing needs.
+    explicit RecordPool(std::uint64_t max_records = kMaxRecords)
+        : max_records_(static_cast<std::uint32_t>(std::min<std::uint64_t>(max_records, kMaxRecords))),
           blocks_(std::make_unique<std::atomic<Record*>[]>(blocks_of(max_records_))) {}
     RecordPool(const RecordPool&) = delete;
     RecordPool& operator=(const RecordPool&) = delete;
@@ -53,11 +53,11 @@ class RecordPool {
     ReportKey::Words key(std::uint32_t row) const { return at(row).key(); }
     template <Format kFormat>
     bool has_key(std::uint32_t row, const ReportKey::Words& key) const {
-        const Record& own = at(row);
+        const Record& stored = at(row);
         if constexpr (kFormat == Format::published)  // the other words are constant
-            return ((own.ends[0] ^ key[0]) | (own.ends[2] ^ key[2]) | (own.ends[4] ^ key[4])) == 0;
+            return ((stored.ends[0] ^ key[0]) | (stored.ends[2] ^ key[2]) | (stored.ends[4] ^ key[4])) == 0;
         else
-            return own.key() == key;
+            return stored.key() == key;
     }
     const FlowState& state(std::uint32_t row) const { return at(row).state; }
     // Prefetches a record, or only the part that a report of the published format changes.

@@ -39,8 +39,8 @@ Order compare_order(std::span<const std::uint32_t> ranks);
 // Solves one block at a time. Reuses its memory, about 40 bytes per packet of the longest block.
 class BlockSolver {
   public:
-    // Memory per packet of a block: in the solver, pending (twice with windows, in vectors that double), and
-    // as a move.
+    // Memory per packet of a block: the arrays of the solver, the pending ranks (with windows, two copies), and
+    // one move. The capacity of the vectors doubles as they grow.
     static constexpr std::uint64_t kBytesPerPacket = 96;
 
     // `memory_bytes` limits the blocks that callers collect.

@@ -53,7 +53,7 @@ def read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        fix = "use a clone of the project with make setup-fabric, or capture.method: tcpdump"
+        fix = "run make setup-fabric in a clone of the project, or set capture.method: tcpdump"
         raise UserError(
-            f"cannot read {path}, a source of the program for nodes: {error.strerror}", where="capture.method", fix=fix
+            f"cannot read {path}, a source file of the capture program: {error.strerror}", where="capture.method", fix=fix
         ) from error
