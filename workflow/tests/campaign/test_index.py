@@ -238,7 +238,7 @@ def test_views_of_tables_created_later_open_anywhere_with_duckdb_1_0_0(indexed, 
 def test_content_depends_on_the_inputs_alone(indexed, tmp_path):
     first = content(indexed)
     moved = indexed.rename(tmp_path / "moved")
-    index.build(Campaign(moved), threads=2)
+    index.build(Campaign(moved), threads=2, **queries.memory_limit("1M"))
     assert content(moved) == first
 
 
@@ -314,12 +314,13 @@ def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsy
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     """Sample d has no manifest, because its collection failed."""
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
-    write_file(directory / "raw" / "samples.tsv", "".join(f"{name}\n" for name in ["sample", *"abcd"]))
+    rows = "".join(f"{name}\tWEST\tp\t{name}.pcap\n" for name in "abcd")
+    write_file(directory / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{rows}")
     run("campaign", "index", directory, "--exclude", "a", "--failed", "d")
     assert "2 samples in no table, because excluded or without acap: a, d" in capsys.readouterr().out
     found = query(directory, "select sample, site is null, acap is null, excluded from samples order by 1")
-    counted = [(name, False, False, None) for name in "bc"]
-    assert found == [("a", False, True, "config"), *counted, ("d", True, True, "failed")]
+    digested = [(name, False, False, None) for name in "bc"]
+    assert found == [("a", False, True, "config"), *digested, ("d", True, True, "failed")]
     tables = ("flows", "stacks", "acaps")
     assert [query(directory, f"select count(*) from {table} where sample = 'a'") for table in tables] == [[(0,)]] * 3
 
