@@ -43,6 +43,7 @@ from acapella.campaign.journal import Journal, locked
 from acapella.campaign.layout import Campaign
 from acapella.cli import batch_analysis, entry
 from acapella.cli import main as cli
+from acapella.cli.check import kind_of
 from acapella.common import queries
 from acapella_core.errors import OUTSIDE
 
@@ -104,6 +105,8 @@ def remade_tables(campaign: Path, **versions: int) -> set[str]:
 def test_changed_query_recreates_only_its_table(digested, monkeypatch, together_bytes):
     monkeypatch.setattr(batch_analysis, "TOGETHER_BYTES", together_bytes)
     assert analyze(digested) == 0
+    files = [path.relative_to(digested) for path in digested.glob("batches/**/*.*") if path.is_file()]
+    assert {kind_of(str(path)) for path in files} == {"batches", "partial"}
     before = partials(digested)
     assert remade_tables(digested) == set()
     assert analyzed_samples(digested) == []

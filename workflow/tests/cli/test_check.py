@@ -97,9 +97,12 @@ def test_linked_provenance_directory_is_not_read(directory, check, tmp_path):
 def test_records_of_failed_samples_are_files_of_the_workflow(directory, check):
     write_file(directory / "quarantine" / "c.json", "{}")
     write_file(directory / "quarantine" / "c.log", "{}")
-    code, (line,) = check(directory)
+    with (directory / "raw" / "samples.tsv").open("a") as sheet:
+        sheet.write("c\tWEST\tp1\tc.pcap\n")
+    assert cli.main(["campaign", "index", str(directory), "--failed", "c"]) == 0
+    code, lines = check(directory)
     assert code == 0
-    assert "failed samples 2" in line and "other file" not in line
+    assert "failed samples 2" in lines[-1] and "other file" not in lines[-1]
 
 
 def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_listed(directory, check):

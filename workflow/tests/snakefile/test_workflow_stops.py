@@ -45,7 +45,7 @@ def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finish
     running.wait()
     assert not (place.campaign / "report.html").exists()
     place.succeed("--unlock")
-    place.succeed("--cores", "2", "figures")
+    place.succeed("--cores", "2", "report")
     assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 

@@ -67,7 +67,7 @@ NOT_LISTED = {
     "transfers": r"transfers/((complete|config|grid)\.json|[^/]+/[\w.-]+\.(json|parquet|pcap))",
     "figures": r"figures/(\.drawn\.json|(?P<figure>\w+)\.(svg|pdf|png|html))",
     "report": r"report\.html",
-    "batches": r"batches/(plan\.jsonl|((done/)?\w+/)b[0-9]+\.(tsv|json))",
+    "batches": r"batches/(plan\.jsonl|((done/)?\w+/)b[0-9]+(\.tables)?\.(tsv|json|lock))",
     "failed samples": r"quarantine/[^/]+\.(json|log)",
     "logs": r"logs/(batches/)?(\w+/)?([0-9a-f]{2}/)?[^/]+\.(log|exit|done|current|jsonl|failed\.tsv)",
     "benchmarks": r"benchmarks/(batches/)?(\w+/)?[^/]+\.tsv",
@@ -396,8 +396,9 @@ def check_catalog(findings: Findings, campaign: Campaign) -> None:
     for sample, site, port in samples or ():
         try:
             names.sample(sample, place)
-            names.label(site, f"{place}: sample {sample}")
-            names.label(port, f"{place}: sample {sample}")
+            for label in (site, port):
+                if label is not None:  # null if the sample was not collected
+                    names.label(label, f"{place}: sample {sample}")
         except UserError as error:
             findings.lines.append(str(error))
     for sample, *checksums in acaps or ():
