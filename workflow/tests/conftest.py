@@ -97,6 +97,17 @@ def program():
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def program_with_vendors(program):
+    """Return tshark. Skip the test unless its list of vendors is in a file."""
+    from acapella_testing.requirements import require  # noqa: PLC0415 (only if a test asks for it)
+
+    from acapella.common import vendors  # noqa: PLC0415
+
+    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
+    return program
+
+
 @pytest.fixture
 def capture(tmp_path) -> Path:
     """Write a capture with every kind of frame of a busy port."""
@@ -156,8 +167,7 @@ def unrecorded_release(finished, tmp_path_factory) -> Path:
 
     def create(directory: Path) -> None:
         directory.mkdir()
-        key = write_key(directory / "key")
-        run("release", finished.campaign, "-o", directory / "public", "--key-file", key)
+        run("release", finished.campaign, "-o", directory / "public", "--key-file", write_key(directory / "key"))
 
     return made_once(tmp_path_factory, "released", create) / "public"
 

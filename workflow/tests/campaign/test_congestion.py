@@ -371,8 +371,7 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
 def judged_losses(samples: dict, directory) -> dict[object, dict]:
     """Return the rows of samples that are judged together; the interval of each must contain its true loss."""
     found = dict(zip(samples, judge_all([*samples.values()], directory), strict=True))
-    for name, simulated in samples.items():
-        assert covers(simulated, found[name]), name
+    assert [name for name, simulated in samples.items() if not covers(simulated, found[name])] == []
     return found
 
 
@@ -413,9 +412,8 @@ def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path):
         for bursts, *how in BURSTS
         for ids in (True, False)
     }
-    for name, found in judged_losses(samples, tmp_path).items():
-        assert samples[name].loss > 0.02, name
-        assert found["verdict"] != "clear", name
+    assert min(simulated.loss for simulated in samples.values()) > 0.02
+    assert [name for name, found in judged_losses(samples, tmp_path).items() if found["verdict"] == "clear"] == []
 
 
 def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):

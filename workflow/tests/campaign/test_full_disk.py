@@ -77,8 +77,7 @@ def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, ru
     assert "exclude" not in printed
     assert [name for name in files if name.startswith("results/tiny/acap/") and name.endswith("/s.parquet")]
     assert not [name for name in files if name.endswith((".part", ".wal", ".duckdb"))]
-    found = catalog_rows(tmp_path / "kept" / "tiny", "select sample, frames from samples")
-    assert found == [("s", len(busy_port()))]
+    assert catalog_rows(tmp_path / "kept" / "tiny", "select sample, frames from samples") == [("s", len(busy_port()))]
 
 
 @pytest.mark.soak

@@ -116,8 +116,7 @@ def test_figures_mark_headers_that_are_always_guessed(tmp_path):
 
 def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
     source, frames = with_guesses(tmp_path, "GTP", whole=False)
-    share = with_spaces(percent((frames - 1) / frames))
-    assert f"GTP (heuristic in {share})" in drawn("header_occurrence", source)
+    assert f"GTP (heuristic in {with_spaces(percent((frames - 1) / frames))})" in drawn("header_occurrence", source)
     text = drawn("header_depth", source)
     assert "recognized by payload alone" in text
     assert f"Included heuristic headers: GTP ({frames - 1:,} of {frames:,} frames)" in text

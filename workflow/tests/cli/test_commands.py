@@ -34,8 +34,8 @@ def test_help_lists_every_command_with_an_example_of_two_lines(capsys):
         main(["--help"])
     lines = capsys.readouterr().out.splitlines()
     for name in COMMANDS:
-        (place,) = [n for n, line in enumerate(lines) if line.startswith(f"  {name} ")]
-        below = [*takewhile(lambda line: line.startswith("      "), lines[place + 1 :])]
+        (place,) = [n for n, line in enumerate(lines, 1) if line.startswith(f"  {name} ")]
+        below = [*takewhile(lambda line: line.startswith("      "), lines[place:])]
         assert len(below) == 2, name
         assert any(shlex.split(line)[1] == name for line in below), name
         assert all(callable(parsed(line).run) for line in below)

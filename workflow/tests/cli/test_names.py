@@ -8,11 +8,11 @@ from acapella_core import names
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
-REFUSED = ["", ".", "..", "../a", "a/..", "/a", "a\n", "a\x1b[2J", "a\0", "\udc80", "a" * 256, None, 7]
-
 
 @pytest.mark.parametrize("check", [names.sample, names.file, names.path])
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../a", "a/..", "/a", "a\n", "a\x1b[2J", "a\0", "\udc80", "a" * 256, None, 7]
+)
 def test_names_with_path_separators_or_line_breaks_are_rejected(check, name):
     with pytest.raises(UserError, match=r"^sheet line 2: ") as error:
         check(name, "sheet line 2")

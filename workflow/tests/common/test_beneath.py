@@ -280,16 +280,18 @@ def test_links_created_by_the_workflow_are_accepted(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    "command", [["index"], ["analyze", "--sample", "a"], ["process"], ["report"], ["check"]], ids=lambda words: words[0]
+)
 @pytest.mark.parametrize("below", ["", "demo", "demo/tables"])
-def test_file_in_place_of_a_campaign_is_reported_in_one_line(tmp_path, below, capsys):
+def test_file_in_place_of_a_campaign_is_reported_in_one_line(tmp_path, below, command, capsys):
     (tmp_path / "results").write_text("not a directory")
     campaign, expected = tmp_path / "results" / below, f"{tmp_path / 'results'}: is a file, not a directory"
     with pytest.raises(UserError, match=expected):
         beneath.protect(campaign)
     assert refusal(campaign).startswith(expected), "the Snakefile ends with this line"
-    for command in (["index"], ["analyze", "--sample", "a"], ["process"], ["report"], ["check"]):
-        assert cli.main(["campaign", command[0], str(campaign), *command[1:]]) == 2
-        assert capsys.readouterr().err.startswith(f"acapella: error: {expected}")
+    assert cli.main(["campaign", command[0], str(campaign), *command[1:]]) == 2
+    assert capsys.readouterr().err.startswith(f"acapella: error: {expected}")
 
 
 def test_error_of_a_file_contains_its_path(tmp_path):

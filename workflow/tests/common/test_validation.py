@@ -6,14 +6,16 @@ import sys
 import pytest
 from acapella_testing.processes import run
 
-IMPORTS = {
-    "capture": "from acapella_capture import settings; settings.parse_settings({'testbed': 'local'})",
-    "config": "from acapella.snakefile import config; config.checked({'campaign': 'x', 'samples': 's.tsv'})",
-    "Altair": "from acapella_core.validation import load_jsonschema; load_jsonschema(); import altair",
-}
 
-
-@pytest.mark.parametrize("code", IMPORTS.values(), ids=IMPORTS)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from acapella_capture import settings; settings.parse_settings({'testbed': 'local'})",
+        "from acapella.snakefile import config; config.checked({'campaign': 'x', 'samples': 's.tsv'})",
+        "from acapella_core.validation import load_jsonschema; load_jsonschema(); import altair",
+    ],
+    ids=["capture", "config", "Altair"],
+)
 def test_jsonschema_is_imported_without_the_iri_grammar(tmp_path, code):
     """The grammar, which is slow to import, is replaced by a module that fails. Only an explicit import runs it."""
     (tmp_path / "rfc3987_syntax.py").write_text("raise RuntimeError('imported')\n")

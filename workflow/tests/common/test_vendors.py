@@ -22,12 +22,6 @@ LISTING = Path("/usr/share/ieee-data/oui.csv")
 SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aabbcc001b21ddeeff88b5")
 
 
-@pytest.fixture(scope="module")
-def program(program) -> tshark.Tshark:
-    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
-    return program
-
-
 @pytest.fixture
 def capture(tmp_path) -> Path:
     return write_file(tmp_path / "sequenced.pcap", pcap([(len(SEQUENCED) + 20, SEQUENCED + bytes(20))]))
@@ -50,11 +44,11 @@ def install(directory: Path, version: str, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
-def test_digest_metadata_names_the_vendor_lists(engine, program, capture):
+def test_digest_metadata_names_the_vendor_lists(engine, program_with_vendors, capture):
     decided, metadata = deciders(capture, engine)
-    directory = vendors.directory_of(program)
+    directory = vendors.directory_of(program_with_vendors)
     sums = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in ("manuf", "wka")}
-    assert metadata["vendors"] == {"tshark": program.version, "sha256": sums}
+    assert metadata["vendors"] == {"tshark": program_with_vendors.version, "sha256": sums}
     assert vendors_sha256() == " ".join(sums.values())
     assert decided == (["tshark"] if engine == "tshark" else ["native"])
 
@@ -113,6 +107,6 @@ def test_vendor_lists_next_to_the_program_are_used(capture, monkeypatch, tmp_pat
     assert found.version == "4.0.99"
 
 
-def test_vendor_lists_are_read_completely_and_decide(program):
+def test_vendor_lists_are_read_completely_and_decide(program_with_vendors):
     """Counts all three-byte prefixes of the installed lists with a separate parser."""
-    assert len(vendors.find(program).core) == len(vendor_prefixes(program)) > 10_000
+    assert len(vendors.find(program_with_vendors).core) == len(vendor_prefixes(program_with_vendors)) > 10_000

@@ -57,8 +57,7 @@ def test_files_of_several_queues_are_merged_by_time(digest, tmp_path, engine):
 
 @pytest.mark.parametrize("lengths", [(60, 61), (61, 60)])
 def test_frames_with_equal_times_are_in_the_order_of_the_files(digest, tmp_path, lengths):
-    files = [write_pcap(tmp_path / f"{length}.pcap", [(START, bytes(length))] * 2) for length in lengths]
-    assert digest(files) == 0
+    assert digest([write_pcap(tmp_path / f"{length}.pcap", [(START, bytes(length))] * 2) for length in lengths]) == 0
     assert [row["wire_len"] for row in digest.rows()] == [length for length in lengths for _ in range(2)]
 
 

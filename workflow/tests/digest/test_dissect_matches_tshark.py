@@ -26,7 +26,6 @@ from acapella_testing.requirements import require
 from acapella_testing.soak import SOAK
 from acapella_testing.tshark_lines import tshark_lines
 
-from acapella.common import tshark
 from acapella.digest.command import Options, digest
 
 PARTS = ("ndpi", "tcpdump")
@@ -36,17 +35,12 @@ COUNTED_WITH = "4.0.17"  # the version of tshark that the counts in the errata a
 L2TP = 1701  # tshark remembers L2TP peers, so it can dissect a damaged frame as L2TP after an intact one
 
 
-@pytest.fixture(scope="module")
-def reference(program) -> tshark.Tshark:
-    return program
-
-
 @pytest.mark.parametrize(
     "cut", [64, *(pytest.param(cut, marks=pytest.mark.soak) for cut in ((96, 128, 200, None) if SOAK else (128, None)))]
 )
 @pytest.mark.parametrize("part", PARTS)
-def test_corpus_agrees_at_every_snap_length(part, cut, corpus, reference, tmp_path):
-    agreement = compare(reference, sorted(filter(Path.is_file, (corpus / part).rglob("*"))), tmp_path, cut)
+def test_corpus_agrees_at_every_snap_length(part, cut, corpus, program, tmp_path):
+    agreement = compare(program, sorted(filter(Path.is_file, (corpus / part).rglob("*"))), tmp_path, cut)
     assert agreement.frames > 5_000
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata == {}
@@ -54,7 +48,7 @@ def test_corpus_agrees_at_every_snap_length(part, cut, corpus, reference, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def wrapped(corpus, reference, tmp_path_factory) -> Callable[[str, int], tuple[Path, Path]]:
+def wrapped(corpus, program, tmp_path_factory) -> Callable[[str, int], tuple[Path, Path]]:
     """Return a function that encapsulates frames of a part of the corpus once; it returns the capture and the rows of
     tshark.
     """
@@ -66,21 +60,21 @@ def wrapped(corpus, reference, tmp_path_factory) -> Callable[[str, int], tuple[P
     def wrap(part: str, frames: int) -> tuple[Path, Path]:
         capture, answers = (directory / f"{part}-{frames}.{kind}" for kind in ("pcap", "tsv"))
         subprocess.run([sys.executable, tool, "--frames", str(frames), "-o", capture, corpus / part], check=True)
-        answers.write_text("".join(f"{line}\n" for line in tshark_lines(reference, capture, *FIELDS)))
+        answers.write_text("".join(f"{line}\n" for line in tshark_lines(program, capture, *FIELDS)))
         return capture, answers
 
     return wrap
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_encapsulated_corpus_agrees_except_for_errata(part, wrapped, reference, tmp_path):
+def test_encapsulated_corpus_agrees_except_for_errata(part, wrapped, program, tmp_path):
     capture, answers = wrapped(part, WRAPPED_FRAMES)
-    agreement = compare(reference, [capture], tmp_path, answers=answers)
+    agreement = compare(program, [capture], tmp_path, answers=answers)
     assert agreement.frames == WRAPPED_FRAMES
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata_share < 0.08
     assert agreement.errata.keys() == {entry.name for entry in errata() if entry.wrapped[part]}
-    if (reference.version, WRAPPED_FRAMES) == (COUNTED_WITH, COUNTED_FRAMES):
+    if (program.version, WRAPPED_FRAMES) == (COUNTED_WITH, COUNTED_FRAMES):
         assert agreement.errata == {entry.name: entry.wrapped[part] for entry in errata()}
     if part == "ndpi":
         assert agreement.sure_share >= 0.98
@@ -123,7 +117,7 @@ def damaged(frame: bytes, chance: random.Random) -> bytes:
 
 
 @pytest.mark.soak
-def test_damaged_frames_agree(corpus, reference, tmp_path):
+def test_damaged_frames_agree(corpus, program, tmp_path):
     chance = random.Random(20)
     files = [file for part in PARTS for file in sorted((corpus / part).iterdir())]
     base = [each for file in files for each in itertools.islice(ethernet_frames(file), 8)]
@@ -134,21 +128,21 @@ def test_damaged_frames_agree(corpus, reference, tmp_path):
         wire, frame = chance.choice(base)
         bad = damaged(frame, chance)
         frames.append((max(wire, len(bad)) if chance.random() < 0.7 else len(bad), bad))
-    agreement = compare(reference, [write_file(tmp_path / "damaged.pcap", pcap(frames))], tmp_path)
+    agreement = compare(program, [write_file(tmp_path / "damaged.pcap", pcap(frames))], tmp_path)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}
     assert agreement.sure_share > 0.7
 
 
 @pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
-def test_errata_have_a_frame_that_shows_them(entry, reference, tmp_path):
+def test_errata_have_a_frame_that_shows_them(entry, program, tmp_path):
     file = write_file(tmp_path / "erratum.pcap", pcap([(len(entry.frame), entry.frame)]))
-    assert compare(reference, [file], tmp_path).errata == {entry.name: 1}
+    assert compare(program, [file], tmp_path).errata == {entry.name: 1}
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
-def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, reference, tmp_path):
+def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, program, tmp_path):
     """tshark dissects the inner frame alone correctly. The core finds the same layers after the underlay."""
     address = entry.frame.index(bytes.fromhex("02000000000208004500")) - 6  # start of the inner frame
     underlay, addresses = entry.frame[:address], entry.frame[address : address + 12]
@@ -157,7 +151,7 @@ def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, referen
     for file, before in ((wrapped, underlay), (bare, b"")):
         file.write_bytes(pcap([(len(before + frame), before + frame) for frame in inner]))
     names, *lines = run(native_program("acapella-dump-frames"), wrapped, check=True).stdout.splitlines()
-    theirs, misread = (rows(iter(tshark_lines(reference, file, *FIELDS)), list(FIELDS)) for file in (bare, wrapped))
+    theirs, misread = (rows(iter(tshark_lines(program, file, *FIELDS)), list(FIELDS)) for file in (bare, wrapped))
     shown = 0
     for mine, alone, within in zip(rows(iter(lines), names.split("\t")), theirs, misread, strict=True):
         shown += erratum_of(mine["protocols"], within["frame.protocols"], within["eth.dst"]) == entry.name
@@ -187,9 +181,9 @@ def test_layers_are_the_listed_tokens_at_any_position():
     )
 
 
-def test_ports_with_a_dissector_match_tshark(reference):
+def test_ports_with_a_dissector_match_tshark(program):
     """Compares the core's list of UDP ports below the first tunnel port with that of the installed tshark."""
-    table = (line.split("\t") for line in run(reference.path, "-G", "decodes", check=True).stdout.splitlines())
+    table = (line.split("\t") for line in run(program.path, "-G", "decodes", check=True).stdout.splitlines())
     theirs = {int(port) for name, port, *_ in table if name == "udp.port"}
     source = Path(__file__).parents[2] / "native" / "src" / "dissect" / "udp_ports.cpp"
     numbers = source.read_text(encoding="utf-8").split("kKnown[] = {")[1].split("}")[0]

@@ -205,8 +205,7 @@ def test_tunnels_in_tunnels(tmp_path, tunnel, outside, vlan):
 
 def test_vxlan_networks_with_the_same_inner_addresses_are_separate_flows(tmp_path):
     packets = [Ether(**MAC) / tcp(A, B, "S", 1), Ether(**MAC) / tcp(B, A, "SA", 1, 2)]
-    frames = [ether(IN_UDP / VXLAN(vni=vni) / packet) for packet in packets for vni in (5, 6)]
-    rows = check(tmp_path, spaced(frames))
+    rows = check(tmp_path, spaced([ether(IN_UDP / VXLAN(vni=vni) / packet) for packet in packets for vni in (5, 6)]))
     assert [row["tunnels"] for row in rows] == 2 * [[{"type": "vxlan_vni", "id": vni, "position": 4}] for vni in (5, 6)]
     assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
 

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.oracles.core_against_tshark import ethernet_frames, pcap, vendor_prefixes
-from acapella_testing.requirements import require
 
 from acapella.common import vendors
 from acapella.digest.command import Options, digest
@@ -22,10 +21,9 @@ SNAPLEN = 200
 
 
 @pytest.fixture(scope="module")
-def lists(program) -> dict[str, vendors.Vendors]:
+def lists(program_with_vendors) -> dict[str, vendors.Vendors]:
     """Return the lists of tshark, and the included one."""
-    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
-    return {"tshark": vendors.find(program), "included": vendors.included()}
+    return {"tshark": vendors.find(program_with_vendors), "included": vendors.included()}
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,7 @@ from acapella_testing.new_files import write_file
 from acapella_testing.oracles import core_against_tshark
 from acapella_testing.oracles.core_against_tshark import compare, ethernet_frames, pcap
 from acapella_testing.oracles.layer_agreement import errata
-from acapella_testing.requirements import require
 from acapella_testing.soak import SOAK
-
-from acapella.common import tshark, vendors
 
 OUTER = bytes.fromhex("00562b0a0b0c00562b0102038847")
 IPV4 = bytes.fromhex("4500001c00010000401166cf0a0000010a0000029c409c4100080000")
@@ -48,12 +45,6 @@ EVERY_NTH = 3 if SOAK else 16  # each of these frames of the corpus
 SNAPLEN = 200
 
 
-@pytest.fixture(scope="module")
-def reference(program) -> tshark.Tshark:
-    require(vendors.find(program) is not None, f"tshark {program.version} has no list of vendors in a file")
-    return program
-
-
 def labels(depth: int) -> bytes:
     entries = ((16 + place) << 12 | (place == depth - 1) << 8 | 64 for place in range(depth))
     return b"".join(struct.pack("!I", entry) for entry in entries)
@@ -63,33 +54,33 @@ def frame(word: str, destination: str, source: str, body: bytes, depth: int = 1)
     return OUTER + labels(depth) + bytes.fromhex(word + destination + source) + body
 
 
-def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answers: Path | None = None):
-    return compare(reference, [write_file(directory / "in.pcap", pcap(frames))], directory, answers=answers)
+def compared(program, frames: list[tuple[int, bytes]], directory: Path, answers: Path | None = None):
+    return compare(program, [write_file(directory / "in.pcap", pcap(frames))], directory, answers=answers)
 
 
 @pytest.mark.soak
-def test_combinations_of_headers_agree_with_tshark(reference, tmp_path):
+def test_combinations_of_headers_agree_with_tshark(program_with_vendors, tmp_path):
     created = itertools.starmap(frame, itertools.product(WORDS, DESTINATIONS, SOURCES, BODIES, (1, 2, 3)))
-    agreement = compared(reference, [(len(each), each) for each in created], tmp_path)
+    agreement = compared(program_with_vendors, [(len(each), each) for each in created], tmp_path)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}
     assert agreement.sure_share > 0.85  # the rest: associated channels, and ethertypes that tshark decides
 
 
 @pytest.mark.soak
-def test_truncated_frames_agree_with_tshark(reference, tmp_path):
+def test_truncated_frames_agree_with_tshark(program_with_vendors, tmp_path):
     frames = []
     for destination, source, word in itertools.product(DESTINATIONS[:8], SOURCES[:5], WORDS):
         whole = frame(word, destination, source, BODIES[0])
         for cut in range(len(OUTER) + 4, len(whole)):
             frames += [(len(whole), whole[:cut]), (cut, whole[:cut]), (cut + 3, whole[:cut])]
-    agreement = compared(reference, frames, tmp_path)
+    agreement = compared(program_with_vendors, frames, tmp_path)
     assert agreement.disagreements == 0, agreement.first
     assert agreement.sure_share > 0.8
 
 
 @pytest.mark.parametrize("form", list(itertools.product(("ndpi", "tcpdump"), (False, True))), ids=str)
-def test_corpus_after_labels_agrees(form, corpus, reference, tmp_path, monkeypatch):
+def test_corpus_after_labels_agrees(form, corpus, program_with_vendors, tmp_path, monkeypatch):
     part, sequenced = form
     bare = [pair for file in sorted((corpus / part).iterdir()) if file.is_file() for pair in ethernet_frames(file)]
     frames = []
@@ -98,10 +89,10 @@ def test_corpus_after_labels_agrees(form, corpus, reference, tmp_path, monkeypat
         head = OUTER + labels(number // EVERY_NTH % 3 + 1) + word
         frames.append((wire + len(head), (head + inner)[:SNAPLEN]))
     answers = tmp_path / "answers.tsv"
-    agreement = compared(reference, frames, tmp_path, answers)
+    agreement = compared(program_with_vendors, frames, tmp_path, answers)
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata == {}
     monkeypatch.setattr(core_against_tshark, "vendor_options", lambda _: [])
-    unaided = compared(reference, frames, tmp_path, answers)
+    unaided = compared(program_with_vendors, frames, tmp_path, answers)
     assert unaided.disagreements == 0, unaided.first
     assert agreement.sure_share > unaided.sure_share + 0.2

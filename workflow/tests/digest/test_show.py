@@ -81,8 +81,7 @@ needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark
     ],
 )
 def test_frame_without_ports_is_named_by_its_protocol(tmp_path, digest, capsys, packet, line, engine):  # noqa: PLR0913, PLR0917
-    capture = write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet))])
-    assert digest(capture, "--engine", engine) == 0
+    assert digest(write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet))]), "--engine", engine) == 0
     capsys.readouterr()
     assert [shown.split("→ ", 1)[1].split(" ", 1)[1] for shown in show(capsys, digest.acap)] == [line]
 

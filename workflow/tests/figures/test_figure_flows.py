@@ -122,8 +122,7 @@ LABELS = ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", 
 
 
 def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
-    figure = compose.compose_figure("flow_times", source_with(tmp_path, sites=2))
-    text = f" {words(svg_of(figure))} "
+    text = f" {words(svg_of(compose.compose_figure('flow_times', source_with(tmp_path, sites=2))))} "
     assert [label for label in LABELS if f" {label} " not in text] == []
 
 

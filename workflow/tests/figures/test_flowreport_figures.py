@@ -359,7 +359,8 @@ def test_reports_count_as_new_after_every_pass_over_the_ring(monkeypatch, few_fl
 
 
 @NEEDS_PROGRAM
-def test_replayed_traces_lose_reports_overwritten_before_they_are_read(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("reports", "loses"), [(128, False), (512, True)])
+def test_replayed_traces_lose_reports_overwritten_before_they_are_read(tmp_path, monkeypatch, reports, loses):
     """The collector reads the ring every RING / 2 or every 2 RING reports, with a simulated clock."""
     monkeypatch.setattr(replay, "RING", 256)
     monkeypatch.setattr(replay, "MAX_BATCH", 10**6)
@@ -367,15 +368,14 @@ def test_replayed_traces_lose_reports_overwritten_before_they_are_read(tmp_path,
     times = trace.times_ns.tolist()
     assert trace.bps == pytest.approx(60e6, rel=0.2)
     assert len(times) > 2000
-    for reports, loses in ((128, False), (512, True)):
-        looks = [times[min(at, len(times) - 1)] for at in range(reports, len(times) + reports, reports)]
-        steps = itertools.chain([0.0], ((look + 0.5) / 1e9 for look in looks), itertools.repeat(1.0))
-        row = replay.replayed(trace, 1, clock=lambda steps=steps: next(steps))
-        seen = [0, *(sum(at <= look for at in times) for look in looks)]
-        expected = sum(max(0, after - before - 256) for before, after in itertools.pairwise(seen))
-        assert row["lost"] == expected
-        assert (expected > 0) == loses
-        assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
+    looks = [times[min(at, len(times) - 1)] for at in range(reports, len(times) + reports, reports)]
+    steps = itertools.chain([0.0], ((look + 0.5) / 1e9 for look in looks), itertools.repeat(1.0))
+    row = replay.replayed(trace, 1, clock=lambda: next(steps))
+    seen = [0, *(sum(at <= look for at in times) for look in looks)]
+    expected = sum(max(0, after - before - 256) for before, after in itertools.pairwise(seen))
+    assert row["lost"] == expected
+    assert (expected > 0) == loses
+    assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
 
 
 NO_ERROR = dict.fromkeys(("missing", "missing_share", "outside", "extra"), 0)

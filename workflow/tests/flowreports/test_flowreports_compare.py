@@ -57,8 +57,7 @@ def report(con, change) -> None:
     known = {"reports": 1, "partly_followed": False}
     flows = [{**row, "flow": number, **known, **derived(row)} for number, row in enumerate(changed)]
     con.register("reported_flows", pa.Table.from_pylist(flows, pa.schema(KINDS)))
-    keys = ", ".join(f"({row['flow']}, {row['key']})" for row in flows)
-    con.execute(REPORTED.format(keys=keys, length_ns=WINDOW_NS))
+    con.execute(REPORTED.format(keys=", ".join(f"({row['flow']}, {row['key']})" for row in flows), length_ns=WINDOW_NS))
 
 
 def derived(row):
@@ -73,8 +72,7 @@ def derived(row):
 def r2(pairs):
     """Return R2 as in section IV-A of the paper."""
     mean = statistics.fmean(exact for exact, _ in pairs)
-    variation = sum((exact - mean) ** 2 for exact, _ in pairs)
-    return 1 - sum((exact - got) ** 2 for exact, got in pairs) / variation
+    return 1 - sum((exact - got) ** 2 for exact, got in pairs) / sum((exact - mean) ** 2 for exact, _ in pairs)
 
 
 def made_accuracy(tmp_path, change):

@@ -1,13 +1,13 @@
 """Flow reports of captures whose file order is not time order: windows without a reason are right, and bounds hold."""
 
 import random
-import struct
 from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.pcapng_files import write_stamped
 from acapella_testing.frames.traces import START_NS
+from acapella_testing.frames.trial_frames import ethernet, ipv4, udp
 
 from acapella.cli import main as cli
 
@@ -19,10 +19,7 @@ YEAR_2200 = 7_258_118_400 * SECOND
 
 def frame(port: int, number: int) -> bytes:
     """Return a UDP datagram of 128 bytes at the IP layer."""
-    payload = struct.pack("!I", number) * 25
-    udp = struct.pack("!HHHH", port, 2000, 8 + len(payload), 0) + payload
-    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(udp), number % 65536, 0, 64, 17, 0)
-    return bytes(12) + b"\x08\x00" + header + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + udp
+    return ethernet(ipv4(udp(number, size=100, ports=(port, 2000)), ident=number % 65536))
 
 
 def trace(*, gap_ns: int = 10_000_000, count: int = 1000) -> list[tuple[int, int]]:

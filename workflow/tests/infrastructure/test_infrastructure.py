@@ -430,15 +430,15 @@ def test_slice_records_are_written_from_the_list_of_the_orchestrator_without_nam
     assert run(tmp_path, "--slices", tmp_path / "slices.csv") == 0
 
 
-def test_slice_in_several_lists_counts_once_with_its_latest_end(tmp_path):
+@pytest.mark.parametrize("step", [1, -1], ids=["latest first", "latest last"])
+def test_slice_in_several_lists_counts_once_with_its_latest_end(tmp_path, step):
     start, first, renewed = (f"2024-02-{day} 08:00:00 +0000" for day in (19, 20, 22))
     lists = [
         write_file(tmp_path / f"{name}.json", json.dumps([entry(start, end, slice_id="s-1", model=None)]))
         for name, end in (("a", renewed), ("b", first))
     ]
-    for arguments in (lists, lists[::-1]):
-        assert slice_records(tmp_path / "slices.csv", *arguments) == 0
-        assert (tmp_path / "slices.csv").read_text().splitlines()[1:] == [f"1,{start},{renewed},"]
+    assert slice_records(tmp_path / "slices.csv", *lists[::step]) == 0
+    assert (tmp_path / "slices.csv").read_text().splitlines()[1:] == [f"1,{start},{renewed},"]
 
 
 @pytest.mark.parametrize(

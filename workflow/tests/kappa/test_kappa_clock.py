@@ -74,8 +74,7 @@ def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolutio
     per_second = 2 ** (resolution & 127) if resolution & 128 else 10**resolution
     runs = [[ns - START_NS for ns in jittered(100, run)] for run in range(2)]
     stamps = [[(0, (ns * 199 + 10**15) * per_second // 10**9) for ns in run] for run in runs]
-    trials = [write_ng(tmp_path / f"{n}.pcapng", each, [resolution]) for n, each in enumerate(stamps)]
-    result = kappa(capsys, *trials)
+    result = kappa(capsys, *[write_ng(tmp_path / f"{n}.pcapng", each, [resolution]) for n, each in enumerate(stamps)])
     assert codes(result["pairs"][0]) == [expected] * 2 * bool(expected)
     assert result["trials"][0]["files"][0]["grid_ns"] == grid
 

@@ -142,8 +142,7 @@ def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
 
 def test_impossible_record_is_damage_unless_damaged_keep(trials, tmp_path, capsys):
     record = struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100)
-    wild = write_file(tmp_path / "c.pcap", trials[1].read_bytes() + record)
-    command = ["kappa", str(trials[0]), str(wild), "--json"]
+    command = ["kappa", str(trials[0]), str(write_file(tmp_path / "c.pcap", trials[1].read_bytes() + record)), "--json"]
     assert main(command) == 1
     failed = capsys.readouterr()
     assert failed.err.startswith("acapella: error: ")

@@ -11,8 +11,6 @@ from acapella_testing.requirements import require
 from acapella_testing.source_tree import script
 
 FRAMES = 300  # of each capture, which include every kind of its traffic
-CAPTURES = ["443-firefox", "6in4tunnel", "WebattackRCE", "amqp", "avast", "bitcoin", "1kxun", "anyconnect-vpn"]
-CAPTURES += ["dns_fragmented", "capwap", "dos_win98_smb_netbeui"]  # the last one is 802.3, and capwap contains CDP
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,12 @@ def underlay(corpus):
     return script(tool)
 
 
-@pytest.fixture(params=CAPTURES)
+@pytest.fixture(
+    params=[
+        *("443-firefox", "6in4tunnel", "WebattackRCE", "amqp", "avast", "bitcoin", "1kxun", "anyconnect-vpn"),
+        *("dns_fragmented", "capwap", "dos_win98_smb_netbeui"),  # the last one is 802.3, and capwap contains CDP
+    ]
+)
 def frames(request, corpus, underlay) -> list[bytes]:
     """Return the first complete frames of a capture."""
     path = corpus / "ndpi" / f"{request.param}.pcap"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from acapella_testing.frames.compressed import CODECS, damaged, packed
 from acapella_testing.new_files import write_file
-from acapella_testing.requirements import require, require_built
+from acapella_testing.requirements import require_built
 
 from acapella.cli.main import main
 from acapella.p4 import compiled, run_program
@@ -66,9 +66,9 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
     broken = damaged(tmp_path / "broken.pcap", codec, CAPTURE + CAPTURE[24:] * 9, CAPTURE[24:] * 9)
     cut, created = packed(tmp_path / "cut.pcap", codec, CAPTURE, CAPTURE[24:] * 9), tmp_path / "out.pcap"
     os.truncate(cut, cut.stat().st_size - 20)
+    words = ["p4", "run", "preprocess", "--out", str(created), "--pipeline", "interpreted", "--in"]
     for path, code, what in ((broken, 1, "error"), (cut, 0, "warning")):
-        options = ["--out", str(created), "--pipeline", "interpreted"]
-        assert main(["p4", "run", "preprocess", "--in", str(path), *options]) == code
+        assert main([*words, str(path)]) == code
         *_, last = capfd.readouterr().err.splitlines()
         frames = (created.stat().st_size - 24) // (16 + 60)
         assert 1 <= frames <= 10
@@ -81,12 +81,10 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
         assert f"the {frames} complete" in capfd.readouterr().err
 
 
-def test_programs_of_the_project_run(loader, capture, tmp_path):
-    programs = sorted(run_program.SPECS.glob("*.spec"))
-    require(programs, "no programs yet")
-    for spec in programs:
-        assert main(["p4", "run", spec.stem, "--in", capture, "--stats", str(tmp_path / "s.json")]) == 0
-        assert json.loads((tmp_path / "s.json").read_text())["in"] == 1
+@pytest.mark.parametrize("spec", sorted(run_program.SPECS.glob("*.spec")), ids=lambda path: path.stem)
+def test_programs_of_the_project_run(spec, loader, capture, tmp_path):
+    assert main(["p4", "run", spec.stem, "--in", capture, "--stats", str(tmp_path / "s.json")]) == 0
+    assert json.loads((tmp_path / "s.json").read_text())["in"] == 1
 
 
 @pytest.mark.usefixtures("loader")
@@ -148,11 +146,11 @@ def test_out_of_range_register_of_preprocess_is_an_error_with_its_line(capture, 
     assert (capfd.readouterr().err == f"acapella: error: {control}:2: {error}\n") == bool(error)
 
 
-def test_unwritable_output_error_names_the_given_path(loader, capture, tmp_path, capfd):
+@pytest.mark.parametrize("option", ["--out", "--frames"])
+def test_unwritable_output_error_names_the_given_path(option, loader, capture, tmp_path, capfd):
     output = tmp_path / "none" / "o.pcap"
-    for option in ("--out", "--frames"):
-        assert main(["p4", "run", "preprocess", "--in", capture, option, str(output)]) != 0
-        assert f"{output}: No such file or directory" in capfd.readouterr().err
+    assert main(["p4", "run", "preprocess", "--in", capture, option, str(output)]) != 0
+    assert f"{output}: No such file or directory" in capfd.readouterr().err
 
 
 def test_file_that_is_not_a_capture_error_lists_supported_formats(loader, tmp_path, capfd):

@@ -47,8 +47,7 @@ def test_shares_of_the_stages_add_up_to_the_total():
 
 def test_table_aligns_values_and_shows_goals():
     rate = {"measured": "rate", "value": 1234567, "unit": "frames/s", "goal": ">= 5"}
-    share = {"measured": "share", "value": 12.345, "unit": "%", "note": "of it"}
-    assert table.of([rate, share]).splitlines() == [
+    assert table.of([rate, {"measured": "share", "value": 12.345, "unit": "%", "note": "of it"}]).splitlines() == [
         "  rate   1,234,567 frames/s  >= 5",
         "  share      12.35 %               of it",
     ]

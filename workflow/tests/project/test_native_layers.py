@@ -22,10 +22,9 @@ def test_directory_includes_only_lower_layers(name):
 
 
 def test_includes_name_their_directory():
-    unnamed = {
+    assert not {
         f"{path.relative_to(SOURCE)}: {header}"
         for path in SOURCE.rglob("*.[ch]pp")
         for header in re.findall(r'^#include "([^/"]+)"', path.read_text(), re.MULTILINE)
         if not header.endswith(".inc")  # generated
     }
-    assert not unnamed

@@ -180,9 +180,6 @@ def raised(cause: BaseException) -> BaseException:
     return error
 
 
-FILE_SERVER = [errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENXIO, errno.ESTALE]
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -191,7 +188,10 @@ FILE_SERVER = [errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENXIO, er
         *((raised(OSError(number, "input")), 2) for number in (errno.ENOENT, errno.EACCES)),
         (raised(ValueError()), 2),
         (UserError("no tshark", outside=True), OUTSIDE),
-        *((OSError(number, "gone"), OUTSIDE) for number in FILE_SERVER),
+        *(  # of a file server
+            (OSError(number, "gone"), OUTSIDE)
+            for number in (errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENXIO, errno.ESTALE)
+        ),
     ],
     ids=itertools.count(),
 )

@@ -15,12 +15,8 @@ from acapella.snakefile import cleanup, optional_stages
 NO_TRANSFERS = {"data": [], "sheet": None}
 NO_REPORTS = {"samples": None, "study": False}
 NONE = {"trials": None, "flowreports": NO_REPORTS, "transfer": NO_TRANSFERS, "report": {"papers": False}}
-ALL = {
-    "trials": {"quiet": ["a", "b"]},
-    "flowreports": {"samples": "all", "study": True},
-    "transfer": {"data": ["*.json"], "sheet": None},
-    "report": {"papers": True},
-}
+ALL = {"trials": {"quiet": ["a", "b"]}, "flowreports": {"samples": "all", "study": True}, "report": {"papers": True}}
+ALL |= {"transfer": {"data": ["*.json"], "sheet": None}}
 
 
 def stages(config, flowreports=None):

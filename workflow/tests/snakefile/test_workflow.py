@@ -191,12 +191,11 @@ def test_stage_that_needs_samples_is_an_error_without_them(changes, key):
 
 def test_config_defaults_are_filled_in_at_every_level():
     filled = config.checked({"campaign": "x", "samples": "s.tsv", "analysis": {"top_flows": 7}})
-    congestion = analyze.congestion_limits()
     assert filled["analysis"] == {
         "top_flows": 7,
         "throughput_bin_s": 1,
         "traffic": "unfiltered",
-        "congestion": congestion,
+        "congestion": analyze.congestion_limits(),
     }
     assert filled["digest"]["engine"] == "hybrid"
 

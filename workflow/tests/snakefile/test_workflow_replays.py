@@ -15,20 +15,12 @@ pytestmark = pytest.mark.soak
 
 PACKETS = 200
 TRIALS = 2
-SHORT = only_figures("kappa_replayer") | {
-    "testbed": "local",
-    "samples": None,
-    "capture": {"sample_s": 0.2},
-    "collect": from_ports({"site2": ["port1"]}),
-    "consistency": {"within_ns": [10, 1_000_000]},
-}
-REPLAY = {
-    "repeats": TRIALS,
-    "environments": [
-        {"name": "plain", "sender": "tcpreplay"},
-        {"name": "dual", "sender": "acapella", "replayers": 2, "path": "direct", "speed": 2},
-    ],
-}
+SHORT = only_figures("kappa_replayer") | {"testbed": "local", "samples": None, "capture": {"sample_s": 0.2}}
+SHORT |= {"collect": from_ports({"site2": ["port1"]}), "consistency": {"within_ns": [10, 1_000_000]}}
+ENVIRONMENTS = [
+    {"name": "plain", "sender": "tcpreplay"},
+    {"name": "dual", "sender": "acapella", "replayers": 2, "path": "direct", "speed": 2},
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +32,7 @@ def campaign(tmp_path_factory):
     place = Workplace(tmp_path_factory.mktemp("replays"))
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)
-    replay = REPLAY | {"capture": str(capture), "polling": "shared"}
+    replay = {"repeats": TRIALS, "environments": ENVIRONMENTS, "capture": str(capture), "polling": "shared"}
     place.configure(**SHORT, local={"traffic": [{"kind": "ping"}], "replay": replay})
     place.succeed("--cores", "2")
     return place.campaign

@@ -34,8 +34,7 @@ def runs_in_soak(item: pytest.Item) -> bool:
 
 def is_selected(name: str, share: float, seed: str) -> bool:
     """Return whether the long tests of a file run if a share of all files is tested."""
-    number = int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big")
-    return number < share * 2**64
+    return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big") < share * 2**64
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

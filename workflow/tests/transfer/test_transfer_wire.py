@@ -244,15 +244,17 @@ def test_flow_has_the_round_trip_that_was_measured_on_its_path(tmp_path):
     assert rows(tmp_path, "flows", "path, measured_rtt_ns") == [("red", 20), ("blue", 30)]
 
 
-GREW = "no busy time in TCP_INFO, and the window grew after the last sample"
-
-
 @pytest.mark.parametrize(
     ("windows", "limited", "flags", "unknown"),
     [
         ([500, 1_050], True, "window_limited", None),  # the sender has one segment of 1000 B in flight, never more
         ([1_150], False, "", None),
-        ([900], None, "window_unknown", GREW),  # more was in flight
+        (  # more was in flight
+            [900],
+            None,
+            "window_unknown",
+            "no busy time in TCP_INFO, and the window grew after the last sample",
+        ),
         ([None], None, "window_unknown", "neither busy time nor window in TCP_INFO"),
         ([], None, "window_unknown", "no samples of TCP_INFO"),
     ],

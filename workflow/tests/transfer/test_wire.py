@@ -1,5 +1,6 @@
 """Compare values measured for each TCP stream in a capture with values computed by hand."""
 
+import pytest
 from acapella_testing.generated.generated_wire import ACK, CLIENT, HEADERS, MS, SERVER, Capture
 
 from acapella.transfer.wire import COOKIE_BYTES, RequestedStream, measure_streams
@@ -45,9 +46,9 @@ def test_transfer_is_done_when_the_last_requested_byte_is_acknowledged(tmp_path)
     assert done == {1: 120 * MS, 1000: 120 * MS, 3000: third, 3001: last, 4000: last, 4001: None}
 
 
-def test_sequence_numbers_wrap(tmp_path):
-    for first in (2**32 - 1, 2**32 - 40, 2**32 - 2000):
-        assert row_of(tmp_path, complete(first)) == row_of(tmp_path, complete())
+@pytest.mark.parametrize("first", [2**32 - 1, 2**32 - 40, 2**32 - 2000])
+def test_sequence_numbers_wrap(tmp_path, first):
+    assert row_of(tmp_path, complete(first)) == row_of(tmp_path, complete())
 
 
 def test_retransmission_counts_once_and_gives_no_round_trip(tmp_path):

@@ -23,22 +23,15 @@ PAIRS = (("left0", "right0"), ("left1", "right1"))
 PORT = "HundredGigE0/0/0/5"
 PACKETS, TRIALS = 200, 2
 REPLAY = {
-    "repeats": TRIALS,
-    "slice": MINE,
+    **{"repeats": TRIALS, "slice": MINE, "site": "STAR", "port": PORT},
     "senders": [
         {"node": node, "interface": interface, "destination_mac": f"02:00:00:00:00:7{number}"}
         for number, (node, interface) in enumerate(zip(NODES, ("left0", "left1"), strict=True))
     ],
-    "site": "STAR",
-    "port": PORT,
     "environments": [{"name": "single", "replayers": 1}, {"name": "dual", "speed": 2}],
 }
-SHORT = only_figures("kappa_replayer") | {
-    "testbed": "fabric",
-    "samples": None,
-    "capture": {"sample_s": 0.3},
-    "collect": from_ports({"STAR": [PORT]}),
-}
+SHORT = only_figures("kappa_replayer") | {"testbed": "fabric", "samples": None, "capture": {"sample_s": 0.3}}
+SHORT |= {"collect": from_ports({"STAR": [PORT]})}
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from acapella_core.errors import UserError
 
 DIGEST = hashlib.sha256(b"bytes")
 CHECKSUM = base64.b64encode(DIGEST.digest()).decode()
-HEADERS = {"ETag": '"a-2"', "ChecksumSHA256": CHECKSUM, "ContentLength": 5}
 
 
 class Storage:
@@ -55,7 +54,11 @@ def test_only_the_checksum_of_a_whole_object_is_used(headers, sha256):
 @pytest.mark.parametrize(
     ("found", "bucket", "state"),
     [
-        (HEADERS, 200, ObjectState("a-2", DIGEST.hexdigest(), 5)),
+        (
+            {"ETag": '"a-2"', "ChecksumSHA256": CHECKSUM, "ContentLength": 5},
+            200,
+            ObjectState("a-2", DIGEST.hexdigest(), 5),
+        ),
         (404, 200, ObjectState(fault="no such object")),
         (404, 403, ObjectState(fault="no such object")),
         (404, 404, ObjectState(fault="no such bucket 'bucket'")),

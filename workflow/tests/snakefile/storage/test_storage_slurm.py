@@ -24,7 +24,6 @@ def test_jobs_of_slurm_use_the_copies_of_the_node_that_submits_them(tmp_path):
     target = "results/tiny/acap/alpha-p1.parquet"
     local.succeed("--cores", "2", target)
     with slurm_runs.cluster() as cluster:
-        printed = slurm_runs.run_on(cluster, slurm, target)
-        assert slurm_runs.planned_jobs(printed) == len(cluster.launched()) == 2
+        assert slurm_runs.planned_jobs(slurm_runs.run_on(cluster, slurm, target)) == len(cluster.launched()) == 2
     assert slurm.sha256(*DIGESTS) == local.sha256(*DIGESTS)
     assert [path for path in slurm.directory.rglob("*.pcap*") if not path.is_dir()] == []

@@ -16,8 +16,7 @@ ACAPELLA = Path(sys.executable).with_name("acapella")
 
 def run_command(module: ModuleType, *words: object) -> int:
     """Run the command of a module with these arguments in this process; return its exit code."""
-    parser = module.register_parser(argparse.ArgumentParser().add_subparsers())
-    return module.run(parser.parse_args([*map(str, words)]))
+    return module.run(module.register_parser(argparse.ArgumentParser().add_subparsers()).parse_args([*map(str, words)]))
 
 
 @contextlib.contextmanager

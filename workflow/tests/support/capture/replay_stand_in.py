@@ -174,8 +174,7 @@ class StandIn:
 
 def main() -> None:
     """Execute the commands of standard input."""
-    options = dict(word.split("=", 1) for word in os.environ.get("ACAPELLA_STAND_IN", "").split(",") if word)
-    program = StandIn(options)
+    program = StandIn(dict(word.split("=", 1) for word in os.environ.get("ACAPELLA_STAND_IN", "").split(",") if word))
     print("acapella-dpdk-replay: memory for 65536 packets", file=sys.stderr, flush=True)
     program.event("ready", program="stand-in")
     for line in sys.stdin:

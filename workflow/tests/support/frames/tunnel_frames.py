@@ -59,8 +59,7 @@ def ipv4(inner: Packet, protocol: int, ends: tuple[str, str]) -> Packet:
     """Add an IPv4 header."""
     src, dst = (ip_address(end).packed for end in ends)
     head = struct.pack(">BBHHHBB", 0x45, 0, 20 + len(inner.raw), 1, 0, 64, protocol)
-    total = checksum(head + bytes(2) + src + dst)
-    return inner.with_header(head + struct.pack(">H", total) + src + dst)
+    return inner.with_header(head + struct.pack(">H", checksum(head + bytes(2) + src + dst)) + src + dst)
 
 
 def ipv6(inner: Packet, protocol: int, ends: tuple[str, str]) -> Packet:
@@ -95,19 +94,16 @@ def vxlan(vni: int, inner: Packet) -> Packet:
 
 
 def vxlan_gpe(vni: int, inner: Packet) -> Packet:
-    header = struct.pack(">II", 0x0C000001, vni << 8)
-    return over_udp(inner.with_header(header, ("vxlan_gpe_vni", vni, 4, 3)), 4790)
+    return over_udp(inner.with_header(struct.pack(">II", 0x0C000001, vni << 8), ("vxlan_gpe_vni", vni, 4, 3)), 4790)
 
 
 def geneve(vni: int, inner: Packet) -> Packet:
-    option = struct.pack(">HBBI", 0x0101, 1, 1, 0x01020304)
-    header = struct.pack(">BBHI", 2, 0, ETHERNET, vni << 8) + option
+    header = struct.pack(">BBHI", 2, 0, ETHERNET, vni << 8) + struct.pack(">HBBI", 0x0101, 1, 1, 0x01020304)
     return over_udp(ethernet(inner).with_header(header, ("geneve_vni", vni, 4, 3)), 6081)
 
 
 def gre(key: int, inner: Packet) -> Packet:
-    header = struct.pack(">HHI", 0x2000, IPV4, key)
-    return ipv4(inner.with_header(header, ("gre_key", key, 4, 4)), 47, OUTER)
+    return ipv4(inner.with_header(struct.pack(">HHI", 0x2000, IPV4, key), ("gre_key", key, 4, 4)), 47, OUTER)
 
 
 ROUTE = ip_address("198.51.100.77").packed
@@ -174,8 +170,7 @@ def l2tp_control(ids: tuple[int, int], _inner: Packet) -> Packet:
 
 
 def l2tp_version_3(session: int, inner: Packet) -> Packet:
-    header = struct.pack(">HHI", 3, 0, session)
-    return over_udp(inner.with_header(header, ("l2tp_session", session, 4, 4)), 1701)
+    return over_udp(inner.with_header(struct.pack(">HHI", 3, 0, session), ("l2tp_session", session, 4, 4)), 1701)
 
 
 def l2tp_over_ip(session: int, inner: Packet) -> Packet:

@@ -49,8 +49,7 @@ def bin_of(length) -> dict:
     """Return the columns of the bin of a length."""
     lo = max(edge for edge in EDGES if edge <= length)
     hi = min((edge - 1 for edge in EDGES if edge > lo), default=None)
-    name = {0: "<64", 64: "64", 9216: ">9215"}.get(lo, f"{lo}-{hi}")
-    return {"bin": name, "bin_lo": lo, "bin_hi": hi}
+    return {"bin": {0: "<64", 64: "64", 9216: ">9215"}.get(lo, f"{lo}-{hi}"), "bin_lo": lo, "bin_hi": hi}
 
 
 def frames_and_bytes(frames, group_of) -> list[tuple]:

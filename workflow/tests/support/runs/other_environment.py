@@ -48,11 +48,6 @@ def run_elsewhere(checkout: Path, place: Path, *arguments: str, **variables: str
     one_cpu = ["taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))]
     return subprocess.run(
         [*USER_NAMESPACE, *HOST_NAME, *WITHOUT_CAPABILITIES, *one_cpu, *command, *arguments],
-        cwd=place,
-        env=environment | variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+        cwd=place, env=environment | variables, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip

@@ -80,8 +80,7 @@ def command(directory: Path, spec: Path, *captures: Path | list[Frame], control:
     """Return the command line of a run with all files in ``directory``. Writes frames to in.pcap."""
     argv = [str(built_or_skip()), "--spec", str(spec)]
     for capture in captures:
-        path = write_pcap(directory / "in.pcap", capture) if isinstance(capture, list) else capture
-        argv += ["--in", str(path)]
+        argv += ["--in", str(write_pcap(directory / "in.pcap", capture) if isinstance(capture, list) else capture)]
     argv += ["--out", str(directory / "out.pcap"), "--stats", str(directory / "stats.json")]
     argv += ["--dump-registers", str(directory / "registers.json")]
     if control:

@@ -211,15 +211,9 @@ class Workplace:
     def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> subprocess.Popen:
         """Start `python -m snakemake` in a separate process group. ``output``: destination of both streams."""
         return subprocess.Popen(
-            self.command(*arguments),
-            cwd=self.directory,
-            env=os.environ | self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+            self.command(*arguments), cwd=self.directory, env=os.environ | self.environment, stdin=subprocess.DEVNULL,
+            stdout=output, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
 
     def succeed(self, *arguments: str) -> str:
         """Run Snakemake and return its output. Fails the test if Snakemake fails."""
