@@ -338,7 +338,7 @@ void report_done(const struct session *session) {
     struct summary summary;
     summarize(&summary, replay);
     FILE *to = begin(session, "done");
-    put_text(to, "stopped_by", ending_name(replay->ending));
+    put_text(to, "stopped_by", end_reason_name(replay->end_reason));
     put_run(to, session);
     put_outcomes(to, &summary);
     put_number(to, "late_ns", session->options.late_ns);
