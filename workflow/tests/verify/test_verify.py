@@ -291,7 +291,7 @@ IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
         pytest.param(IPV6.format("3c") + "1100000000000000", id="an extension header followed by nothing"),
         pytest.param(
             "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
-            id="IPv4 options that are cut, behind MPLS",
+            id="truncated IPv4 options after MPLS",
         ),
         pytest.param(
             IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",
