@@ -46,7 +46,7 @@ struct replay {
     int64_t due_ns;
     int64_t first_try_ns; /* of the burst, if the driver did not accept all of it */
     uint32_t retries;
-    unsigned steps; /* number of steps of the clock, at the start */
+    unsigned steps; /* number of clock steps at the start */
     /* polling */
     int64_t polled_ns, largest_gap_ns;
     uint64_t polls;
