@@ -177,7 +177,7 @@ static int check(const struct options *options, struct fault *fault) {
     const unsigned devices = options->eal.vdevs + options->eal.pcis;
     if ((options->files > 0) == (devices > 0)) {
         return fail(fault, "%s: use either --read, or --vdev and --pci; see --help",
-                    devices > 0 ? "both files and devices" : "no port");
+                    devices > 0 ? "several kinds of ports" : "no port");
     }
     if (devices > PORTS_MAX) {
         return fail(fault, "--vdev: more than %d ports; use fewer", PORTS_MAX);
