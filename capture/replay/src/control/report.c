@@ -241,8 +241,8 @@ void report_loaded(const struct session *session, const char *path, const struct
     FILE *to = begin(session, "loaded");
     put_text(to, "file", path);
     put_recording(to, &session->recording);
-    put_number(to, "truncated_packets", loaded->truncated);
-    put_bool(to, "file_truncated", loaded->cut);
+    put_number(to, "truncated_packets", loaded->truncated_packets);
+    put_bool(to, "file_truncated", loaded->file_truncated);
     end(to);
 }
 
