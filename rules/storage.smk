@@ -1,7 +1,7 @@
 # storage: measurements on this machine -> storage/study.json (measure_storage) -> tables/storage_*.csv and .parquet
 #          (storage_tables) -> figures/storage_latency.* (Patchwork, appendix B, Tables 1 and 2).
 #
-# Only `snakemake storage` runs these rules, because the study changes the machine's thresholds of dirty memory.
+# Only `snakemake storage` runs these rules, because the study changes the machine's dirty-page thresholds.
 # Afterwards, the report contains a section about it (rules/report.smk). Without root or bpftrace, the tables are empty
 # and the study contains the reason.
 

@@ -51,7 +51,7 @@ int command_line_read(const struct argp *argp, int argc, char **argv, void *opti
     return error ? -1 : 0;
 }
 
-int option_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
+int option_size(uint64_t *to, const char *text, const char *name, uint64_t min, uint64_t max,
                 struct fault *fault) {
     char *end = NULL;
     errno = 0;
@@ -62,19 +62,19 @@ int option_size(uint64_t *to, const char *text, const char *name, uint64_t least
     if (unit) {
         ++end;
     }
-    if (errno || end == text || *end || *text == '-' || value > UINT64_MAX >> shift ||
-        value << shift < least || value << shift > most) {
+    if (errno || end == text || *end || *text == '-' || value > UINT64_MAX >> shift || value << shift < min ||
+        value << shift > max) {
         return fail(fault, "--%s %s: not a whole number from %llu to %llu; see --help", name, text,
-                    (unsigned long long)least, (unsigned long long)most);
+                    (unsigned long long)min, (unsigned long long)max);
     }
     *to = value << shift;
     return 0;
 }
 
-int option_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
+int option_number(unsigned *to, const char *text, const char *name, unsigned min, unsigned max,
                   struct fault *fault) {
     uint64_t value = 0;
-    const int status = option_size(&value, text, name, least, most, fault);
+    const int status = option_size(&value, text, name, min, max, fault);
     *to = status == 0 ? (unsigned)value : *to;
     return status;
 }

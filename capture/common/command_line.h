@@ -41,9 +41,9 @@ int command_line_read(const struct argp *argp, int argc, char **argv, void *opti
                       struct fault *fault);
 
 /* Parse the value of option --NAME. A size may end in K, M or G. Return 0, or -1 with the reason in fault. */
-int option_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
+int option_size(uint64_t *to, const char *text, const char *name, uint64_t min, uint64_t max,
                 struct fault *fault);
-int option_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
+int option_number(unsigned *to, const char *text, const char *name, unsigned min, unsigned max,
                   struct fault *fault);
 
 /* Returns the index of a word in a list that ends with NULL. */

@@ -24,10 +24,10 @@ static long missing_cpu(const unsigned *cpu, unsigned count) {
 }
 
 /* Lists the usable CPUs: those of --cpus, or those of the process. Returns their number. */
-static unsigned usable_cpus(const struct eal_settings *settings, unsigned *cpu, unsigned most) {
+static unsigned usable_cpus(const struct eal_settings *settings, unsigned *cpu, unsigned max_cpus) {
     unsigned count = 0;
     if (settings->cpus) {
-        for (char *at = settings->cpus; *at && count < most; at += *at == ',') {
+        for (char *at = settings->cpus; *at && count < max_cpus; at += *at == ',') {
             char *end = at;
             cpu[count] = (unsigned)strtoul(at, &end, 10);
             if (end == at || (*end && *end != ',')) {
@@ -40,7 +40,7 @@ static unsigned usable_cpus(const struct eal_settings *settings, unsigned *cpu, 
     }
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        for (unsigned i = 0; i < CPU_SETSIZE && count < most; ++i) {
+        for (unsigned i = 0; i < CPU_SETSIZE && count < max_cpus; ++i) {
             if (CPU_ISSET(i, &set)) {
                 cpu[count++] = i;
             }

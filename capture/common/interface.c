@@ -7,7 +7,7 @@
 #define N "%" SCNu64
 #define SKIP "%*s"
 
-/* Parses the values after the name: eight of reception, then eight of transmission. */
+/* Parses the values after the name: eight Rx counters, then eight Tx counters. */
 static bool parse(const char *values, struct interface_counters *to) {
     return sscanf(values, N N N N N SKIP SKIP SKIP N N N N, &to->rx_bytes, &to->rx_packets, &to->rx_errors,
                   &to->rx_dropped, &to->rx_fifo, &to->tx_bytes, &to->tx_packets, &to->tx_errors,

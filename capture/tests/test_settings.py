@@ -91,7 +91,7 @@ def test_invalid_config_file_is_an_error(tmp_path, text, what):
     assert "\n" not in str(raised.value)
 
 
-def test_method_of_a_node_overrides_its_site_and_the_default():
+def test_node_method_overrides_site_method_and_default():
     method = {"default": "tcpdump", "site2": "dpdk", "site2-listener1": "tcpdump", "site1-listener2": "dpdk"}
     capture = parse_settings({"testbed": "local", "capture": {"method": method}}).capture
     nodes = [(site, f"{site}-listener{number}") for site in ("site1", "site2") for number in (1, 2)]

@@ -100,7 +100,7 @@ def assert_independent(rows: list[list[int]]) -> None:
         assert len(one & other) <= expected + 6 * expected**0.5
 
 
-def test_rows_of_the_sketch_are_independent():
+def test_sketch_rows_are_independent():
     assert_independent([[key.row_hash(row) % CELLS for key in KEYS] for row in range(ROWS)])
 
 

@@ -242,8 +242,10 @@ static int read_one(struct options *options, int code, char *text, struct fault 
 }
 
 static int check(struct options *options, struct fault *fault) {
-    if ((options->eal.vdevs > 0) + (options->eal.pcis > 0) + (options->generate > 0) != 1) {
-        return fail(fault, "no port: use one of --vdev, --pci and --generate; see --help");
+    const int kinds = (options->eal.vdevs > 0) + (options->eal.pcis > 0) + (options->generate > 0);
+    if (kinds != 1) {
+        return fail(fault, "%s: use one of --vdev, --pci and --generate; see --help",
+                    kinds == 0 ? "no port" : "several kinds of ports");
     }
     if (options->eal.pcis > 1) {
         return fail(fault, "--pci %s: a capture has one port; use --pci once", options->eal.pci[1]);

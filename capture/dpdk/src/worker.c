@@ -168,11 +168,11 @@ static void update_idle_time(struct worker *worker, bool empty, uint64_t polled_
                           memory_order_relaxed);
 }
 
-/* Receives and processes a burst of at most `most` frames. Returns the number of frames. */
-static unsigned receive_burst(struct worker *worker, uint64_t most) {
+/* Receives and processes a burst of at most `max_frames` frames. Returns the number of frames. */
+static unsigned receive_burst(struct worker *worker, uint64_t max_frames) {
     struct rte_mbuf *mbuf[BURST_MAX];
     const struct options *options = &worker->capture->options;
-    const uint16_t limit = (uint16_t)(most < options->burst ? most : options->burst);
+    const uint16_t limit = (uint16_t)(max_frames < options->burst ? max_frames : options->burst);
     const uint64_t polled_ns = options->idle_s > 0 ? read_clock(CLOCK_MONOTONIC) : 0; /* upper bound */
     const uint16_t received =
         rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, limit);

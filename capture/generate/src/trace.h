@@ -6,8 +6,8 @@
 
 #include "common/fault.h"
 
-/* Writes two int64_t for each frame that has a time: time in ns, length in bytes. Returns 0, or -1 with the
- * reason in fault. */
+/* Writes two int64_t for each frame that has a timestamp: time in ns, length in bytes. Returns 0, or -1 with
+ * the reason in fault. */
 int trace_write(FILE *to, const char *path, struct fault *fault);
 
 #endif

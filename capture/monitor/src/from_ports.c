@@ -150,10 +150,10 @@ static void print_flow(const struct monitor *monitor, uint32_t index) {
            flow->last_latency_ns, flow->jitter_16 / 16);
 }
 
-/* Prints the flows with packets among the first ones of the list, at most `most`. */
-static void print_flows(const struct monitor *monitor, unsigned most) {
+/* Prints the flows with packets among the first ones of the list, at most `max_flows`. */
+static void print_flows(const struct monitor *monitor, unsigned max_flows) {
     unsigned printed = 0;
-    for (uint32_t i = 0; i < monitor->arrays.flows && i < 4096 && printed < most; ++i) {
+    for (uint32_t i = 0; i < monitor->arrays.flows && i < 4096 && printed < max_flows; ++i) {
         if (__atomic_load_n(&monitor->arrays.flow[i].packets, __ATOMIC_RELAXED) > 0) {
             printf(printed++ ? ", " : "");
             print_flow(monitor, i);

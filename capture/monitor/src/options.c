@@ -52,21 +52,22 @@ static const struct argp_option known[] = {
      "udp,10.0.0.0/8,*,*,5000-5999; repeat it for several",
      SELECTION},
     {"drift", DRIFT, "PPT,NS", 0,
-     "Subtract PPT * 10^-12 of the time since NS from latencies (default: 0, nothing)", SELECTION},
+     "Correct latencies for a clock drift of PPT * 10^-12 since time NS, in ns (default: no correction)",
+     SELECTION},
     {NULL, 0, NULL, 0, "Output:", OUTPUT},
     {"result", RESULT, "FILE", 0, "Write the counts to FILE (required)", OUTPUT},
     {"packets", PACKETS, "PATH", 0,
-     "Write a record of each packet with its 128-bit identity to PATH-0, PATH-1, ... for each port (default: "
+     "Write a record of each packet with its 128-bit hash to PATH-0, PATH-1, ... for each port (default: "
      "none)",
      OUTPUT},
     {"write", WRITE, "PATH.pcapng", 0,
-     "Write truncated packets, with the 128-bit identity of each whole packet (default: none)", OUTPUT},
+     "Write truncated packets, with the 128-bit hash of each whole packet (default: none)", OUTPUT},
     {"snaplen", SNAPLEN, "BYTES", 0,
      "With --write: truncate packets to this length; 0: keep them whole (default: 64)", OUTPUT},
     {"every", EVERY, "SECONDS", 0, "Print the counts of ports as JSON every SECONDS (default: never)",
      OUTPUT},
     {"live-flows", LIVE_FLOWS, "N", 0, "With --every: also print the counts of N flows (default: 0)", OUTPUT},
-    {NULL, 0, NULL, 0, "End of reception (default: SIGTERM or SIGINT):", END},
+    {NULL, 0, NULL, 0, "End of reception (default: SIGTERM, SIGINT or SIGHUP):", END},
     {"duration", DURATION, "SECONDS", 0, "Stop after SECONDS", END},
     {"stop-when-idle", IDLE, "SECONDS", 0, "Stop after SECONDS without a packet at any port", END},
     COMMON_OPTIONS,
@@ -80,7 +81,7 @@ static const char documentation[] =
     "errors."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "
-    "received from ports until then are counted, and a file that was not read to its end is an error.";
+    "received from ports until then are counted. If a file was not read to its end, this is an error.";
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
@@ -110,7 +111,7 @@ static int read_seconds(double *to, const char *text, const char *name, struct f
                : fail(fault, "--%s %s: not a number of seconds above 0; see --help", name, text);
 }
 
-/* Options of ports and of their end. */
+/* Options of ports, the end of reception, and the output during it. */
 static int read_port_option(struct options *options, int code, const char *text, struct fault *fault) {
     static const char *const clocks[] = {"auto", "hardware", "tsc", NULL};
     int choice;
@@ -175,7 +176,8 @@ static int read_one(struct options *options, int code, const char *text, struct 
 static int check(const struct options *options, struct fault *fault) {
     const unsigned devices = options->eal.vdevs + options->eal.pcis;
     if ((options->files > 0) == (devices > 0)) {
-        return fail(fault, "no port: use either --read, or --vdev and --pci; see --help");
+        return fail(fault, "%s: use either --read, or --vdev and --pci; see --help",
+                    devices > 0 ? "several kinds of ports" : "no port");
     }
     if (devices > PORTS_MAX) {
         return fail(fault, "--vdev: more than %d ports; use fewer", PORTS_MAX);
@@ -187,7 +189,7 @@ static int check(const struct options *options, struct fault *fault) {
         return fail(fault, "--window %u: not a power of 2; use 1024, for example", options->window);
     }
     if (options->flows && options->monitor.checks_pattern) {
-        return fail(fault, "--pattern: --flows contains the patterns; remove it");
+        return fail(fault, "--pattern: the file of --flows contains the patterns; remove --pattern");
     }
     return 0;
 }

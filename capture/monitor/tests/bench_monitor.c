@@ -74,9 +74,9 @@ static struct rte_mbuf *make_packet(struct source *source, int64_t departure_ns)
     return mbuf;
 }
 
-static uint64_t fill(struct source *source, uint64_t most, int64_t *departure_ns) {
+static uint64_t fill(struct source *source, uint64_t max_packets, int64_t *departure_ns) {
     uint64_t count = 0;
-    for (; count < most && count < RING - 1; ++count) {
+    for (; count < max_packets && count < RING - 1; ++count) {
         *departure_ns += SPACING_NS;
         CHECK(rte_ring_enqueue(source->ring, make_packet(source, *departure_ns)) == 0);
     }

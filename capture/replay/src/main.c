@@ -79,7 +79,7 @@ static int run(struct session *session) {
     if (session_open(session, &fault) == 0) {
         report_ready(session);
         const char *reason = execute_commands(session, &fault);
-        session_stop(session, ENDING_STOP);
+        session_stop(session, END_STOP);
         if (reason) {
             report_quit(session, reason);
             status = EXIT_OK;

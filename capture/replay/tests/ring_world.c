@@ -182,7 +182,7 @@ void world_drain(struct world *world, receiver *receive, void *user) {
 void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns) {
     struct replay *replay = &world->replay;
     int64_t *now = &world->time.simulated_ns;
-    while (replay->ending == ENDING_NONE) {
+    while (replay->end_reason == END_NONE) {
         const uint32_t before = replay->retries;
         *now = replay->due_ns > *now ? replay->due_ns : *now;
         replay_poll(replay);

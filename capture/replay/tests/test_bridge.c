@@ -206,7 +206,8 @@ static void save_and_load(struct world *world) {
     world_open(&other);
     CHECK(load_file(&other.recording, path, &other.ports, &other.options, &loaded, &fault) == 0);
     unlink(path);
-    CHECK(loaded.packets == recording_packets(&world->recording) && !loaded.cut && loaded.truncated == 0);
+    CHECK(loaded.packets == recording_packets(&world->recording) && !loaded.file_truncated &&
+          loaded.truncated_packets == 0);
     for (uint64_t i = 0; i < loaded.packets; ++i) {
         const struct packet *left = recording_at(&world->recording, i),
                             *right = recording_at(&other.recording, i);

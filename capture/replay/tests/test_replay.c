@@ -61,7 +61,7 @@ static void test_packets_are_sent_as_recorded_at_their_times(void) {
         world_start(&world, 3, speeds[i]);
         world_run(&world, expect_in_order, &expected, 0);
         const struct summary summary = summary_of(&world);
-        CHECK(world.replay.ending == ENDING_COMPLETE && expected.received == 3000);
+        CHECK(world.replay.end_reason == END_COMPLETE && expected.received == 3000);
         CHECK(summary.outcome[OUTCOME_SENT] == 3000 && summary.sent_late == 0);
         CHECK(summary.measured && summary.median_ns == 0 && summary.largest_ns == 0);
         world_close(&world);
@@ -194,13 +194,13 @@ static void test_sleep_between_departures_is_not_a_gap(void) {
     replay_begin(replay);
     while (replay_poll(replay)) {
         const int64_t started_ns = world.time.simulated_ns;
-        CHECK(replay_rest(replay, longest_ns) == longest_ns);
+        CHECK(replay_sleep_ns(replay, longest_ns) == longest_ns);
         world.time.simulated_ns += longest_ns + (replay->at == 5 ? overslept_ns : 0);
         CHECK(replay_poll(replay));
-        const int64_t rest_ns = replay_rest(replay, longest_ns);
-        CHECK(rest_ns == (replay->at == 5 ? 0 : GAP_NS - longest_ns - wake_ns));
-        world.time.simulated_ns += rest_ns;
-        CHECK(replay_poll(replay) && replay_rest(replay, longest_ns) == 0);
+        const int64_t sleep_ns = replay_sleep_ns(replay, longest_ns);
+        CHECK(sleep_ns == (replay->at == 5 ? 0 : GAP_NS - longest_ns - wake_ns));
+        world.time.simulated_ns += sleep_ns;
+        CHECK(replay_poll(replay) && replay_sleep_ns(replay, longest_ns) == 0);
         world.time.simulated_ns = started_ns + GAP_NS;
     }
     const struct summary summary = summary_of(&world);
@@ -232,7 +232,7 @@ static void test_bursts_are_sent_together_or_packet_by_packet(void) {
 }
 
 static void test_a_stopped_run_accounts_for_packets_not_sent(void) {
-    static const enum ending endings[] = {ENDING_STOP, ENDING_CLOCK_STEP, ENDING_LINK_DOWN};
+    static const enum end_reason reasons[] = {END_STOP, END_CLOCK_STEP, END_LINK_DOWN};
     for (unsigned i = 0; i < 3; ++i) {
         struct world world = {0};
         world_open(&world);
@@ -242,12 +242,12 @@ static void test_a_stopped_run_accounts_for_packets_not_sent(void) {
             world.time.simulated_ns = world.replay.due_ns;
             CHECK(replay_poll(&world.replay));
         }
-        if (endings[i] == ENDING_CLOCK_STEP) {
+        if (reasons[i] == END_CLOCK_STEP) {
             world.time.steps = 1;
         } else {
-            replay_end(&world.replay, endings[i]);
+            replay_end(&world.replay, reasons[i]);
         }
-        CHECK(!replay_poll(&world.replay) && world.replay.ending == endings[i]);
+        CHECK(!replay_poll(&world.replay) && world.replay.end_reason == reasons[i]);
         const struct summary summary = summary_of(&world);
         CHECK(summary.outcome[OUTCOME_SENT] == 4 && summary.outcome[OUTCOME_STOPPED] == 6);
         world_drain(&world, NULL, NULL);
@@ -275,11 +275,11 @@ static void test_a_run_that_ends_before_it_begins_has_no_preemptions(void) {
     world_open(&world);
     add_jittered(&world, 10, 0, 1);
     world_start(&world, 1, 1000000);
-    replay_end(&world.replay, ENDING_STOP);
+    replay_end(&world.replay, END_STOP);
     force_preemption();
     CHECK(replay_start_at(&world.replay, START_NS, &fault) == 0);
-    replay_end(&world.replay, ENDING_STOP);
-    CHECK(world.replay.preemptions == 0 && world.replay.ending == ENDING_STOP);
+    replay_end(&world.replay, END_STOP);
+    CHECK(world.replay.preemptions == 0 && world.replay.end_reason == END_STOP);
     world_close(&world);
 }
 
@@ -333,7 +333,7 @@ static void test_every_packet_is_received_in_order_or_counted(void) {
         add_random(&world, &reader, 4000);
         world_start(&world, 2, 500000 * seed);
         struct replay *replay = &world.replay;
-        while (replay->ending == ENDING_NONE) {
+        while (replay->end_reason == END_NONE) {
             const int64_t due = replay->due_ns, now = world.time.simulated_ns;
             world.time.simulated_ns = replay->retries ? now + 700 : due > now ? due : now;
             replay_poll(replay);
@@ -384,9 +384,9 @@ static void test_two_replayers_arrive_in_the_requested_order(void) {
         }
         world_start(&world[i], 2, 1000000);
     }
-    while (world[0].replay.ending == ENDING_NONE || world[1].replay.ending == ENDING_NONE) {
-        const bool first_ended = world[0].replay.ending != ENDING_NONE;
-        const bool second_ended = world[1].replay.ending != ENDING_NONE;
+    while (world[0].replay.end_reason == END_NONE || world[1].replay.end_reason == END_NONE) {
+        const bool first_ended = world[0].replay.end_reason != END_NONE;
+        const bool second_ended = world[1].replay.end_reason != END_NONE;
         const unsigned next =
             first_ended || (!second_ended && world[1].replay.due_ns < world[0].replay.due_ns);
         const int64_t due = world[next].replay.due_ns;

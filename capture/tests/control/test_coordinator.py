@@ -203,7 +203,7 @@ def test_manifest_contains_watchdog_findings(tmp_path):
 
 
 def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path):
-    assert len(collected(FakeTestbed("p", "q", "r", most_instances=1), tmp_path)) == 3
+    assert len(collected(FakeTestbed("p", "q", "r", max_instances=1), tmp_path)) == 3
     assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no storage")}
 
 
@@ -299,7 +299,7 @@ def test_clock_is_parsed_from_chrony_ptp_and_timedatectl(output, expected):
         ("", None),
     ],
 )
-def test_error_of_the_clock_is_chronys_root_distance(output, expected):
+def test_clock_error_is_chronys_root_distance(output, expected):
     assert clock_error_ns(output) == expected
 
 

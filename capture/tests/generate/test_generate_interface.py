@@ -146,7 +146,7 @@ def writes_file(parent: int) -> bool:
     return False
 
 
-def test_full_disk_is_an_error_of_the_machine(tmp_path, variables):
+def test_full_disk_is_a_machine_error(tmp_path, variables):
     prefix = small_disk_or_skip(tmp_path / "disk", "16K")
     done = run(*prefix, *command(tmp_path, MODEL, "-o", tmp_path / "disk" / "a.pcap"), env=variables)
     assert (done.returncode, done.stderr.count("\n")) == (OUTSIDE, 1), done.stderr

@@ -105,7 +105,7 @@ def test_search_for_lost_packets_needs_less_memory_than_estimated():
     assert peak < losses.PACKET_BYTES * (len(sent) + len(arrived))
 
 
-def test_step_of_the_clock_is_reported_and_its_latencies_are_marked(tmp_path):
+def test_clock_step_is_reported_and_its_latencies_are_marked(tmp_path):
     source = write_file(tmp_path / "clock.c", CLOCK)
     run_program("cc", "-shared", "-fPIC", "-o", tmp_path / "clock.so", source, check=True)
     for index, name in enumerate(("before", "after")):

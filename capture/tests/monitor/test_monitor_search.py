@@ -132,7 +132,7 @@ def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns,
 
 @pytest.mark.parametrize("drained", [True, False])
 @pytest.mark.usefixtures("no_senders")
-def test_packets_in_the_queue_of_the_generator_are_not_lost(tmp_path, monkeypatch, drained):
+def test_packets_in_the_generator_queue_are_not_lost(tmp_path, monkeypatch, drained):
     lost, limit, shown = (100, "loss", "none is loss-free") if drained else (None, "generator", "not reached by the")
     times = dict.fromkeys(("error_median_ns", "error_p99_ns", "error_largest_ns", "clock_error_ns"))
     timing = times | {"ended": "complete", "drained": drained}

@@ -116,7 +116,7 @@ def test_invalid_selection_result_is_an_error(wrong, why):
 
 
 @pytest.mark.parametrize(("mistake", "name"), [(lambda view: view.rates["none"], "Key"), (lambda _: None, "Type")])
-def test_exception_of_a_selection_names_site_and_cycle_in_one_line(mistake, name):
+def test_selection_error_names_site_and_cycle_in_one_line(mistake, name):
     with pytest.raises(UserError, match=rf"^collect.port_selection: site S, cycle 1: {name}Error: .+$") as raised:
         choose_ports(mistake, view_of("xy", 1))
     assert raised.value.__cause__ is not None

@@ -42,7 +42,7 @@ def test_captures_that_exceed_the_free_space_are_reported_with_alternatives(monk
     assert advice == "space: this may not suffice; reduce collect.cycles, capture.sample_s or capture.snaplen"
 
 
-def test_line_of_the_advice_is_a_valid_configuration():
+def test_advised_config_line_is_valid():
     changed = {"testbed": "fabric"} | yaml.safe_load(re.search("`(.+)`", ON_NODES)[1])
     assert parse_settings(changed).collect.digest_on == "node"
 

@@ -134,6 +134,7 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
         ),
         (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name must end in .pcap or .pcapng"),
         (["--write", "c.pcap"], 2, "no port: use one of --vdev, --pci and --generate"),
+        (["--write", "c.pcap", "--vdev", "net_null0", "--generate", "60"], 2, "several kinds of ports: use one of"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--snaplen", "-1"], 2, "--snaplen -1: not a whole number from 0"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--burst", "1x"], 2, "--burst 1x: not a whole number"),
         (

@@ -95,7 +95,7 @@ def test_second_run_is_independent_of_the_first(tmp_path, capture):
     assert [(done["run"], done["sent"]) for done in runs] == [(1, len(FRAMES)), (2, 2 * len(FRAMES))]
 
 
-def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
+def test_file_interfaces_are_sent_to_the_ports_in_order(tmp_path, capture):
     """A saved recording of two ports returns to these ports."""
     parts = [FRAMES[:200], FRAMES[200:300]]
     order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda one: one[:2])

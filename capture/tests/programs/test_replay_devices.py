@@ -100,7 +100,7 @@ def test_link_that_goes_down_ends_the_run_and_the_program(direct, capture):
     assert done["dropped"]["stopped"] > 0
 
 
-def test_mtu_is_read_at_the_start_of_a_run(tmp_path, direct, capture):
+def test_mtu_is_read_when_a_run_starts(tmp_path, direct, capture):
     with received_by_in0(direct, capture, tmp_path / "got.pcap", *OUT) as program:
         run(*direct, "ip", "link", "set", "out0", "mtu", 1000, check=True)
         done = program.run()

@@ -24,7 +24,7 @@ def test_counts_are_parsed_on_request_and_at_the_end():
     assert last_counts(log).buffered == 0
 
 
-def test_drops_of_the_interface_are_parsed():
+def test_interface_drops_are_parsed():
     assert last_counts(f"{FINAL.format(1)}5 packets dropped by interface\n").dropped_interface == 5
 
 

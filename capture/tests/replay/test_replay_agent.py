@@ -292,7 +292,7 @@ def test_quit_ends_the_agent(agent, peer):
     assert agent.agent.over.wait(TIMEOUT_S) and agent.agent.failure == []
 
 
-def test_end_of_the_program_ends_the_agent_with_its_reason():
+def test_agent_exits_with_the_reason_why_the_program_ended():
     with listening(stand_in_argv(fault="status:die")) as agent, agent.session() as peer:
         assert "ended: link of net_fake0 is down" in peer.ask(status={})["error"]
         assert agent.agent.over.wait(TIMEOUT_S)

@@ -107,7 +107,7 @@ def test_status_has_state_counters_and_clock(lines):
         assert "its own synchronization is unknown" in text
 
 
-def test_own_synchronization_of_a_replayer_is_reported():
+def test_replayer_clock_synchronization_is_reported():
     remote = Remote("a:1", SECRET, {"clock": {"source": "chrony", "offset_ns": -1200, "synchronized": True}})
     line = actions.clock_line(remote, actions.Offset(-5, 7))
     assert line == "a:1: clock 5 ns behind this machine's, +/- 7 ns (round trips); chrony: -1.2 us synchronized"
@@ -161,7 +161,7 @@ def test_packets_dropped_by_the_kernel_or_missed_by_a_bridge_give_warnings_and_e
     assert warnings.count("warning") == 2
 
 
-def test_clock_error_of_a_program_is_included(tmp_path, lines):
+def test_clock_error_of_the_synchronization_program_is_included(tmp_path, lines):
     error_ns = 3600 * 10**9
     with agents({}, {"error": error_ns}) as found, recorded(found) as group:
         assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lines.append) == 0

@@ -92,7 +92,7 @@ def test_run_contains_the_leads_of_its_ports():
     "wrong",
     [{"p5_ns": None}, {"p95_ns": True}, {"p5_ns": 9001}, {"p5_ns": "7"}, {"p95_ns": 1 << 63}, {"source": "option"}],
 )
-def test_invalid_range_of_a_lead_is_unknown(wrong):
+def test_invalid_lead_time_range_is_unknown(wrong):
     measured = {"source": "loopback", "ns": 7300, "p5_ns": 7000, "p95_ns": 9000, "timestamps": "kernel"}
     (lead,) = leads_of({"leads": [measured | wrong]})
     assert lead == Lead(7300, wrong.get("source", "loopback"))
@@ -140,7 +140,7 @@ def test_rows_are_sorted_and_reproducible(tmp_path, monkeypatch):
 
 
 @given(st.lists(st.integers(-(10**6), 10**12), min_size=1, max_size=300))
-def test_quantiles_of_the_error_have_the_nearest_rank(tmp_path, errors):
+def test_error_quantiles_use_the_nearest_rank(tmp_path, errors):
     path = written(tmp_path / "d", [record(packet=number, late=late) for number, late in enumerate(errors)])
     summary = convert(path, None, Origin())
     ordered = sorted(map(abs, errors))

@@ -133,7 +133,7 @@ DONE = {"clock": {"error_ns": 20, "largest_error_ns": 700}}
 
 
 @pytest.mark.parametrize(("clock", "expected"), [(DONE["clock"], 700), ({"error_ns": 20}, 20)])
-def test_error_of_a_replayers_clock_is_the_largest_of_the_run(monkeypatch, tmp_path, clock, expected):
+def test_replayer_clock_error_is_the_largest_of_the_run(monkeypatch, tmp_path, clock, expected):
     monkeypatch.setattr(replay_sender, "SPOOL", tmp_path)
     part = Part(write_file(tmp_path / "part.pcap", b"frames"), "replayed.pcap")
     sender = AcapellaSender([HERE], [part], 1500, 1, 500_000)
@@ -150,14 +150,14 @@ def chrony(error_ns: int | None) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("system_ns", "expected"), [(1_000, b"1700"), (None, b"unknown")])
-def test_error_of_a_single_replayers_clock_includes_the_program(monkeypatch, tmp_path, system_ns, expected):
+def test_single_replayer_clock_error_includes_the_program(monkeypatch, tmp_path, system_ns, expected):
     monkeypatch.setattr(replay_local, "own_clock", lambda: chrony(system_ns))
     recording = replay_local.Recording(tmp_path / "x.pcap", 1, "ab" * 32)
     replay_local.departures(FakeProgram(), recording, tmp_path / "d.parquet", DONE | {"speed_ppm": 1_000_000}, "bursts")
     assert pq.read_schema(tmp_path / "d.parquet").metadata[b"clock_error_ns"] == expected
 
 
-def test_error_of_a_single_replayers_clock_on_a_node_includes_the_program(tmp_path):
+def test_single_replayer_clock_error_on_a_node_includes_the_program(tmp_path):
     replayer = fabric_replay.Replayer.__new__(fabric_replay.Replayer)
     replayer._senders = [SimpleNamespace(done=DONE, clock_state=lambda: chrony(1_000))]
     replayer._parts = [Part(write_file(tmp_path / "part.pcap", b"frames"), "replayed.pcap")]

@@ -122,7 +122,7 @@ def test_unreadable_file_is_an_error(directory):
     assert complaint(directory, "\tS\tp\ta.pcap\t\n") == f"line 2: {directory}/a.pcap: cannot read: Permission denied"
 
 
-def test_unreadable_file_error_contains_the_reason_of_the_kernel(directory, monkeypatch):
+def test_unreadable_file_error_contains_the_kernel_error(directory, monkeypatch):
     monkeypatch.setattr("pathlib.Path.open", Mock(side_effect=PermissionError(13, "Permission denied")))
     assert files.unreadable(directory / "a.pcap") == "cannot read: Permission denied"
 
@@ -161,7 +161,7 @@ def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
     }
 
 
-def test_error_of_a_too_long_name_names_the_file(directory):
+def test_error_for_an_overlong_name_names_the_file(directory):
     for part in "mn":
         write_file(directory / (part * 200) / ("k" * 200) / "a.pcap", FRAMES)
     message = complaint(directory, "\tS\tp\t*/*/a.pcap\t\n")

@@ -149,7 +149,7 @@ def test_counts_of_delayed_directions_cover_only_the_run(tmp_path, slice_of_stub
 
 
 @pytest.mark.parametrize(("load", "flags"), [(2.0, ["loss_off"]), (2.01, ["load_high", "loss_off"])])
-def test_run_of_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs, load, flags):
+def test_run_on_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs, load, flags):
     monkeypatch.setattr(slice_of_stubs._nodes, "load", lambda node: load)
     (content,) = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
     assert (content["measured"]["load"], sorted(content["flags"])) == (load, flags)
@@ -205,7 +205,7 @@ def test_unreachable_node_does_not_keep_programs_on_other_nodes_running(monkeypa
 
 
 @pytest.mark.parametrize("reason", [None, UserError("10 consecutive runs failed"), KeyboardInterrupt()])
-def test_error_of_the_cleanup_stops_neither_the_cleanup_nor_the_first_error(capsys, reason):
+def test_cleanup_error_does_not_stop_cleanup_or_hide_the_first_error(capsys, reason):
     ended, broken = Runner.__new__(Runner), Mock(**{"remove.side_effect": UserError("tc failed", where="node r2")})
     ended._emulation = ended._hosts = ended._delays = broken
     with pytest.raises(BaseException) as caught, ended:

@@ -141,7 +141,7 @@ def test_estimate_adds_the_busiest_link_and_a_fixed_time_per_run():
     assert {cell.ratio: ideal_s(many.topology, cell) for cell in plan(many)} == {1: 4.0, 2: 2.0}
 
 
-def test_grid_of_the_paper_is_in_config_with_an_estimate_below_20_minutes():
+def test_paper_grid_is_in_config_with_an_estimate_below_20_minutes():
     settings = read_transfer_settings(CONFIG / "paper" / "transfer_grid.yaml")
     runs = plan(settings)
     assert len({cell.cell_id.rpartition("-")[0] for cell in runs}) == 8 * 8 * 2

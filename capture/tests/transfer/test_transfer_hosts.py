@@ -37,7 +37,7 @@ def nodes(monkeypatch) -> OneOffload:
     return OneOffload()
 
 
-def test_offload_of_a_router_that_cannot_be_disabled_is_an_error(nodes):
+def test_router_offload_that_cannot_be_disabled_is_an_error(nodes):
     with pytest.raises(UserError, match="node r3: gro of to-h2 cannot be disabled"):
         nodes._build(read_topology("linear"))
 

@@ -115,7 +115,7 @@ def test_machine_on_which_no_datagram_is_sent_in_time_measures_a_quantile(busy):
     assert queue_bytes(slow) == pytest.approx(QUEUE_FRAMES * FRAME, abs=QUEUE_ERROR_BYTES)
 
 
-def test_stall_of_the_link_does_not_change_the_queue():
+def test_link_stall_does_not_change_the_queue():
     stalled = arrivals(3000, stall_ns=30_000_000)
     assert max(arrived - sent for _, sent, arrived, _ in stalled) > 2 * QUEUE_FRAMES * PER_FRAME_NS
     assert queue_bytes(stalled) == QUEUE_FRAMES * FRAME
@@ -403,7 +403,7 @@ def test_skew_is_between_the_first_and_the_last_start_and_null_with_a_reason():
     ("log", "times"),
     [("", (None, None)), ("12\n", (12, None)), ("12\niperf3: error - 5\n34\n", (12, 34)), ("%N\n", (None, None))],
 )
-def test_times_of_a_client_are_the_numbers_in_its_log(log, times):
+def test_client_times_are_the_numbers_in_its_log(log, times):
     assert times_of(log) == times
 
 

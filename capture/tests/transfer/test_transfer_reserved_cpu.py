@@ -70,7 +70,7 @@ def test_kernel_accepts_the_mask_in_the_namespace_of_the_host():
     assert (int(done.stdout.replace(",", ""), 16), done.stderr) == (1, "")
 
 
-def test_unknown_value_of_a_link_is_an_error():
+def test_unknown_link_value_is_an_error():
     link = Mock(spec=Link)
     Link.set(link, "to-b", duplicate_ppm=5, delay_ns=1)
     with pytest.raises(TypeError, match="unknown link values: los_ppm"):

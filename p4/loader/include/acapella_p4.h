@@ -28,7 +28,7 @@ struct p4_frame {
     uint32_t wire_bytes;  /* without FCS */
     uint32_t kept_bytes;  /* captured length */
     uint32_t port;        /* below settings.ports */
-    bool untimed;         /* without a plausible time: dropped by programs with epochs */
+    bool untimed;         /* without a plausible timestamp: dropped by programs with epochs */
     const uint8_t *bytes; /* valid until p4_process returns */
     void *owner;          /* passed through to its p4_verdict */
 };
@@ -42,7 +42,7 @@ enum p4_outcome {
     P4_DROPPED,    /* drop_packet(), without a reason */
     P4_WRONG_PORT, /* sent to a port that does not exist */
     P4_HEADERLESS, /* sent without the loader's header, or with impossible lengths */
-    P4_UNTIMED,    /* a frame without a time, not passed to a program with epochs */
+    P4_UNTIMED,    /* a frame without a plausible timestamp, not passed to a program with epochs */
     P4_OUTCOMES,
 };
 
@@ -77,7 +77,7 @@ struct p4_counts {
     uint64_t sunk[P4_REASONS];
     uint64_t sent_bytes, reports;
     uint64_t pipeline_ns; /* CPU time of p4_process and p4_end, including `on_verdict`, without control_ns */
-    uint64_t control_ns;  /* CPU time of clearing banks */
+    uint64_t control_ns;  /* CPU time for clearing banks */
 };
 
 /* Returns the EAL memory (-m) for the program in bytes, or 0 with the reason in fault. Needs no EAL. */

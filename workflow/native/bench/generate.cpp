@@ -45,12 +45,12 @@ struct Arguments {
     std::exit(2);
 }
 
-std::uint64_t number(std::string_view name, std::string_view text, std::uint64_t least, std::uint64_t most) {
+std::uint64_t number(std::string_view name, std::string_view text, std::uint64_t min, std::uint64_t max) {
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < least || value > most) {
-        exit_with_error(std::string(name) + ": not a number from " + std::to_string(least) + " to " +
-                        std::to_string(most) + ": " + std::string(text));
+    if (error != std::errc() || end != text.data() + text.size() || value < min || value > max) {
+        exit_with_error(std::string(name) + ": not a number from " + std::to_string(min) + " to " +
+                        std::to_string(max) + ": " + std::string(text));
     }
     return value;
 }

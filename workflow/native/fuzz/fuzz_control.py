@@ -143,8 +143,8 @@ def main(crashes: Path, options: dict[str, int]) -> int:
     seeds = [channel.encode(message)[:-1] for message in MESSAGES]
     seeds += [json.dumps({"seq": 1, **messages.encode(request)}).encode() for request in REQUESTS]
     seeds += [frames.encode(frame)[14:] for frame in frames.split(seeds[-1], HEAD)]
-    end, most, done = time.monotonic() + options.get("max_total_time", 1 << 30), options.get("runs", 1 << 60), 0
-    while done < most and time.monotonic() < end:
+    end, max_runs, done = time.monotonic() + options.get("max_total_time", 1 << 30), options.get("runs", 1 << 60), 0
+    while done < max_runs and time.monotonic() < end:
         line = seeds[done] if done < len(seeds) else mutated(draw, seeds)
         try:
             check(line)

@@ -159,9 +159,9 @@ ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t 
     const std::size_t head = where == Planted::sctp ? 4 : 2;
     for (; size >= 2 && made.size() + head <= room; data += 2, size -= 2) {
         const std::size_t unit = where == Planted::neighbor ? 8 : 1;
-        const std::size_t most = std::min<std::size_t>(room - made.size(), unit == 8 ? 255 * 8 : 255);
+        const std::size_t max_length = std::min<std::size_t>(room - made.size(), unit == 8 ? 255 * 8 : 255);
         const std::size_t length = std::max(head, data[1] * unit);
-        if (length > most || length % unit != 0) break;
+        if (length > max_length || length % unit != 0) break;
         const std::size_t begin = made.size();
         const bool right = right_length(where, data[0], length);
         made.resize(begin + length, right ? std::uint8_t{0} : kMarker);

@@ -34,10 +34,10 @@ overflow as (
         coalesce(sum(greatest(
             0,
             (
-                greatest(r.most_bytes, (r.to_ns - r.from_ns) * m.capacity_bps / 8e9) + b.late_ns * m.capacity_bps / 8e9
+                greatest(r.max_bytes, (r.to_ns - r.from_ns) * m.capacity_bps / 8e9) + b.late_ns * m.capacity_bps / 8e9
             ) * (m.line_bps / m.capacity_bps - 1)
             - m.fill_bytes * m.line_bps / m.capacity_bps
-        )), 0) + any_value(m.buffer_bytes) as most_lost_bytes
+        )), 0) + any_value(m.buffer_bytes) as max_lost_bytes
     from mirror as m
     inner join busy as b on m.sample = b.sample
     left join runs as r on m.sample = r.sample
@@ -66,12 +66,12 @@ evidence as (
         m.dropped_frames,
         m.drops_known,
         m.delivered_ratio,
-        m.delivered_most_ratio,
+        m.delivered_max_ratio,
         b.* exclude (sample),  -- noqa: RF02
         t.* exclude (sample),  -- noqa: RF02
         i.* exclude (sample),  -- noqa: RF02
         a.* exclude (sample),  -- noqa: RF02
-        o.most_lost_bytes,
+        o.max_lost_bytes,
         b.occupied_bytes * 8e9 / nullif(m.end_ns - m.start_ns, 0) as mean_bps,
         coalesce(t.tcp_bytes / nullif(t.all_bytes, 0), 0) as tcp_share,
         coalesce(i.id_bytes / nullif(t.all_bytes, 0), 0) as id_share,
@@ -116,10 +116,10 @@ factors as (
         -- upper bound of the queue's content when the counters were read
         case when filling_bytes < fill_bytes then filling_bytes else buffer_bytes end as waiting_bytes,
         tcp_sure_bytes * tcp_wire_ratio + id_lost_bytes as gap_low_bytes,
-        (tcp_missing_wire_bytes + id_most_missing_bytes) / nullif(
-            tcp_missing_wire_bytes + id_most_missing_bytes + tcp_seen_wire_bytes + id_bytes, 0
+        (tcp_missing_wire_bytes + id_max_missing_bytes) / nullif(
+            tcp_missing_wire_bytes + id_max_missing_bytes + tcp_seen_wire_bytes + id_bytes, 0
         ) + greatest(0, 1 - tcp_share - id_share) as gap_high,
-        1 - captured_octets * (delivered_most_ratio / delivered_ratio) / nullif(offered_low_octets, 0)
+        1 - captured_octets * (delivered_max_ratio / delivered_ratio) / nullif(offered_low_octets, 0)
             as balance_low,
         case
             when offered_high_octets > 0 then 1 - captured_octets / offered_high_octets
@@ -134,10 +134,10 @@ shares as (
         *,
         $gap_margin_share + $drop_margin_share * dropped_share as gap_margin,
         $margin_share + waiting_bytes / greatest(offered_low_octets, 1) + $drop_margin_share * dropped_share as margin,
-        1 - (1 - gap_low_bytes / (gap_low_bytes + all_bytes)) * delivered_most_ratio as gap_low_share,
+        1 - (1 - gap_low_bytes / (gap_low_bytes + all_bytes)) * delivered_max_ratio as gap_low_share,
         1 - (1 - least(1, gap_high)) * delivered_ratio as gap_high_share,
-        1 - (1 - tcp_sure_share) * delivered_most_ratio - $drop_margin_share * dropped_share as tcp_sign,
-        1 - (1 - id_lost_bytes / (id_lost_bytes + all_bytes)) * delivered_most_ratio
+        1 - (1 - tcp_sure_share) * delivered_max_ratio - $drop_margin_share * dropped_share as tcp_sign,
+        1 - (1 - id_lost_bytes / (id_lost_bytes + all_bytes)) * delivered_max_ratio
         - $drop_margin_share * dropped_share as id_sign,
         -- The port sent without a pause, so the capture does not show the offered load. The counted traffic is assumed
         -- to be evenly distributed, with steady_factor for the excess.
@@ -223,7 +223,7 @@ intervals as (
                 case when consistent and never_full then $clear_share end,
                 case
                     when consistent and runs_complete and line_bps > capacity_bps and occupied_bytes > 0
-                        then 1 - occupied_bytes / (occupied_bytes + most_lost_bytes)
+                        then 1 - occupied_bytes / (occupied_bytes + max_lost_bytes)
                 end
             )
         end as high

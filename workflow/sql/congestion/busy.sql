@@ -68,7 +68,7 @@ sums as (
 fillings as (
     select
         s.sample,
-        max(s.bytes_until - coalesce(b.bytes_until, 0)) as most_bytes
+        max(s.bytes_until - coalesce(b.bytes_until, 0)) as max_bytes
     from (
         select
             s.sample,
@@ -103,8 +103,8 @@ halves as (
 final as (
     select
         m.sample,
-        coalesce(least(f.most_bytes, q.waiting_bytes), 0) as filling_bytes,
-        coalesce(f.most_bytes, 0) * 8e9 / (m.fill_cells * m.cell_ns) as window_peak_bps,
+        coalesce(least(f.max_bytes, q.waiting_bytes), 0) as filling_bytes,
+        coalesce(f.max_bytes, 0) * 8e9 / (m.fill_cells * m.cell_ns) as window_peak_bps,
         m.occupied_bytes,
         m.late_ns,
         -- whether every time at which the queue can have been full is in a run

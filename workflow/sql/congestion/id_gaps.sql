@@ -165,7 +165,7 @@ final as (
         coalesce(sum(
             (c.full_gaps + c.other_gaps + greatest(0, c.tail_missing)) * c.mean_bytes
             order by c.full_share desc nulls last, c.flow asc
-        ), 0) as id_most_missing_bytes,
+        ), 0) as id_max_missing_bytes,
         coalesce(sum(c.full_frames * c.mean_bytes order by c.full_share desc nulls last, c.flow asc), 0)
             as id_full_bytes
     from samples as s

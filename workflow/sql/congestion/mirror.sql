@@ -105,7 +105,7 @@ final as (
         -- Bytes that reached the receiver over captured bytes, if dropped frames had average length; and the upper
         -- bound, since a full buffer drops long frames more often.
         case when frames > 0 then 1 + dropped_frames / frames::double else 1 end as delivered_ratio,
-        case when frames > 0 then 1 + dropped_frames / frames::double * length_ratio else 1 end as delivered_most_ratio
+        case when frames > 0 then 1 + dropped_frames / frames::double * length_ratio else 1 end as delivered_max_ratio
     from mirror
 )
 

@@ -61,7 +61,7 @@ final as (
         -- s is the last of these stretches that starts before the run's end
         coalesce(r.run_bytes >= m.fill_bytes and s.to_ns >= r.first_half * r.half_ns, false) as fills,
         -- parts excluded by its first and last window
-        r.run_bytes + (2 - $busy_share) * r.half_ns * m.capacity_bps / 8e9 as most_bytes,
+        r.run_bytes + (2 - $busy_share) * r.half_ns * m.capacity_bps / 8e9 as max_bytes,
         -- only a part of the first and last half is in the run
         r.inner_halves > 0
         and r.inner_bytes * 8e9 >= $full_share * m.capacity_bps * r.inner_halves * r.half_ns as full_rate

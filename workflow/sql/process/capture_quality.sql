@@ -67,8 +67,8 @@ lost as (
         sample,
         offered,
         kept,
-        coalesce(mirror_lost, 0)::hugeint as before,
-        (coalesce(interface_lost, 0) + coalesce(kernel_lost, 0) + coalesce(file_lost, 0))::hugeint as behind,
+        coalesce(mirror_lost, 0)::hugeint as lost_before,
+        (coalesce(interface_lost, 0) + coalesce(kernel_lost, 0) + coalesce(file_lost, 0))::hugeint as lost_after,
         (mirror_lost is not null)::int + (interface_lost is not null)::int
         + (kernel_lost is not null)::int + (file_lost is not null)::int as stages_known,
         coalesce(mirror_lost, 0) + coalesce(interface_lost, 0)
@@ -82,12 +82,15 @@ shares as (
     select
         sample,
         -- Losses of the mirror are a share of all frames, the others of those that pass the filter: the captured share
-        -- is (1 - before / offered) * (kept / (kept + behind)). A single division keeps it exact until the end.
+        -- is (1 - lost_before / offered) * (kept / (kept + lost_after)). With a single division, it is exact until the
+        -- end.
         case
-            when offered > 0 and kept + behind > 0
-                then (before * (kept + behind) + (offered - before) * behind) / (offered * (kept + behind))
-            when offered > 0 then before / offered
-            else behind / nullif(kept + behind, 0)
+            when offered > 0 and kept + lost_after > 0
+                then
+                    (lost_before * (kept + lost_after) + (offered - lost_before) * lost_after)
+                    / (offered * (kept + lost_after))
+            when offered > 0 then lost_before / offered
+            else lost_after / nullif(kept + lost_after, 0)
         end as loss_share
     from lost
 ),

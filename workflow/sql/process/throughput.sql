@@ -1,5 +1,5 @@
 -- One row per site, port and time bin that a sample covers, including idle ones. A sample without a manifest's time
--- covers its first to its last frame; if these are more than $most_silent_bins bins, such as with a wrong timestamp,
+-- covers its first to its last frame; if these are more than $max_silent_bins bins, such as with a wrong timestamp,
 -- only bins with frames have a row.
 with
 
@@ -37,7 +37,7 @@ spans as (
     from samples
     where
         actual_by = 'manifest'
-        or (actual_by = 'frames' and (end_ns - start_ns) // $bin_ns < $most_silent_bins)
+        or (actual_by = 'frames' and (end_ns - start_ns) // $bin_ns < $max_silent_bins)
 ),
 
 watched as (

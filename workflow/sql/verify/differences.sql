@@ -166,7 +166,7 @@ final as (
             and (
                 (e.excuses = 'time' and c.layer = 'time')
                 or (
-                    e.excuses = 'behind_mpls'
+                    e.excuses = 'after_mpls'
                     and (
                         c.layer in (
                             'link', 'network', 'transport', 'addresses', 'ports', 'tunnels', 'tcp', 'above layer 4',

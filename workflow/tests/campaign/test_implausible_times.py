@@ -38,7 +38,7 @@ def place(tmp_path_factory) -> Workplace:
     return place
 
 
-def test_frames_with_implausible_times_are_counted_in_all_but_time(place):
+def test_implausible_times_are_excluded_only_from_statistics_over_time(place):
     count = len(busy_frames())
     quality = {row["sample"]: row for row in rows(place.campaign, "capture_quality")}
     implausible = {"all": count, "half": count // 2, "none": 0}

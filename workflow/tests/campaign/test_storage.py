@@ -211,4 +211,6 @@ def test_missing_measurements_are_stated_with_the_reason(tmp_path, capsys):
 def test_invalid_study_is_rejected_in_one_line(tmp_path, capsys, text):
     write_file(tmp_path / "storage" / "study.json", text)
     assert cli.main(["campaign", "storage", str(tmp_path)]) == 2
-    assert "not a storage study of this version; run: acapella measure storage -o" in capsys.readouterr().err
+    assert (
+        "not a storage study in the format of this version; run: acapella measure storage -o" in capsys.readouterr().err
+    )

@@ -181,7 +181,7 @@ def result_of(directory, part, name) -> dict:
 def test_invalid_manifest_of_a_trial_is_an_error_that_names_it(results, capsys, text):
     write_replays(results, {"quiet-1": {}})
     (results / "raw" / "quiet-1.json").write_text(text)
-    assert "raw/quiet-1.json: not a manifest of this version" in error_of(capsys, results)
+    assert "raw/quiet-1.json: not a manifest in the format of this version" in error_of(capsys, results)
 
 
 def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):

@@ -241,16 +241,18 @@ def test_long_journal_is_replaced(tmp_path):
 
 def test_batches_are_limited_and_samples_keep_their_batch():
     sizes = {"a": 10, "b": 10, "c": 95, "d": 10, "e": 300, "f": 1}
-    first = extended({}, [*sizes], sizes, most=3, most_bytes=100)
+    first = extended({}, [*sizes], sizes, max_samples=3, max_bytes=100)
     assert first == {"a": "b0001", "b": "b0001", "c": "b0002", "d": "b0003", "e": "b0004", "f": "b0005"}
-    assert extended(first, ["x", "f", "b", "y"], {}, most=3, most_bytes=100) == {
+    assert extended(first, ["x", "f", "b", "y"], {}, max_samples=3, max_bytes=100) == {
         "x": "b0006",
         "f": "b0005",
         "b": "b0001",
         "y": "b0006",
     }
-    assert [*extended({}, "abcdefg", {}, most=3, most_bytes=1).values()].count("b0001") == 3
-    stages = 3 * len({*extended({}, [f"s{number}" for number in range(10_000)], {}, most=200, most_bytes=1).values()})
+    assert [*extended({}, "abcdefg", {}, max_samples=3, max_bytes=1).values()].count("b0001") == 3
+    stages = 3 * len(
+        {*extended({}, [f"s{number}" for number in range(10_000)], {}, max_samples=200, max_bytes=1).values()}
+    )
     assert stages + len(("samples", "index", "process", "figures", "report", "all")) == 156  # docs/running.md
 
 

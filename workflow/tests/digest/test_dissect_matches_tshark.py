@@ -73,19 +73,19 @@ def test_encapsulated_corpus_agrees_except_for_errata(part, wrapped, program, tm
     assert agreement.frames == WRAPPED_FRAMES
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata_share < 0.08
-    assert agreement.errata.keys() == {entry.name for entry in errata() if entry.wrapped[part]}
+    assert agreement.errata.keys() == {entry.name for entry in errata() if entry.encapsulated[part]}
     if (program.version, WRAPPED_FRAMES) == (COUNTED_WITH, COUNTED_FRAMES):
-        assert agreement.errata == {entry.name: entry.wrapped[part] for entry in errata()}
+        assert agreement.errata == {entry.name: entry.encapsulated[part] for entry in errata()}
     if part == "ndpi":
         assert agreement.sure_share >= 0.98
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("frames", "most_sent"),  # upper limit of the share of frames that are sent to tshark; longer captures send less
+    ("frames", "max_sent"),  # upper limit of the share of frames that are sent to tshark; longer captures send less
     [(COUNTED_FRAMES, 0.13), (1_000_000, 0.06)] if SOAK else [(WRAPPED_FRAMES, 0.33)],
 )
-def test_hybrid_engine_agrees_on_the_encapsulated_corpus_with_few_frames_sent(frames, most_sent, wrapped, tmp_path):
+def test_hybrid_engine_agrees_on_the_encapsulated_corpus_with_few_frames_sent(frames, max_sent, wrapped, tmp_path):
     capture, answers = wrapped("ndpi", frames)
     acap, flows = (tmp_path / name for name in ("acap.parquet", "flows.parquet"))
     metadata = digest([str(capture)], str(acap), str(flows), Options("hybrid"))
@@ -97,7 +97,7 @@ def test_hybrid_engine_agrees_on_the_encapsulated_corpus_with_few_frames_sent(fr
     measured = f"{agreement:.3%} of {len(compared)} frames agree, {share:.2%} were sent"
     assert len(compared) > 0.92 * frames, measured
     assert agreement >= 0.99, measured  # required minimum; measured 99.5 % of 200,000 frames
-    assert share <= most_sent, measured
+    assert share <= max_sent, measured
 
 
 def damaged(frame: bytes, chance: random.Random) -> bytes:
@@ -155,11 +155,11 @@ def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, program
     shown = 0
     for mine, alone, within in zip(rows(iter(lines), names.split("\t")), theirs, misread, strict=True):
         shown += erratum_of(mine["protocols"], within["frame.protocols"], within["eth.dst"]) == entry.name
-        head, _, behind = mine["protocols"].partition(f":{entry.ours}:")
+        head, _, inner = mine["protocols"].partition(f":{entry.ours}:")
         assert head.endswith(entry.after)
         tags = mine["vlan"].split(",")[head.split(":").count("vlan") :]
-        stripped = mine | {"protocols": behind, "vlan": ",".join(tags), "mpls": mine["mpls"].partition(",")[2]}
-        assert layers(behind) == layers(alone["frame.protocols"])
+        stripped = mine | {"protocols": inner, "vlan": ",".join(tags), "mpls": mine["mpls"].partition(",")[2]}
+        assert layers(inner) == layers(alone["frame.protocols"])
         assert differing_keys(stripped, alone) == []
     assert shown > len(inner) / 2
 

@@ -61,7 +61,7 @@ def both_known(prefixes: set[bytes], payload: bytes) -> bool:
 
 @pytest.mark.parametrize("word", CONTROL_WORDS)
 def test_only_pseudowires_with_an_unlisted_vendor_differ(word, frames, tables, program):
-    """Each frame of the corpus in a pseudowire, behind one label."""
+    """Each frame of the corpus in a pseudowire, after one label."""
     payloads = [(CONTROL_WORDS[word] + frame)[: SNAPLEN - len(OUTER)] for _, frame in frames]
     lengths = [wire + len(CONTROL_WORDS[word]) + len(OUTER) for wire, _ in frames]
     with_tshark, included = tables([(wire, OUTER + payload) for wire, payload in zip(lengths, payloads, strict=True)])

@@ -49,12 +49,12 @@ def peers(tmp_path, frames):
     return [row["peer_flow"] for row in check(tmp_path, whole(frames))[1]]
 
 
-def tenants(before, name, count, behind=()):
+def tenants(before, name, count, after=()):
     """Return frames in both directions of ``count`` tenants, each with a separate tunnel inside `before` and around
-    `behind`.
+    `after`.
     """
     ids = range(FIRST.get(name, 1), FIRST.get(name, 1) + count)
-    return [frame([*before, (name, i), *behind], back=back) for back in (False, True) for i in ids]
+    return [frame([*before, (name, i), *after], back=back) for back in (False, True) for i in ids]
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -120,7 +120,7 @@ def test_positions_that_differ_per_direction_do_not_separate_peers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "name", "behind"),
+    ("before", "name", "after"),
     [
         ([("gre_key", 7)], "vxlan_vni", []),
         ([], "gre_key", [("vxlan_vni", 7)]),
@@ -133,8 +133,8 @@ def test_positions_that_differ_per_direction_do_not_separate_peers(tmp_path):
     ],
     ids=str,
 )
-def test_tenants_in_nested_tunnels_have_separate_flows(tmp_path, before, name, behind):
-    _, flows = check(tmp_path, whole(tenants(before, name, TENANTS, behind)))
+def test_tenants_in_nested_tunnels_have_separate_flows(tmp_path, before, name, after):
+    _, flows = check(tmp_path, whole(tenants(before, name, TENANTS, after)))
     assert len(flows) == 2 * TENANTS
 
 
@@ -386,9 +386,9 @@ SERVICE, CUSTOMER = 0x88A8, 0x8100
 TAGGED = ([], [(SERVICE, 5)], [(SERVICE, 5), (SERVICE, 6)], [(SERVICE, 5), (CUSTOMER, 6)], [(CUSTOMER, 5)])
 TAGGED += ([(CUSTOMER, 5), (SERVICE, 6)], [(SERVICE, 5), (SERVICE, 6), (SERVICE, 7)])
 NOT_LISTED = [backbone(tags, 77) for tags in TAGGED]
-NOT_LISTED += [frame([*before, ("vxlan_gpe_vni", 77), *behind])
+NOT_LISTED += [frame([*before, ("vxlan_gpe_vni", 77), *after])
                for before in ([], [("vlan", 9)], [("vxlan_vni", 8)], [("vxlan_gpe_vni", 8)])
-               for behind in ([], [("vlan", 9)], [("vxlan_vni", 8)], [("pbb_isid", 8)])]  # fmt: skip
+               for after in ([], [("vlan", 9)], [("vxlan_vni", 8)], [("pbb_isid", 8)])]  # fmt: skip
 
 
 @needs_tshark

@@ -13,24 +13,24 @@ FIELDS = ("frame.protocols", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst")
 VERSIONS = {"ip": "IPv4", "ipv6": "IPv6"}
 
 
-def near_valid(chance, payload):
+def near_valid(rng, payload):
     """Return the payload with plausible header values of VXLAN-GPE and IP, except NSH (4), which the core does not
     dissect.
     """
     near = bytearray(payload)
-    near[3] = chance.choice((0, 1, 2, 3, 5, 6, 255))  # next protocol
-    near[8] = chance.choice((0x45, 0x46, 0x44, 0x60, 0x75, near[8]))
+    near[3] = rng.choice((0, 1, 2, 3, 5, 6, 255))  # next protocol
+    near[8] = rng.choice((0x45, 0x46, 0x44, 0x60, 0x75, near[8]))
     if near[3] == 3 and len(near) > 22:
-        near[20:22] = chance.choice((b"\x08\x00", b"\x86\xdd", bytes(near[20:22])))
-        near[22] = chance.choice((0x45, 0x60, near[22]))
+        near[20:22] = rng.choice((b"\x08\x00", b"\x86\xdd", bytes(near[20:22])))
+        near[22] = rng.choice((0x45, 0x60, near[22]))
     return bytes(near)
 
 
 def random_payloads(ports):
     """Return 10,000 datagrams with random payload, then 10,000 with a payload that resembles VXLAN-GPE."""
-    chance = random.Random(4790)
-    payloads = [chance.randbytes(chance.randrange(20, 200)) for _ in range(20_000)]
-    payloads[10_000:] = [near_valid(chance, payload) for payload in payloads[10_000:]]
+    rng = random.Random(4790)
+    payloads = [rng.randbytes(rng.randrange(20, 200)) for _ in range(20_000)]
+    payloads[10_000:] = [near_valid(rng, payload) for payload in payloads[10_000:]]
     return [naive_tunnels.ethernet(0x0800, naive_tunnels.outer(17, naive_tunnels.udp(*ports, payload)))
             for payload in payloads]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Tests the figures of differences and order between runs: iat_delta, latency_delta and reordering_spacing."""
+"""Tests figures that compare timing and packet order between runs: iat_delta, latency_delta and reordering_spacing."""
 
 import re
 from collections import Counter
@@ -73,7 +73,7 @@ def test_empty_bins_have_no_line():
 
 
 @pytest.mark.parametrize("name", ["iat_delta", "latency_delta"])
-def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(name, tmp_path):
+def test_delta_titles_name_the_runs_that_their_numbers_come_from(name, tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.001 * (2 + n + 7 * run)} for run in range(3)] for n in range(5)})
     means = {row[f"{name}_mean_ns"]: row["trial_b"] for row in source.rows("consistency") if row["a"] == 1}
     title = compose.compose_figure(name, source).title
@@ -83,7 +83,7 @@ def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(name, tmp_pa
 @pytest.mark.parametrize(
     ("name", "campaign"), [("latency_delta", "three_environments"), ("iat_delta", "many"), ("iat_delta", "one_pair")]
 )
-def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(name, campaign, drawn, svg):
+def test_delta_axis_has_a_tick_at_each_decade_and_labels_that_fit(name, campaign, drawn, svg):
     x = drawn(name, campaign).spec["concat"][0]["vconcat"][-1]["layer"][-1]["encoding"]["x"]
     decades = range(1, int((x["scale"]["domain"][1] - 0.5) // 5) + 1)
     assert x["axis"]["values"] == [*(-5 * n - 0.5 for n in decades[::-1]), 0, *(5 * n + 0.5 for n in decades)]
@@ -93,7 +93,7 @@ def test_axis_of_differences_has_a_tick_at_each_decade_and_labels_that_fit(name,
     assert len(labels) >= 5, labels
 
 
-def test_reordering_names_the_environments_without_and_the_largest_spacing(campaigns, text):
+def test_reordering_text_names_environments_without_reordering_and_the_largest_spacing(campaigns, text):
     shown = text("reordering_spacing", "three_environments")
     assert "no sampled pair is reversed in quiet and shared" in shown
     assert "spacing in the first trial" in shown
@@ -124,7 +124,7 @@ def test_reordering_title_is_the_highest_solid_point_of_the_drawing(drawn):
     ],
 )
 def test_reordering_title_ignores_spacings_with_few_pairs(pairs, expected):
-    """Of 71 pairs, 14 are reversed by chance more easily than of 1,000; without any other reversed pair they count."""
+    """A spacing with fewer than 100 pairs counts only if no other pair is reversed: its share may be due to chance."""
     row = {"environment": "e", "b": 2, "lo_ns": 100, "hi_ns": 157, "bin": 11}
     rows = [row | {"pairs": n, "reversed_pairs": part, "reversed_share": part / n} for part, n in pairs]
     title = reordering_spacing.title(rows, {("e", 2): "e-2"})
@@ -138,8 +138,8 @@ def test_zero_reversed_pairs_are_a_result(drawn, text):
     assert "no data" not in text("reordering_spacing", "nothing_differs").lower()
 
 
-def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
-    """Packet 103 overtakes 100 to 102, at one packet per ms. Compares all pairs with the note on the pairs sampled."""
+def test_reordering_bound_applies_only_to_sampled_pairs(tmp_path):
+    """Packet 103 overtakes 100 to 102, at one packet per ms. Compares all pairs with the note on sampled pairs."""
     orders = {"a": [*range(200)], "b": [*range(100), 103, *range(100, 103), *range(104, 200)]}
     traces = {name: [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(order)] for name, order in orders.items()}
     files = [[write_pcap(tmp_path / f"{name}.pcap", trace)] for name, trace in traces.items()]
@@ -153,7 +153,7 @@ def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
 
 
 @pytest.mark.soak
-def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
+def test_reordering_with_many_environments_has_small_panels_and_a_range(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"moved": 100 * n}] for n in range(6)})
     figure = compose.compose_figure("reordering_spacing", source)
     assert len(figure.spec["concat"][0]["concat"]) == 5

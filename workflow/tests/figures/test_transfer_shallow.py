@@ -36,7 +36,7 @@ def source_of(directory, bbr: tuple[float, int], cubic: tuple[float, int]) -> So
     return transfer_tables.source_of(directory)
 
 
-def test_medians_of_the_wire_match_values_computed_by_hand(tmp_path):
+def test_wire_medians_match_values_computed_by_hand(tmp_path):
     source_of(tmp_path, (1.0, 25), (1.0, 0))
     # On the wire, 100,000 B take 1 s, from 100 to 1100 ms: 0.8 Mbit/s, with headers x 1514/1448. 25 of 126 frames with
     # payload (one is the cookie). In flight: 100 segments with headers, of 125,000 B.

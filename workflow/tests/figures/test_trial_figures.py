@@ -7,7 +7,13 @@ from collections import defaultdict
 
 import pytest
 from acapella_testing.generated.files_campaign import failed
-from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_campaign, write_replays
+from acapella_testing.generated.generated_trials import (
+    outlier_baseline,
+    shapes,
+    source_of,
+    write_campaign,
+    write_replays,
+)
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -105,15 +111,15 @@ def test_histograms_without_common_packets_state_the_reason(tmp_path):
 
 
 def test_matrix_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, text):
-    assert "it is not known whether the first trial is the odd one" in text("kappa_matrix", "nothing_differs")
-    assert "odd one" not in text("kappa_matrix", "one_pair")
-    runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
+    assert "it is not known whether the first trial is an outlier" in text("kappa_matrix", "nothing_differs")
+    assert "is an outlier" not in text("kappa_matrix", "one_pair")
+    runs = [{"I": 0.3, "warnings": [outlier_baseline("quiet-1")]}] * 3
     source = source_of(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
-    odd = words(svg_of(compose.compose_figure("kappa_matrix", source)))
-    assert "in quiet the first trial is the odd one" in odd
-    assert "quiet: quiet-1 is odd" in odd
-    assert "loaded: loaded-1 is odd" not in odd
-    assert "it is not known" not in odd
+    shown = words(svg_of(compose.compose_figure("kappa_matrix", source)))
+    assert "in quiet the first trial is an outlier" in shown
+    assert "quiet: quiet-1 is an outlier" in shown
+    assert "loaded: loaded-1 is an outlier" not in shown
+    assert "it is not known" not in shown
 
 
 def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):

@@ -100,7 +100,7 @@ def test_measures_per_report_are_counted_by_bins(busy):
 
 
 @needs_program
-def test_resets_of_the_sketch_lose_no_bytes(busy):
+def test_sketch_resets_lose_no_bytes(busy):
     counts = json.loads((busy / "program.json").read_text())
     assert counts["epochs"] >= 6
     assert counts["probes"] > 0

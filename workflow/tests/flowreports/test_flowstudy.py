@@ -1,9 +1,34 @@
-"""Tests the flow report study: lost reports, and the connection whose inter-arrival times are reported."""
+"""Tests the flow report study: missing files, lost reports, and the connection with inter-arrival times."""
+
+import json
+import shlex
 
 import pytest
+from acapella_testing.new_files import write_file
 
+from acapella.cli.commands import build_parser
+from acapella.cli.main import main
 from acapella.common import queries
 from acapella.flowreports import offered
+from acapella_core.errors import MISTAKE
+
+
+def test_missing_measurement_error_states_the_command_that_creates_it(tmp_path, capsys):
+    """Each command in an error message can be parsed. The next run reports the next missing file."""
+    contents = {
+        "offered.json": json.dumps({"version": 1, "runs": []}),
+        "response.json": json.dumps({"version": 1, "skipped": None}),
+        "response/compared_flows.parquet": None,
+    }
+    commands = ("measure collector", "measure response", "p4 reports")
+    for (name, content), command in zip(contents.items(), commands, strict=True):
+        assert main(["p4", "study", str(tmp_path)]) == MISTAKE
+        error = capsys.readouterr().err
+        words = shlex.split(error.partition("; run: acapella ")[2])
+        assert f"{name}: no such file; run: acapella {command} " in error
+        assert callable(build_parser(words).parse_args(words).run)
+        if content:
+            write_file(tmp_path / "flowstudy" / name, content)
 
 
 class FixedRate:

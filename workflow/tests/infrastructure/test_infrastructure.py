@@ -388,7 +388,7 @@ def test_committed_example_matches_the_generator(tmp_path):
         assert (tmp_path / name).read_bytes() == (ROOT / ".test" / "infrastructure" / name).read_bytes(), name
 
 
-def test_plan_of_the_example_has_no_stage_of_samples():
+def test_plan_of_the_example_has_no_sample_stage():
     ended = run_snakemake(["--configfile", ".test/config/infrastructure.yaml", "--dry-run"], ROOT, {})
     assert ended.returncode == 0, ended.stdout
     assert rules_run(ended.stdout) == {"infrastructure", "papers", "figures", "report"}

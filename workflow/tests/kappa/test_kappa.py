@@ -26,7 +26,7 @@ def test_trial_against_itself_is_consistent(tmp_path, capsys, packets):
     assert found["warnings"] == []
 
 
-def test_one_lost_packet_of_ten_is_the_papers_example(compared):
+def test_one_lost_packet_of_ten_matches_the_papers_example(compared):
     found = compared(steady(10), (steady(10)[:4] + steady(10)[5:], [0, 1, 2, 3, 5, 6, 7, 8, 9]))
     assert found["U"] == float(Fraction(1, 19))
     assert part(found, ("O", "L", "n_a", "n_b", "n_common")) == {"O": 0, "L": 0, "n_a": 10, "n_b": 9, "n_common": 9}
@@ -50,7 +50,7 @@ def test_i_of_a_stretched_trial_follows_from_its_factor(compared, times, by):
     assert compared(offsets, [ns * times // by for ns in offsets])["I"] == float(abs(factor - 1) / (factor + 1))
 
 
-def test_all_but_the_first_delayed_is_one_changed_gap(compared):
+def test_delaying_all_packets_but_the_first_changes_one_gap(compared):
     x = 777
     found = compared(steady(20), [0] + [ns + x for ns in steady(20)[1:]])
     assert found["I"] == float(Fraction(x, found["duration_a_ns"] + found["duration_b_ns"]))
@@ -94,7 +94,7 @@ def test_permutations_up_to_7_in_separate_windows(compared):
 
 @pytest.mark.parametrize("files", [2, 3])
 @pytest.mark.parametrize("how", ["round robin", "cut"])
-def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, compared, files, how):
+def test_file_order_of_a_trial_does_not_matter(tmp_path, capsys, compared, files, how):
     offsets, numbers = [ns // 3 for ns in steady(30)], [*range(10), 12, 11, 10, *range(13, 30)]
     whole, a, parts = compared(steady(30), (offsets, numbers)), tmp_path / "a.pcap", []
     for k in range(files):
@@ -141,7 +141,7 @@ def test_one_trial_without_duration(compared):
     assert (found["I"], found["L"]) == (1, 0.5)
 
 
-def test_compressed_and_pcapng_trials_are_read_alike(tmp_path, capsys):
+def test_compressed_and_pcapng_trials_have_the_same_result_as_pcap(tmp_path, capsys):
     from acapella_testing.frames.pcapng_files import write_stamped  # noqa: PLC0415 - scapy is slow to import
 
     a, b = write(tmp_path / "a.pcap", steady(9)), write(tmp_path / "b.pcap", [ns + ns % 5 for ns in steady(9)])
@@ -161,7 +161,7 @@ def test_first_trial_is_the_baseline_without_all_pairs(tmp_path, capsys):
     assert [p["I"] for p in every["pairs"][:3]] == [p["I"] for p in found["pairs"]]
 
 
-def test_two_passes_under_little_memory_give_the_same_bytes(tmp_path, capsys):
+def test_two_passes_with_little_memory_give_the_same_result(tmp_path, capsys):
     a = write(tmp_path / "a.pcap", steady(3_000))
     order = [*range(1_000), *range(1_700, 2_400), *range(1_000, 1_700), *range(2_402, 3_000)]
     b = write(tmp_path / "b.pcap", [ns + ns % 11 for ns in steady(len(order))], order)

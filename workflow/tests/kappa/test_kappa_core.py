@@ -94,7 +94,7 @@ def test_histograms_count_every_common_packet(tmp_path):
         assert histogram["starts_ns"][::5] == [10**k for k in range(12)]
 
 
-def test_order_of_a_trials_files_does_not_matter(tmp_path):
+def test_file_order_of_a_trial_does_not_matter(tmp_path):
     rng = random.Random(8)
     first = sent(200, rng)
     second = disturbed(first, rng)

@@ -81,7 +81,7 @@ def test_perfect_departures_leave_the_measured_kappa(replay, capsys):
     assert part(found["replayer"]) == {"U": 0, "O": 0, "L": 0, "I": 0, "kappa": 1}
 
 
-def test_options_of_a_replay_do_not_change_other_results(replay, capsys):
+def test_replay_options_do_not_change_other_results(replay, capsys):
     plain = kappa(capsys, *replay.trials)
     full = kappa(capsys, *replay.words(columns(), columns()))
     assert plain["parameters"]["replay"] is None
@@ -424,7 +424,7 @@ def test_recording_without_the_identity_is_an_error(replay, capsys):
     assert "frames of the recording cannot be matched" in failed(capsys, "kappa", *replay.words(columns(), columns()))
 
 
-def test_memory_limit_of_the_correction_names_its_option(replay, capsys):
+def test_correction_memory_limit_error_names_its_option(replay, capsys):
     assert main(["kappa", *replay.words(columns(), columns()), "--memory", "50k"]) == 75
     (message,) = capsys.readouterr().err.splitlines()
     assert "raise --memory" in message
@@ -440,7 +440,7 @@ def test_several_ports_are_bounded_separately(replay, capsys):
     assert found["kappa_lo"] < found["kappa"] < found["kappa_hi"]
 
 
-def test_full_queue_of_the_driver_is_a_warning(replay, capsys):
+def test_full_driver_queue_is_a_warning(replay, capsys):
     """Even if the retried packet was not sent: others waited in the queue before it."""
     retried = np.where(np.arange(COUNT) % 50 == 7, 3, 0)
     outcome = np.where(np.arange(COUNT) == 7, "ring_full", "sent")

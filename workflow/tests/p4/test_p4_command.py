@@ -82,7 +82,7 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
 
 
 @pytest.mark.parametrize("spec", sorted(run_program.SPECS.glob("*.spec")), ids=lambda path: path.stem)
-def test_programs_of_the_project_run(spec, loader, capture, tmp_path):
+def test_project_programs_run(spec, loader, capture, tmp_path):
     assert main(["p4", "run", spec.stem, "--in", capture, "--stats", str(tmp_path / "s.json")]) == 0
     assert json.loads((tmp_path / "s.json").read_text())["in"] == 1
 
@@ -117,7 +117,7 @@ def test_usage_errors_exit_with_2(capture, tmp_path, capfd, words, message):
     assert error.count("\n") == 1
 
 
-def test_invalid_json_of_a_spec_is_an_error(capture, tmp_path, capsys):
+def test_invalid_spec_json_is_an_error(capture, tmp_path, capsys):
     write_file(tmp_path / "x.json", "[1, 2]")
     assert main(["p4", "run", str(write_file(tmp_path / "x.spec", "")), "--in", capture]) == 2
     assert "x.json: not a file of p4/compile" in capsys.readouterr().err

@@ -25,7 +25,7 @@ def missing_protections(path: Path) -> set[str]:
     """Return the protections that a program or library lacks."""
     segments = [line.split() for line in readelf("--segments", path).splitlines()]
     dynamic, symbols, content = readelf("--dynamic", path), readelf("--dyn-syms", path), path.read_bytes()
-    static = "NEEDED" not in dynamic  # its functions of libc have no symbols
+    static = "NEEDED" not in dynamic  # its libc functions have no symbols
     (stack,) = (words for words in segments if words[:1] == ["GNU_STACK"])
     found = {
         "position independent": "Type:                              DYN" in readelf("--file-header", path),
@@ -70,7 +70,7 @@ def test_wheels_have_the_date_of_the_last_commit(monkeypatch):
 
 
 @takes_minutes
-def test_two_builds_of_the_wheels_have_the_same_bytes(tmp_path):
+def test_two_builds_of_the_wheels_are_byte_identical(tmp_path):
     first, second = (wheels(tmp_path / name, age_s) for name, age_s in (("a", 0), ("another-directory", 86_400)))
     assert len(first) == 3
     assert first == second

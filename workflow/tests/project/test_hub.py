@@ -257,7 +257,7 @@ while True:
 
 
 @takes_minutes
-def test_root_of_the_hub_serves_as_a_node_without_a_build(place, tmp_path, capsys):
+def test_hub_root_serves_as_a_node_without_a_build(place, tmp_path, capsys):
     """The agent runs with Debian's Python, tcpdump captures, and the uploaded program digests."""
     pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
     from acapella_testing.fabric.collection_runs import ONE, collected  # noqa: PLC0415 (FABRIC's client)

@@ -53,7 +53,7 @@ def test_unused_entry_of_the_allow_list_fails(phrases, tmp_path):
     assert phrases.report(["page.md"]) == 1
 
 
-def test_lists_of_the_project_are_well_formed():
+def test_project_lists_are_well_formed():
     rows, entries = (
         [line.split("\t") for line in (SETUP / name).read_text().splitlines() if line[:1] not in ("#", "")]
         for name in ("phrases.tsv", "phrases-allowed.tsv")

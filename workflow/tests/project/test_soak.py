@@ -44,7 +44,7 @@ def test_long_tests_are_selected_by_the_environment(tmp_path, variables, expecte
     } == expected, printed
 
 
-def test_share_of_the_files_depends_on_the_seed():
+def test_file_share_depends_on_the_seed():
     names = [f"test_{number}.py" for number in range(1000)]
     first, second = ({name for name in names if is_selected(name, 0.2, seed)} for seed in ("a", "b"))
     assert 150 < len(first) < 250

@@ -136,7 +136,7 @@ def test_figures_are_shown_without_javascript(hostile, browser):
     assert all(width > 400 and alt > 40 for width, alt in sizes)
 
 
-def test_links_of_the_page_have_a_target(text):
+def test_page_links_have_a_target(text):
     assert [link for link in LINK.findall(text.split("<script>")[0]) if not link.startswith(("data:", "#"))] == []
     assert "default-src 'none'" in html.unescape(text)
     assert "unsafe-eval" not in text

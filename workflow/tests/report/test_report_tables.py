@@ -1,4 +1,4 @@
-"""The key tables of the report."""
+"""Tests the key tables of the report."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def test_important_columns_come_first(tmp_path):
     assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
 
 
-def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
+def test_duplicate_ack_count_is_shown_with_its_definition(tmp_path):
     """tshark's field of the same name counts something else."""
     files = [(schemas.root() / "tables" / f"{name}.yaml").read_text("utf-8") for name in ("tcp_control", "flows")]
     texts = re.findall(r"^.*\{name: duplicate_acks,.*$", "\n".join(files), re.M)
@@ -40,7 +40,7 @@ def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
         assert "tcp.analysis.duplicate_ack" in text
 
 
-def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
+def test_report_tables_name_the_filter_of_all_samples(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))))
     titles = {name: table["title"] for name, table in shown(source).items()}
     named = {name for name, title in titles.items() if title.endswith(" (samples: filter tcp port 443)")}

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from acapella_testing.generated.files_campaign import failed
-from acapella_testing.generated.generated_trials import PACKETS, odd_baseline, shapes, source_of, write_replays
+from acapella_testing.generated.generated_trials import PACKETS, outlier_baseline, shapes, source_of, write_replays
 from acapella_testing.runs.browser_pages import opened_page
 from acapella_testing.svg_text import with_spaces
 
@@ -28,11 +28,11 @@ def compared(tmp_path_factory):
 @pytest.mark.soak
 def test_note_reports_whether_the_baseline_is_an_outlier_or_that_this_is_unknown(tmp_path, compared):
     note = trials.environments_table(Source(Campaign(compared)))["note"]
-    assert "Of quiet, noisy and shared every kappa is against the first trial, so it is not known" in note
+    assert "In quiet, noisy and shared, every run is compared only with the first trial, so it is not known" in note
     assert "The first trial of" not in note
-    runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 2
+    runs = [{"I": 0.3, "warnings": [outlier_baseline("quiet-1")]}] * 2
     table = trials.environments_table(source_of(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True))
-    assert "The first trial of quiet is the odd one" in table["note"]
+    assert "The first trial of quiet is an outlier" in table["note"]
     assert "it is not known" not in table["note"]
     column = [heading for heading, _ in table["columns"]].index("Others")
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
@@ -52,8 +52,8 @@ def test_warning_shared_by_several_trials_is_shown_once_with_their_count(tmp_pat
 def test_packets_in_only_one_trial_are_reported(tmp_path):
     source = source_of(tmp_path, {"quiet": [{"common": PACKETS - 75}, {}], "loaded": [{}]})
     assert [with_spaces(text) for text in trials.warnings(source)] == [
-        "quiet, 1 of 2 pairs (U): a trial has up to 75 packets that the other lacks. They were lost (also before the "
-        "mirror, which does not count these), or do not belong to the trial."
+        "quiet, 1 of 2 pairs (U): a trial has up to 75 packets that the other lacks. They were lost (possibly before "
+        "the mirror, where losses are not counted), or do not belong to the trial."
     ]
 
 

@@ -100,7 +100,7 @@ def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.parametrize("stage", ["collect__a", "digest__a", "analyze__a"])
-def test_failure_of_the_machine_excludes_no_sample_whatever_the_log_contains(stage, code, why, tmp_path, monkeypatch):
+def test_machine_failure_excludes_no_sample_whatever_the_log_contains(stage, code, why, tmp_path, monkeypatch):
     printed = report_of(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
     first, second, third, *_ = printed.splitlines()
     assert first == "acapella: no sample caused this failure"
@@ -146,7 +146,7 @@ def test_only_the_exit_code_for_damage_suggests_to_keep_frames_before_it(tmp_pat
     assert offer not in report_of(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
 
 
-def test_failed_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatch):
+def test_failed_campaign_stage_names_no_sample(tmp_path, monkeypatch):
     assert report_of(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, "")).splitlines() == [
         "acapella: these jobs failed:",
         f"  process: {BROKEN}",
@@ -217,7 +217,7 @@ def test_failed_import_does_not_have_the_exit_code_for_damage(module, monkeypatc
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 @pytest.mark.parametrize("fault", ["open", "read"])
-def test_capture_that_the_system_cannot_read_is_a_failure_of_the_machine(fault, engine, tmp_path, capsys):
+def test_capture_that_the_system_cannot_read_is_a_machine_failure(fault, engine, tmp_path, capsys):
     require_programs(*(["tshark"] if engine == "hybrid" else []))
     source, why = "/proc/self/mem", "Input/output error"  # its first page is not mapped
     if fault == "open":

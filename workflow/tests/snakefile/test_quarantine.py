@@ -244,7 +244,7 @@ def test_tables_of_its_batch_do_not_complete_a_sample_that_failed(campaign):
         pytest.param(OUTSIDE, {"errno": 28}, id="disk full"),
     ],
 )
-def test_failure_of_the_machine_is_not_recorded(campaign, code, options):
+def test_machine_failure_is_not_recorded(campaign, code, options):
     campaign(code, **options)
     assert not list(Path("mine").glob("quarantine/*"))
 

@@ -41,7 +41,7 @@ def test_memory_and_time_grow_with_each_attempt(attempt, factor):
     assert minutes({}, large, attempt) == pytest.approx(factor * minutes({}, large, 1), abs=factor)
 
 
-def test_memory_of_a_digest_is_limited_by_the_config():
+def test_digest_memory_is_limited_by_the_config():
     assert memory_mb("digest", at_most=100)({}, Input(a_pcap=10 * GIB), 1) == SNAKEMAKE_MB + NEEDS["digest"].mb + 100
 
 

@@ -49,7 +49,7 @@ def test_unreadable_captures_cause_a_warning_unless_they_are_excluded(write_shee
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_warnings_are_repeated_below_the_plan_of_a_dry_run(write_sheet, capsys, monkeypatch, dry_run):
+def test_warnings_are_repeated_below_the_dry_run_plan(write_sheet, capsys, monkeypatch, dry_run):
     registered = []
     monkeypatch.setattr(atexit, "register", registered.append)
     sheet = write_sheet("a\tWEST\tp1\ta.pcap", "lost\tWEST\tp2\tlost.pcap")

@@ -340,7 +340,7 @@ def test_planned_samples_of_the_local_testbed_may_be_trials_or_excluded(tmp_path
 
 
 @pytest.mark.soak
-def test_demo_ignores_the_settings_of_the_user(tmp_path):
+def test_demo_ignores_user_settings(tmp_path):
     makefile = (ROOT / "Makefile").read_text()
     (command,) = re.findall(r"^.*@\$.*--cores \$\(CORES\) (.*config/demo\.yaml.*)$", makefile, re.M)
     words = command.replace("config/demo.yaml", str(ROOT / "config/demo.yaml")).split()

@@ -1,4 +1,4 @@
-"""Which stages Snakemake repeats after edits of the code, in a copy of the workflow."""
+"""Tests which stages Snakemake reruns after code edits, in a copy of the workflow."""
 
 import contextlib
 import os
@@ -58,12 +58,12 @@ def tree(tmp_path_factory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def complete(finished, tmp_path_factory) -> Workplace:
-    """Return a copy of the finished campaign, in which only dry runs start."""
+    """Return a copy of the finished campaign, used only for dry runs."""
     return finished.copy(tmp_path_factory.mktemp("complete"))
 
 
 def run(place: Workplace, tree: Path, *arguments: str) -> str:
-    """Run Snakemake with the workflow in ``tree``, and return its output. Paths of its files do not count."""
+    """Run Snakemake with the workflow in ``tree``, and return its output. File paths do not trigger reruns."""
     command = [tree / "python3", "-IS", "-c", FORKED, "--snakefile", tree / "Snakefile", *arguments]
     triggers = ["--rerun-triggers", "code", "mtime", "params", "software-env"]
     paths = os.pathsep.join(str(tree / name) for name in ("workflow/src", "workflow/native/python"))
@@ -75,7 +75,7 @@ def run(place: Workplace, tree: Path, *arguments: str) -> str:
 
 @contextlib.contextmanager
 def edited(tree: Path, *edits: dict[str, str | tuple[str, str]]) -> Iterator[None]:
-    """Append texts to files of the tree, or replace a text (pairs); restore the files at the end."""
+    """Append text to files of the tree, or replace text (given as a pair); restore the files at the end."""
     originals = {tree / "workflow" / name: (tree / "workflow" / name).read_text() for each in edits for name in each}
     try:
         for name, change in (item for changes in edits for item in changes.items()):
@@ -130,12 +130,12 @@ MESSAGES = {
         "comments and messages",
     ],
 )
-def test_edited_code_repeats_only_stages_that_it_changes(complete, tree, edits, expected):
+def test_code_edit_reruns_only_affected_stages(complete, tree, edits, expected):
     with edited(tree, *edits):
         assert rules_run(run(complete, tree, "--dry-run")) == expected
 
 
-def test_different_version_of_the_program_repeats_the_digest(complete, tree, request):
+def test_different_program_version_reruns_the_digest(complete, tree, request):
     """The metadata of acaps contain the version."""
     text = "Metadata-Version: 2.1\nName: acapella\nVersion: 99.0\n"
     metadata = write_file(tree / "workflow/src/acapella-99.0.dist-info/METADATA", text)
@@ -161,7 +161,7 @@ ONCE = {"samples": 1, "index": 1, **TABLES}
 
 
 @takes_minutes
-def test_each_change_of_a_large_campaign_runs_only_jobs_that_depend_on_it(tree, tmp_path):
+def test_each_change_of_a_large_campaign_runs_only_dependent_jobs(tree, tmp_path):
     """The core is not built again, so that all runs write the same digests."""
     place, names = Workplace(tmp_path), [f"s{sample:04}" for sample in range(SAMPLES + 1)]
     place.configure(batches={"samples": BATCH}, digest={"engine": "native"})

@@ -29,7 +29,7 @@ def place_of(directory, settings) -> Workplace:
     return Workplace(directory)
 
 
-def test_plan_of_the_grid_of_the_paper_has_no_stage_of_samples(tmp_path):
+def test_plan_of_the_paper_grid_has_no_sample_stage(tmp_path):
     grid = str(ROOT / "config" / "paper" / "transfer_grid.yaml")
     printed = Workplace(tmp_path).succeed("--dry-run", "--configfile", grid)
     assert rules_run(printed) == STAGES | {"papers"}

@@ -261,7 +261,7 @@ def test_directories_of_an_earlier_grid_are_not_read(tmp_path):
     write_grid(tmp_path, 3)
     tables(tmp_path)
     assert rows(tmp_path, "cells", "cell_id") == [("a",), ("b",)]
-    reason = "not a list of cells of this version: all cells are read"
+    reason = "not a list of cells in the format of this version: all cells are read"
     assert files(tmp_path)[0][1:] == ("transfers/grid.json", 1, reason)
 
 

@@ -204,7 +204,7 @@ def test_offset_of_a_flow_is_that_of_its_first_data_if_every_flow_is_captured(tm
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
 
 
-def test_spread_of_the_ends_has_the_source_of_the_completion_times(tmp_path):
+def test_spread_of_ends_has_the_source_of_the_completion_times(tmp_path):
     early = made.Sent(100_000, 100_000, 0.8, 0.8, 0)
     two_starts(tmp_path, "a", 2, early)
     # On the wire, both flows take 1.01 s, 2.5 s apart: ends at 1.01 and 3.51 s.

@@ -282,16 +282,14 @@ IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
             IPV4.format("4500 003c", "01") + "03000000 00000000 60000000 e75c 70 40" + "00" * 24,
             id="a quote's IPv4 is IPv6, and ends inside VRRP",
         ),
-        pytest.param(
-            IPV6.format("3c") + "3b04000000000000", id="destination options that are cut, and the last header"
-        ),
-        pytest.param(IPV6.format("33") + "3b04000000000000", id="AH that is cut, and the last header"),
+        pytest.param(IPV6.format("3c") + "3b04000000000000", id="truncated destination options, and the last header"),
+        pytest.param(IPV6.format("33") + "3b04000000000000", id="truncated AH, and the last header"),
         pytest.param(IPV6.format("2b") + "3b", id="a routing header truncated to one byte"),
-        pytest.param(IPV6.format("2c") + "3b000000", id="a fragment header that is cut"),
+        pytest.param(IPV6.format("2c") + "3b000000", id="a truncated fragment header"),
         pytest.param(IPV6.format("3c") + "1100000000000000", id="an extension header followed by nothing"),
         pytest.param(
             "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
-            id="IPv4 options that are cut, behind MPLS",
+            id="truncated IPv4 options after MPLS",
         ),
         pytest.param(
             IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",

@@ -34,7 +34,7 @@ struct interval *series_find(struct series *series, int64_t arrival_ns) {
     } else if (__builtin_sub_overflow(arrival_ns, series->begin_ns, &since_ns)) {
         since_ns = INT64_MAX;
     }
-    /* the last interval contains everything that an interval of the greatest length cannot */
+    /* at the maximum length, the last interval also includes everything after it */
     while (since_ns / series->length_ns >= SERIES_INTERVALS && series->length_ns < INT64_MAX / 4) {
         widen(series);
     }

@@ -1,4 +1,4 @@
-/* A log with a record of each packet that passes the rules, with its 128-bit identity, to find lost packets
+/* A log with a record of each packet that passes the rules, with its 128-bit hash, to find lost packets
  * between two monitors. */
 #ifndef ACAPELLA_PACKET_LOG_H
 #define ACAPELLA_PACKET_LOG_H

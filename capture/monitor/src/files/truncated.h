@@ -1,4 +1,4 @@
-/* Writes the packets that pass the rules, truncated, to a pcapng with the 128-bit identity of each whole
+/* Writes the packets that pass the rules, truncated, to a pcapng with the 128-bit hash of each whole
  * packet, with the writer of acapella-dpdk-capture (capture/dpdk/src/writer). */
 #ifndef ACAPELLA_TRUNCATED_H
 #define ACAPELLA_TRUNCATED_H

@@ -1,4 +1,4 @@
-/* The 128-bit identity of a packet, the same at every hop: the hash of identity `invariant` of docs/kappa.md
+/* The identity of a packet, the same at every hop: the 128-bit hash of identity `invariant` of docs/kappa.md
  * (workflow/native/src/kappa/trial/). */
 #ifndef ACAPELLA_HASH_H
 #define ACAPELLA_HASH_H

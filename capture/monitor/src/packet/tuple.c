@@ -9,8 +9,8 @@
 
 static bool is_any(const char *text) { return strcmp(text, "*") == 0; }
 
-/* Parses a decimal number from 0 to `most`, up to the character `end`. */
-static bool parse_number(unsigned long *value, const char *text, char end, unsigned long most,
+/* Parses a decimal number from 0 to `max`, up to the character `end`. */
+static bool parse_number(unsigned long *value, const char *text, char end, unsigned long max,
                          const char **after) {
     char *stop = NULL;
     if (*text < '0' || *text > '9') {
@@ -18,7 +18,7 @@ static bool parse_number(unsigned long *value, const char *text, char end, unsig
     }
     *value = strtoul(text, &stop, 10);
     *after = stop;
-    return *stop == end && *value <= most;
+    return *stop == end && *value <= max;
 }
 
 static bool parse_protocol(struct tuple_rule *rule, const char *text) {
@@ -57,11 +57,11 @@ static bool parse_prefix(struct tuple_rule *rule, struct tuple_prefix *prefix, c
     if (!v4 && inet_pton(AF_INET6, text, prefix->bytes) != 1) {
         return false;
     }
-    const uint8_t version = v4 ? 4 : 6, most = v4 ? 32 : 128;
-    if (slash && !parse_number(&bits, slash + 1, 0, most, &after)) {
+    const uint8_t version = v4 ? 4 : 6, max_bits = v4 ? 32 : 128;
+    if (slash && !parse_number(&bits, slash + 1, 0, max_bits, &after)) {
         return false;
     }
-    prefix->bits = slash ? (uint8_t)bits : most;
+    prefix->bits = slash ? (uint8_t)bits : max_bits;
     if (rule->ip_version && rule->ip_version != version) {
         return false;
     }

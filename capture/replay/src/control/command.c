@@ -36,12 +36,12 @@ static const struct {
 #define COMMANDS (sizeof known / sizeof *known)
 
 /* Parses an unsigned decimal number. Returns false if it is not a number, or out of range. */
-static bool parse_number(const char *text, int64_t least, int64_t most, int64_t *to) {
+static bool parse_number(const char *text, int64_t min, int64_t max, int64_t *to) {
     char *end = NULL;
     errno = 0;
     const long long value = strtoll(text, &end, 10);
     *to = value;
-    return *text >= '0' && *text <= '9' && !*end && errno == 0 && value >= least && value <= most;
+    return *text >= '0' && *text <= '9' && !*end && errno == 0 && value >= min && value <= max;
 }
 
 /* Returns true if a text has two lowercase hexadecimal digits for each byte of a frame. */

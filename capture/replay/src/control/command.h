@@ -50,7 +50,7 @@ struct command_lines {
 int command_read(struct command_lines *lines, int fd);
 
 /* Returns the next whole line, valid until the next call of command_read, or NULL if there is none. For a
- * line that was discarded, sets `too_long` and returns an empty text. */
+ * line that was discarded, sets `too_long` and returns an empty string. */
 char *command_next(struct command_lines *lines, bool *too_long);
 
 #endif

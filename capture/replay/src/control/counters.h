@@ -4,8 +4,8 @@
 
 #include "control/session.h"
 
-/* Reads the counters of a port (from 0). Those of the bridge are of the latest REQUEST_COUNT or
- * REQUEST_PAUSE, and packets that the kernel dropped are of the latest counters_count_drops. */
+/* Reads the counters of a port (from 0). Those of the bridge are from the latest REQUEST_COUNT or
+ * REQUEST_PAUSE, and those of packets that the kernel dropped are from the latest counters_count_drops. */
 struct counters counters_read(const struct session *session, unsigned port);
 
 /* Updates the numbers of packets that the kernel dropped. */
@@ -23,8 +23,8 @@ void counters_read_before(struct session *session);
 void counters_read_after(struct session *session);
 
 /* Returns the number of packets that the interface received between two readings, but neither the bridge
- * received nor a counter of lost packets contains. Packets that arrived during the second reading may hide as
- * many. */
+ * received nor a loss counter includes. Packets that arrived during the second reading may hide the same
+ * number of lost packets. */
 uint64_t counters_not_received(const struct counters *after, const struct counters *before);
 
 #endif

@@ -241,8 +241,8 @@ void report_loaded(const struct session *session, const char *path, const struct
     FILE *to = begin(session, "loaded");
     put_text(to, "file", path);
     put_recording(to, &session->recording);
-    put_number(to, "truncated_packets", loaded->truncated);
-    put_bool(to, "file_truncated", loaded->cut);
+    put_number(to, "truncated_packets", loaded->truncated_packets);
+    put_bool(to, "file_truncated", loaded->file_truncated);
     end(to);
 }
 
@@ -338,7 +338,7 @@ void report_done(const struct session *session) {
     struct summary summary;
     summarize(&summary, replay);
     FILE *to = begin(session, "done");
-    put_text(to, "stopped_by", ending_name(replay->ending));
+    put_text(to, "stopped_by", end_reason_name(replay->end_reason));
     put_run(to, session);
     put_outcomes(to, &summary);
     put_number(to, "late_ns", session->options.late_ns);

@@ -165,7 +165,7 @@ int session_open(struct session *session, struct fault *fault) {
 
 void session_close(struct session *session) {
     if (rte_eal_get_lcore_state(POLLING_LCORE) == RUNNING) {
-        session->worker.stop_reason = ENDING_STOP;
+        session->worker.stop_reason = END_STOP;
         worker_request(&session->worker, REQUEST_END);
         rte_eal_wait_lcore(POLLING_LCORE);
     }
@@ -340,7 +340,7 @@ static void report_end(struct session *session) {
     }
 }
 
-void session_stop(struct session *session, enum ending reason) {
+void session_stop(struct session *session, enum end_reason reason) {
     if (session->worker.activity != ACTIVITY_IDLE) {
         session->worker.stop_reason = reason;
         worker_request(&session->worker, REQUEST_STOP);
@@ -354,7 +354,7 @@ static void stop(struct session *session) {
     if (session->activity == ACTIVITY_IDLE) {
         report_stopped(session);
     } else {
-        session_stop(session, ENDING_STOP);
+        session_stop(session, END_STOP);
     }
 }
 
@@ -413,7 +413,7 @@ int session_update(struct session *session, struct fault *fault) {
         session->checked_ns = now;
         status = ports_check_links(&session->ports, fault);
         if (status != 0) {
-            session_stop(session, ENDING_LINK_DOWN);
+            session_stop(session, END_LINK_DOWN);
         }
     }
     report_end(session);

@@ -9,8 +9,8 @@
 /* Memory that the options need, in bytes. */
 struct memory {
     uint64_t mbufs;        /* number */
-    uint64_t mbuf_bytes;   /* of EAL */
-    uint64_t packet_bytes; /* of the list of the recording and of a plan */
+    uint64_t mbuf_bytes;   /* EAL memory */
+    uint64_t packet_bytes; /* packet lists of the recording and of a plan */
     uint64_t departure_bytes;
     uint64_t total_bytes, available_bytes;
 };
@@ -46,7 +46,7 @@ void session_close(struct session *session);
 int session_execute(struct session *session, const struct command *command, struct fault *fault);
 
 /* Ends a recording or a run that is active, and reports it. */
-void session_stop(struct session *session, enum ending reason);
+void session_stop(struct session *session, enum end_reason reason);
 
 /* Call it at least every 10 ms: reports recordings and runs that have ended, corrects the clocks, checks
  * links. Returns -1 with the reason in fault if a link is down. */

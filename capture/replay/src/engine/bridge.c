@@ -166,13 +166,14 @@ static unsigned allowed_packets(struct bridge *bridge, int64_t left_ns, int64_t 
     return allowed < bridge->options->burst ? allowed : bridge->options->burst;
 }
 
-static unsigned forward(struct bridge *bridge, const struct way *way, unsigned most, int64_t began_ns) {
+static unsigned forward(struct bridge *bridge, const struct way *way, unsigned max_packets,
+                        int64_t began_ns) {
     struct rte_mbuf *mbuf[BURST_MAX];
     int64_t stamp_ns[BURST_MAX];
     bool stamped[BURST_MAX];
     struct port *source = &bridge->ports->port[way->from];
     struct traffic *traffic = &source->traffic[way->queue];
-    const uint16_t received = rte_eth_rx_burst(source->id, way->queue, mbuf, (uint16_t)most);
+    const uint16_t received = rte_eth_rx_burst(source->id, way->queue, mbuf, (uint16_t)max_packets);
     if (received == 0) {
         return 0;
     }
@@ -207,15 +208,15 @@ static unsigned poll_until(struct bridge *bridge, int64_t until_ns) {
     bridge->deadline_ns = until_ns;
     for (unsigned i = 0; i < ways; ++i) {
         const int64_t now = timebase_ns(bridge->time);
-        const unsigned most =
+        const unsigned max_packets =
             until_ns == FOREVER ? bridge->options->burst : allowed_packets(bridge, until_ns - now, until_ns);
-        if (most == 0) {
+        if (max_packets == 0) {
             break;
         }
         const uint16_t from = bridge->next % 2;
         const struct way way = {from, 1 - from, (uint16_t)(bridge->next / 2)};
         bridge->next = (bridge->next + 1) % ways;
-        received += forward(bridge, &way, most, now);
+        received += forward(bridge, &way, max_packets, now);
     }
     return received;
 }

@@ -11,10 +11,10 @@
 
 enum timestamps {
     TIMESTAMPS_NONE,   /* the recording is empty */
-    TIMESTAMPS_FILE,   /* of a capture file, one per packet */
-    TIMESTAMPS_DEVICE, /* of the receiving device, one per packet */
-    TIMESTAMPS_BURST,  /* of the TSC, one per burst at its transmission */
-    TIMESTAMPS_MIXED,  /* of the device, and of the TSC for packets without */
+    TIMESTAMPS_FILE,   /* from a capture file, one per packet */
+    TIMESTAMPS_DEVICE, /* from the receiving device, one per packet */
+    TIMESTAMPS_BURST,  /* from the TSC, one per burst at its transmission */
+    TIMESTAMPS_MIXED,  /* from the device; from the TSC for packets that the device did not timestamp */
 };
 
 struct packet {
@@ -31,7 +31,7 @@ struct recording {
     struct packet *merged; /* memory for recording_merge; NULL if unused */
     uint64_t capacity;     /* packets */
     uint64_t begin,
-        end;        /* of the oldest packet, and after the newest; the index in `packet` is modulo capacity */
+        end; /* positions of the oldest packet, and after the newest; indexes of `packet` modulo capacity */
     uint64_t bytes; /* sum of the packets' lengths */
     enum timestamps timestamps;
 };
@@ -60,7 +60,7 @@ void recording_add(struct recording *recording, const struct packet *packet, enu
 void recording_remove(struct recording *recording);
 
 /* Merges the packets of all ports and queues by their times, if they have timestamps of the receiving device.
- * Packets of the same queue keep their order. No packets may be added during this. */
+ * Packets of the same queue keep their order. No packets may be added during the merge. */
 void recording_merge(struct recording *recording);
 
 void recording_clear(struct recording *recording);

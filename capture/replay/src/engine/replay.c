@@ -6,9 +6,9 @@
 
 __extension__ typedef __int128 wide;
 
-const char *ending_name(enum ending ending) {
+const char *end_reason_name(enum end_reason reason) {
     static const char *const names[] = {"none", "complete", "stop", "clock_step", "link_down"};
-    return names[ending];
+    return names[reason];
 }
 
 int replay_open(struct replay *replay, const struct options *options, struct ports *ports,
@@ -33,41 +33,41 @@ void replay_close(struct replay *replay) {
     replay->errors = NULL;
 }
 
-/* Sets the time of a lane's burst; at the end of a loop, the lane continues in the next one. */
-static void set_lane(const struct replay *replay, unsigned port, struct lane *lane) {
+/* Sets the time of the burst at a cursor; at the end of a loop, the cursor moves to the next loop. */
+static void set_cursor(const struct replay *replay, unsigned port, struct port_cursor *cursor) {
     const struct plan *plan = &replay->plan;
-    if (lane->at == plan->packets) {
-        lane->at = plan->first[port];
-        lane->loop_start_ns += plan->period_ns;
-        lane->ended = ++lane->loop == replay->loops || lane->at == plan->packets;
+    if (cursor->at == plan->packets) {
+        cursor->at = plan->first[port];
+        cursor->loop_start_ns += plan->period_ns;
+        cursor->ended = ++cursor->loop == replay->loops || cursor->at == plan->packets;
     }
-    if (!lane->ended) {
-        lane->due_ns =
-            lane->loop_start_ns + plan->entry[lane->at].offset_ns - replay->ports->port[port].lead.ns;
+    if (!cursor->ended) {
+        cursor->due_ns =
+            cursor->loop_start_ns + plan->entry[cursor->at].offset_ns - replay->ports->port[port].lead.ns;
     }
 }
 
-/* Returns true if the burst of `lane` is passed to its driver before that of `other`: at the same time, the
+/* Returns true if the burst at `cursor` is passed to its driver before that at `other`: at the same time, the
  * one that was recorded first. */
-static bool precedes(const struct lane *lane, const struct lane *other) {
-    if (lane->due_ns != other->due_ns) {
-        return lane->due_ns < other->due_ns;
+static bool precedes(const struct port_cursor *cursor, const struct port_cursor *other) {
+    if (cursor->due_ns != other->due_ns) {
+        return cursor->due_ns < other->due_ns;
     }
-    return lane->loop != other->loop ? lane->loop < other->loop : lane->at < other->at;
+    return cursor->loop != other->loop ? cursor->loop < other->loop : cursor->at < other->at;
 }
 
 /* Selects the burst that is due first. With a lead time for each port, this is the order in which bursts are
  * passed to the drivers so that they depart in the order of the recording. */
 static void find_next(struct replay *replay) {
-    const struct lane *first = NULL;
+    const struct port_cursor *first = NULL;
     for (unsigned port = 0; port < replay->ports->count; ++port) {
-        const struct lane *lane = &replay->lane[port];
-        if (!lane->ended && (!first || precedes(lane, first))) {
-            first = lane;
+        const struct port_cursor *cursor = &replay->cursor[port];
+        if (!cursor->ended && (!first || precedes(cursor, first))) {
+            first = cursor;
         }
     }
     if (!first) {
-        replay_end(replay, ENDING_COMPLETE);
+        replay_end(replay, END_COMPLETE);
         return;
     }
     replay->loop = first->loop;
@@ -81,11 +81,11 @@ static void find_next(struct replay *replay) {
 static void begin_lanes(struct replay *replay) {
     const struct plan *plan = &replay->plan;
     for (unsigned port = 0; port < replay->ports->count; ++port) {
-        struct lane *lane = &replay->lane[port];
-        *lane = (struct lane){.at = plan->first[port], .loop_start_ns = replay->start_ns};
-        lane->ended = lane->at == plan->packets;
-        if (!lane->ended) {
-            set_lane(replay, port, lane);
+        struct port_cursor *cursor = &replay->cursor[port];
+        *cursor = (struct port_cursor){.at = plan->first[port], .loop_start_ns = replay->start_ns};
+        cursor->ended = cursor->at == plan->packets;
+        if (!cursor->ended) {
+            set_cursor(replay, port, cursor);
         }
     }
 }
@@ -121,7 +121,7 @@ int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault
     replay->largest_gap_ns = 0;
     replay->begun = false;
     replay->preemptions = 0;
-    replay->ending = ENDING_NONE;
+    replay->end_reason = END_NONE;
     replay->steps = replay->time->steps;
     for (unsigned port = 0; port < replay->ports->count; ++port) {
         memset(replay->ports->port[port].sent, 0, sizeof replay->ports->port[port].sent);
@@ -142,10 +142,10 @@ void replay_begin(struct replay *replay) {
     replay->polled_ns = timebase_ns(replay->time);
 }
 
-void replay_end(struct replay *replay, enum ending ending) {
-    if (replay->ending == ENDING_NONE) {
+void replay_end(struct replay *replay, enum end_reason reason) {
+    if (replay->end_reason == END_NONE) {
         replay->preemptions = replay->begun ? involuntary_switches() - replay->preemptions : 0;
-        replay->ending = ending;
+        replay->end_reason = reason;
     }
 }
 
@@ -195,19 +195,19 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
     }
 }
 
-int64_t replay_rest(struct replay *replay, int64_t longest_ns) {
+int64_t replay_sleep_ns(struct replay *replay, int64_t longest_ns) {
     const int64_t wake_ns = (int64_t)replay->options->wake_ns;
     const int64_t left_ns = replay->due_ns - replay->polled_ns - wake_ns;
     if (wake_ns == 0 || left_ns <= 0 || replay->retries) {
         return 0;
     }
-    const int64_t rest_ns = left_ns < longest_ns ? left_ns : longest_ns;
-    replay->polled_ns += rest_ns;
-    return rest_ns;
+    const int64_t sleep_ns = left_ns < longest_ns ? left_ns : longest_ns;
+    replay->polled_ns += sleep_ns;
+    return sleep_ns;
 }
 
 bool replay_poll(struct replay *replay) {
-    if (unlikely(replay->ending != ENDING_NONE)) {
+    if (unlikely(replay->end_reason != END_NONE)) {
         return false;
     }
     const int64_t now = timebase_ns(replay->time);
@@ -216,7 +216,7 @@ bool replay_poll(struct replay *replay) {
     replay->polled_ns = now;
     ++replay->polls;
     if (unlikely(replay->time->steps != replay->steps)) {
-        replay_end(replay, ENDING_CLOCK_STEP);
+        replay_end(replay, END_CLOCK_STEP);
         return false;
     }
     if (now < replay->due_ns) {
@@ -230,10 +230,10 @@ bool replay_poll(struct replay *replay) {
         send_burst(replay, entry, now);
     }
     if (replay->done == entry->count) {
-        struct lane *lane = &replay->lane[entry->port];
-        lane->at = entry->next;
-        set_lane(replay, entry->port, lane);
+        struct port_cursor *cursor = &replay->cursor[entry->port];
+        cursor->at = entry->next;
+        set_cursor(replay, entry->port, cursor);
         find_next(replay);
     }
-    return replay->ending == ENDING_NONE;
+    return replay->end_reason == END_NONE;
 }

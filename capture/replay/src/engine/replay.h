@@ -17,10 +17,10 @@ struct departure {
     uint8_t outcome, flags;
 };
 
-enum ending { ENDING_NONE, ENDING_COMPLETE, ENDING_STOP, ENDING_CLOCK_STEP, ENDING_LINK_DOWN };
+enum end_reason { END_NONE, END_COMPLETE, END_STOP, END_CLOCK_STEP, END_LINK_DOWN };
 
 /* The next burst of a port. */
-struct lane {
+struct port_cursor {
     uint32_t loop, at;
     int64_t loop_start_ns;
     int64_t due_ns; /* the lead time of the port before the departure */
@@ -38,15 +38,15 @@ struct replay {
     int64_t start_ns;
     uint32_t loops;
     uint64_t speed_ppm;
-    _Atomic enum ending ending; /* ENDING_NONE: not ended */
-    /* position: of all lanes, the burst that is due first */
-    struct lane lane[OPTIONS_PORTS]; /* by port */
+    _Atomic enum end_reason end_reason; /* END_NONE: not ended */
+    /* position: of all ports, the burst that is due first */
+    struct port_cursor cursor[OPTIONS_PORTS]; /* by port */
     uint32_t loop, at;
     uint16_t done; /* packets of the burst that have an outcome */
     int64_t due_ns;
     int64_t first_try_ns; /* of the burst, if the driver did not accept all of it */
     uint32_t retries;
-    unsigned steps; /* number of steps of the clock, at the start */
+    unsigned steps; /* number of clock steps at the start */
     /* polling */
     int64_t polled_ns, largest_gap_ns;
     uint64_t polls;
@@ -75,16 +75,16 @@ bool replay_poll(struct replay *replay);
 
 /* Returns how long the thread may sleep before it polls again: until --wake-ns before the next departure, at
  * most `longest_ns`. 0: do not sleep. The next gap between polls is measured from the end of the sleep. */
-int64_t replay_rest(struct replay *replay, int64_t longest_ns);
+int64_t replay_sleep_ns(struct replay *replay, int64_t longest_ns);
 
 /* Ends a run early. */
-void replay_end(struct replay *replay, enum ending ending);
+void replay_end(struct replay *replay, enum end_reason reason);
 
 /* Returns the requested time of a packet in a loop. */
 static inline int64_t replay_requested(const struct replay *replay, uint32_t loop, uint32_t packet) {
     return replay->start_ns + (int64_t)loop * replay->plan.period_ns + replay->plan.entry[packet].offset_ns;
 }
 
-const char *ending_name(enum ending ending);
+const char *end_reason_name(enum end_reason reason);
 
 #endif

@@ -81,10 +81,10 @@ static void handle(struct worker *worker, enum request request) {
 }
 
 /* Sleeps if the next departure is far away and --wake-ns permits it. */
-static void rest(struct replay *replay) {
-    const int64_t rest_ns = replay_rest(replay, MAX_SLEEP_NS);
-    if (rest_ns) {
-        sleep_for(rest_ns);
+static void sleep_until_due(struct replay *replay) {
+    const int64_t sleep_ns = replay_sleep_ns(replay, MAX_SLEEP_NS);
+    if (sleep_ns) {
+        sleep_for(sleep_ns);
     }
 }
 
@@ -94,7 +94,7 @@ static void run(struct worker *worker) {
     const int64_t guard = (int64_t)worker->replay.options->guard_ns;
     if (!worker->began) {
         const int64_t ahead = replay->due_ns - timebase_ns(replay->time);
-        if (ahead > AHEAD_NS && replay->ending == ENDING_NONE && replay->steps == replay->time->steps) {
+        if (ahead > AHEAD_NS && replay->end_reason == END_NONE && replay->steps == replay->time->steps) {
             if (worker->forwards) {
                 bridge_poll_before(&worker->bridge, replay->due_ns);
             } else {
@@ -111,7 +111,7 @@ static void run(struct worker *worker) {
             return;
         }
         if (!worker->forwards) {
-            rest(replay);
+            sleep_until_due(replay);
         } else if (replay->due_ns - replay->polled_ns > guard) {
             bridge_poll_before(&worker->bridge, replay->due_ns);
         }

@@ -25,7 +25,7 @@ struct worker {
     bool forwards, spin, paused;
     unsigned priority;                    /* SCHED_FIFO during a run; 0 if none */
     int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
-    enum ending stop_reason;              /* of REQUEST_STOP */
+    enum end_reason stop_reason;          /* of REQUEST_STOP */
     struct port *send_port;               /* of REQUEST_SEND */
     struct rte_mbuf *send_mbuf;           /* of REQUEST_SEND, which resets it if the driver accepts it */
     bool send_failed;                     /* of REQUEST_SEND: the driver could not send what it accepted */

@@ -77,9 +77,9 @@ int load_file(struct recording *recording, const char *path, const struct ports 
             status = fail(fault, "%.200s: %.200s", path, reason.text);
             break;
         }
-        loaded->truncated += frame.kept_bytes < frame.wire_bytes;
+        loaded->truncated_packets += frame.kept_bytes < frame.wire_bytes;
     }
-    loaded->cut = capture_file_truncated(file);
+    loaded->file_truncated = capture_file_truncated(file);
     capture_file_close(file);
     loaded->packets = recording_packets(recording);
     if (status == 0 && loaded->packets == 0) {

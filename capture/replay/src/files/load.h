@@ -7,8 +7,9 @@
 
 struct loaded {
     uint64_t packets;
-    uint64_t truncated; /* packets that the capture contains only in part; their first bytes are sent */
-    bool cut;           /* the file ends within a record */
+    uint64_t
+        truncated_packets; /* packets that the capture contains only in part; their first bytes are sent */
+    bool file_truncated;   /* the file ends within a record */
 };
 
 /* The recording must be empty, and is empty after an error. Returns 0, or -1 with the reason in fault. */

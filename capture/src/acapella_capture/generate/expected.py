@@ -133,13 +133,13 @@ def times_of(flow: Flow, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def packets_of(flow: Flow, known: dict[Key | None, int]) -> Packets:
     """Return the packets of a flow. New keys are added to ``known``."""
-    most = flow.packets or ENDLESS
-    count = min(most, FIRST_GUESS) if flow.until_ns else most
+    max_packets = flow.packets or ENDLESS
+    count = min(max_packets, FIRST_GUESS) if flow.until_ns else max_packets
     if count > MAX_PACKETS:
         raise too_many()
     arrivals, sizes = times_of(flow, count)
-    while count < most and arrivals[-1] < flow.until_ns:
-        count = min(most, 2 * count)
+    while count < max_packets and arrivals[-1] < flow.until_ns:
+        count = min(max_packets, 2 * count)
         if count > MAX_PACKETS:
             raise too_many()
         arrivals, sizes = times_of(flow, count)

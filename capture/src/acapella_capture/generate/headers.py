@@ -144,8 +144,8 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
         first = constant(value, place, kind)
         room = (1 << bits) - first % (1 << bits)
         step = 0 if variation == "random" else section.take("step", integer(1, room), 1)
-        most = (room - 1) // step + 1 if step else room
-        count = section.take("count", integer(1, most), most)
+        max_count = (room - 1) // step + 1 if step else room
+        count = section.take("count", integer(1, max_count), max_count)
         if variation == "random" and count > 1 << 32 and count & (count - 1):
             raise UserError("a count above 2^32 is not a power of two", where=section.place("count"))
         varying = VaryingValues(variation, first % (1 << bits), step, count, key if variation == "random" else 0)

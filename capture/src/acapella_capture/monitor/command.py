@@ -202,7 +202,7 @@ def check(args: argparse.Namespace) -> None:
     if bool(args.files) == bool(args.interface):
         raise UserError("expected captures or --interface", fix="specify one of them")
     if args.expected and args.pattern:
-        raise UserError("--pattern: --expected contains the patterns", fix="remove it")
+        raise UserError("--pattern: the file of --expected contains the patterns", fix="remove --pattern")
     if args.expected and args.max_flows is not None:
         raise UserError("--max-flows: --expected contains the flows", fix="remove it")
     if args.snaplen is not None and not args.write:

@@ -79,7 +79,7 @@ def read(path: Path) -> list[PortResult]:
     """Return the ports of a result file. Raises UserError if it is not complete."""
     content = path.read_bytes()
     if content[: len(MAGIC)] != MAGIC:
-        raise UserError("not a result of acapella-monitor of this version", where=path)
+        raise UserError("not a result in the format of this version of acapella-monitor", where=path)
     try:
         return list(ports(content))
     except ValueError as error:

@@ -74,9 +74,9 @@ def reached(trial: Callable[[], Trial]) -> Trial:
 
 
 def highest(
-    trial: Callable[[float], Trial], lowest: float, most: float, resolution: float, near: float | None = None
+    trial: Callable[[float], Trial], lower: float, upper: float, resolution: float, near: float | None = None
 ) -> Found:
-    """Return the highest value from ``lowest`` to ``most`` without loss, by halving an interval.
+    """Return the highest value from ``lower`` to ``upper`` without loss, by halving an interval.
 
     The search ends if the interval, at whose lower end no packet was lost, is at most ``resolution`` wide. With
     ``near``, an estimate of the result, the interval begins around it; otherwise it is the whole range.
@@ -88,9 +88,9 @@ def highest(
         return done[-1][1].good
 
     if near is None:
-        low, high = (most, None) if good(most) else (lowest, most) if good(lowest) else (None, lowest)
+        low, high = (upper, None) if good(upper) else (lower, upper) if good(lower) else (None, lower)
     else:
-        low, high = bracket(good, lowest, most, resolution, near)
+        low, high = bracket(good, lower, upper, resolution, near)
     while low is not None and high is not None and high - low > resolution:
         middle = (low + high) / 2
         low, high = (middle, high) if good(middle) else (low, middle)
@@ -99,30 +99,30 @@ def highest(
 
 
 def bracket(
-    good: Callable[[float], bool], lowest: float, most: float, step: float, near: float
+    good: Callable[[float], bool], lower: float, upper: float, step: float, near: float
 ) -> tuple[float | None, float | None]:
     """Return a good value and a higher bad one, from steps away from ``near`` that double.
 
-    One of them is None if even ``lowest`` is bad, or even ``most`` is good.
+    One of them is None if even ``lower`` is bad, or even ``upper`` is good.
     """
-    low, high, value = None, None, min(max(near, lowest), most)
+    low, high, value = None, None, min(max(near, lower), upper)
     while low is None or high is None:
         if good(value):
-            low, value = value, min(value + step, most)
+            low, value = value, min(value + step, upper)
         else:
-            high, value = value, max(value - step, lowest)
+            high, value = value, max(value - step, lower)
         if value in (low, high):
             break
         step *= 2
     return low, high
 
 
-def longest_burst(trial: Callable[[int], Trial], most: int) -> Found:
-    """Return the largest number of packets, from 1 to ``most``, that all arrive if ``trial`` sends them in a burst."""
-    good, bad = 0, most + 1
+def longest_burst(trial: Callable[[int], Trial], max_length: int) -> Found:
+    """Return the longest burst, from 1 to ``max_length`` packets, of which all packets arrive; ``trial`` sends it."""
+    good, bad = 0, max_length + 1
     done: list[tuple[float, Trial]] = []
     while bad - good > 1:
-        length = most if not done else (good + bad) // 2
+        length = max_length if not done else (good + bad) // 2
         result = trial(length)
         done.append((length, result))
         if result.good:

@@ -26,9 +26,9 @@ def overload_lines(
     """
     limits = {"the receiver": receiver_bps, "tcpdump": TCPDUMP_BPS if method == "tcpdump" else None}
     ways = 2 if "both" in capture.directions else 1
-    most = {port.name: ways * port.rate_bps for port in ports if port.rate_bps}
+    max_rates = {port.name: ways * port.rate_bps for port in ports if port.rate_bps}
     for name, limit in limits.items():
-        exceeding = [rate for rate in most.values() if limit is not None and rate > limit]
+        exceeding = [rate for rate in max_rates.values() if limit is not None and rate > limit]
         if not exceeding:
             continue
         mirrored = "both directions mirrored" if ways == 2 else "one direction mirrored"
@@ -36,7 +36,7 @@ def overload_lines(
             f"{len(exceeding)} of {pluralize(len(ports), 'port')} can exceed {describe(name, limit)}: up to "
             f"{gbps(max(exceeding))} with {mirrored}"
         )
-        yield from current_lines(capture, limit, most, read_rates())
+        yield from current_lines(capture, limit, max_rates, read_rates())
 
 
 def describe(name: str, limit: int) -> str:

@@ -1,4 +1,4 @@
-"""The kernel's thresholds of dirty memory: set temporarily, and restored."""
+"""The kernel's dirty-page thresholds: set temporarily, then restored."""
 
 import contextlib
 import fcntl

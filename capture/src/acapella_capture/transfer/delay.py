@@ -154,7 +154,7 @@ class NetemDelays(Delays):
                     raise UserError(
                         f"transfer.delay_on: both: netem cannot delay data on the emulated link {name}, "
                         f"which ends at {each.host}",
-                        fix="delay_on: return, or a router behind this link",
+                        fix="set delay_on: return, or add a router after this link",
                     )
 
     def apply(self, cell: Cell) -> None:

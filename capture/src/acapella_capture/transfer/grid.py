@@ -57,7 +57,7 @@ class Cell:
 
     @property
     def total_bytes(self) -> int:
-        """The bytes of all flows together."""
+        """The total bytes of all flows."""
         return sum(self.share(flow) for flow in range(self.streams))
 
     def share(self, flow: int) -> int:
@@ -84,27 +84,27 @@ def plan(settings: TransferSettings) -> list[Cell]:
         )
         for values in itertools.product(*settings.grid.values())
     ]
-    choice = random.Random(settings.seed)
-    wanted = settings.repeated_cells
-    repeated = repeated_cells(cells, wanted["number"], choice)
+    rng = random.Random(settings.seed)
+    repeats = settings.repeated_cells
+    repeated = repeated_cells(cells, repeats["number"], rng)
     runs = []
     for number, cell in enumerate(cells):
-        times = max(settings.repetitions, wanted["repetitions"] if number in repeated else 0)
+        times = max(settings.repetitions, repeats["repetitions"] if number in repeated else 0)
         runs += [Cell(**{**asdict(cell), "run": run}) for run in range(times)]
-    choice.shuffle(runs)
+    rng.shuffle(runs)
     return runs
 
 
-def repeated_cells(cells: list[Cell], number: int, choice: random.Random) -> set[int]:
+def repeated_cells(cells: list[Cell], number: int, rng: random.Random) -> set[int]:
     """Return the indexes of the cells that are repeated: all algorithms of randomly chosen settings.
 
     If ``number`` is not a multiple of the number of algorithms, the last of the chosen settings are repeated with some
     of the algorithms only.
     """
-    alike: dict[Cell, list[int]] = {}
+    by_settings: dict[Cell, list[int]] = {}
     for index, cell in enumerate(cells):
-        alike.setdefault(replace(cell, algorithm=""), []).append(index)
-    order = choice.sample([*alike.values()], len(alike))
+        by_settings.setdefault(replace(cell, algorithm=""), []).append(index)
+    order = rng.sample([*by_settings.values()], len(by_settings))
     return set(itertools.islice(itertools.chain.from_iterable(order), number))
 
 

@@ -68,9 +68,9 @@ class Hosts:
         for name in ("tcp_rmem", "tcp_wmem"):
             path = f"{IPV4}/{name}"
             existing = [self._nodes.read(host, path).split() for host in self._hosts]
-            least, initial, _ = existing[0]
-            most = max(needed, *(int(maximum) for _, _, maximum in existing))
-            self.set(path, f"{least} {initial} {most}")
+            minimum, initial, _ = existing[0]
+            maximum = max(needed, *(int(limit) for _, _, limit in existing))
+            self.set(path, f"{minimum} {initial} {maximum}")
         self.set(f"{IPV4}/tcp_no_metrics_save", "1")
         self.set(f"{IPV4}/tcp_notsent_lowat", f"{UNSENT_BYTES}")
 

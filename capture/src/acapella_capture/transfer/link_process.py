@@ -1,4 +1,4 @@
-"""Controls acapella-link: commands on its standard input, an answer in JSON for each (capture/link/README.md)."""
+"""Controls acapella-link: commands on its standard input, a JSON response for each (capture/link/README.md)."""
 
 import json
 import selectors
@@ -46,9 +46,9 @@ class Link(ABC):
         """Send a command for a direction; return the response. Raises UserError."""
 
 
-def parse_answer(answer: str | bytes) -> dict:
-    """Parse an answer of the program. Raises UserError if it reports an error."""
-    values = json.loads(answer)
+def parse_response(response: str | bytes) -> dict:
+    """Parse a response of the program. Raises UserError if it reports an error."""
+    values = json.loads(response)
     if "error" in values:
         raise UserError(f"{PROGRAM}: {values['error']}")
     return values
@@ -73,11 +73,11 @@ class LinkProcess(Link):
                 cwd=processes.SCRATCH,
                 bufsize=0,
             )
-        self._answers = selectors.DefaultSelector()
-        self._answers.register(self._process.stdout, selectors.EVENT_READ)
-        self._rest = b""
+        self._responses = selectors.DefaultSelector()
+        self._responses.register(self._process.stdout, selectors.EVENT_READ)
+        self._buffer = b""
         try:
-            self.realtime = self._answer()["realtime"]
+            self.realtime = self._response()["realtime"]
         except BaseException:
             self.close()
             raise
@@ -96,7 +96,7 @@ class LinkProcess(Link):
             self._process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             kill_and_reap(self._process)
-        self._answers.close()
+        self._responses.close()
         self._process.stdout.close()
 
     def _command(self, name: str, line: str) -> dict:
@@ -105,20 +105,20 @@ class LinkProcess(Link):
             self._process.stdin.write(f"{line}\n".encode())
         except OSError as error:
             raise UserError(f"{PROGRAM} ended: {self._message()}") from error
-        return self._answer()
+        return self._response()
 
-    def _answer(self) -> dict:
-        """Return the next answer. Raises UserError if it is an error, or if there is none."""
-        end = time.monotonic() + RESPONSE_TIMEOUT_S
-        while b"\n" not in self._rest:
-            if not self._answers.select(max(0, end - time.monotonic())):
+    def _response(self) -> dict:
+        """Return the next response. Raises UserError if it is an error, or if there is none."""
+        deadline = time.monotonic() + RESPONSE_TIMEOUT_S
+        while b"\n" not in self._buffer:
+            if not self._responses.select(max(0, deadline - time.monotonic())):
                 raise UserError(f"{PROGRAM} did not respond")
             part = self._process.stdout.read(65536)
             if not part:
                 raise UserError(f"{PROGRAM} ended: {self._message()}")
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
-        return parse_answer(line)
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return parse_response(line)
 
     def _message(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()

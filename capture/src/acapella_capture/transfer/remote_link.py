@@ -7,9 +7,9 @@ from pathlib import Path
 from acapella_core.errors import UserError
 
 from ..testbeds.base import CompletedProgram, Job
-from .link_process import EXIT_TIMEOUT_S, PROGRAM, RESPONSE_TIMEOUT_S, Link, parse_answer
+from .link_process import EXIT_TIMEOUT_S, PROGRAM, RESPONSE_TIMEOUT_S, Link, parse_response
 
-COMMANDS, ANSWERS = "link-commands", "link-answers"
+COMMANDS, RESPONSES = "link-commands", "link-answers"
 # The FIFO is opened for reading and writing, so that the program does not reach the end of its input between commands.
 START = 'rm -f "$1" && mkfifo -m 600 "$1" && fifo=$1 && shift && exec "$@" <> "$fifo"'
 # Send `$2`, if any, to the FIFO `$1`. Wait until `$3` has more than `$4` lines, at most `$5` times 50 ms. Print the
@@ -40,13 +40,13 @@ class RemoteLink(Link):
         self._run = run
         self._nodes = dict(devices)
         self._jobs: dict[str, Job] = {}
-        self._answers: dict[str, int] = {}  # number of responses read so far
+        self._responses: dict[str, int] = {}  # number of responses read so far
         self.realtime = True
         for node in dict.fromkeys(self._nodes.values()):
             names = [f"{name}={OWN_NETWORK}" for name, owner in devices if owner == node]
             argv = ["sh", "-c", START, "sh", COMMANDS, f"./{upload(node, program)}", *names]
-            self._jobs[node] = start(node, argv, output=ANSWERS)
-            self._answers[node] = 0
+            self._jobs[node] = start(node, argv, output=RESPONSES)
+            self._responses[node] = 0
             self.realtime &= self._send(node, "")["realtime"]  # it reports that it is ready
 
     def statistics(self) -> dict[str, dict[str, int]]:
@@ -68,14 +68,14 @@ class RemoteLink(Link):
         """Send a command to the process of a node, if any; return the next response. Raises UserError."""
         if self._jobs[node].poll() is not None:
             raise self._ended(node)
-        argv = ["sh", "-c", SEND, "sh", COMMANDS, line, ANSWERS, str(self._answers[node]), str(TRIES)]
+        argv = ["sh", "-c", SEND, "sh", COMMANDS, line, RESPONSES, str(self._responses[node]), str(TRIES)]
         lines = self._run(node, argv, timeout_s=2 * RESPONSE_TIMEOUT_S).stdout.splitlines()
         if not lines:
             if self._jobs[node].poll() is not None:
                 raise self._ended(node)
             raise UserError(f"{PROGRAM} did not respond to {shlex.quote(line)}", where=f"node {node}")
-        self._answers[node] += 1
-        return parse_answer(lines[0])
+        self._responses[node] += 1
+        return parse_response(lines[0])
 
     def _ended(self, node: str) -> UserError:
         lines = self._jobs[node].log().strip().splitlines()

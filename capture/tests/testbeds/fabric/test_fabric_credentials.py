@@ -78,7 +78,7 @@ def test_unreadable_tokens_are_an_error_and_leave_no_lock(home, text):
 @pytest.mark.parametrize(
     ("error", "shown"), [(RuntimeError(f"refused {SECRET}"), r"refused \(token\)"), (TimeoutError(), "TimeoutError")]
 )
-def test_error_of_a_token_refresh_is_named_without_the_token(home, error, shown):
+def test_token_refresh_error_is_reported_without_the_token(home, error, shown):
     found = credentials.find(environment={})
     found.tokens.write_text(json.dumps({"refresh_token": SECRET}))
     with pytest.raises(UserError, match=f"could not be refreshed: {shown}") as raised:
@@ -160,7 +160,7 @@ def test_file_that_changes_during_the_transfer_is_rejected(tmp_path, node, monke
     assert not (tmp_path / "a.pcap").exists()
 
 
-def test_number_of_checksums_has_to_match_the_size_of_a_file(tmp_path, node, monkeypatch):
+def test_number_of_checksums_must_match_the_file_size(tmp_path, node, monkeypatch):
     monkeypatch.setattr(agent, "checksums", lambda **_: {"size": 10**18, "sha256": "", "checksums": ["", ""]})
     with pytest.raises(UserError, match=r"node n: 2 checksums of a\.pcap, which has 1000000000000000000 bytes"):
         fetch(node, tmp_path / "raw" / "a.pcap")

@@ -254,7 +254,7 @@ def check_unchanged(fabric: Loopback) -> None:
 
 
 @pytest.mark.soak
-def test_node_of_the_user_captures_from_a_socket_and_is_left_unchanged(build, own_nodes, capsys, monkeypatch):
+def test_user_node_captures_from_a_socket_and_is_left_unchanged(build, own_nodes, capsys, monkeypatch):
     """The nodes have the packages. A copy of the build saves time; everything is removed at the end."""
     monkeypatch.setattr(NodeBuild, "program", lambda self: str(build["directory"] / "program"))
     with veth.namespace((RECEIVERS[0], "far0")) as prefix, own_nodes.nodes.inside(prefix, *OWN_NODES):
@@ -267,7 +267,7 @@ def test_node_of_the_user_captures_from_a_socket_and_is_left_unchanged(build, ow
     check_unchanged(own_nodes)
 
 
-def test_no_package_is_installed_on_a_node_of_the_user(own_nodes, capsys):
+def test_no_package_is_installed_on_a_user_node(own_nodes, capsys):
     done = ended(own_nodes, capsys, collect=OWN, capture={"method": "dpdk"})
     assert done.status == 2
     assert done.error.startswith("acapella: error: ")

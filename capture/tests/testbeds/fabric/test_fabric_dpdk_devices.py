@@ -155,7 +155,7 @@ def test_node_that_does_not_reboot_is_named(fabric, node, monkeypatch):
         ("eth0 mlx5_core 0000:07:00.0 no", Nic("eth0", "mlx5_core", None, "kernel module mlx5_ib is not available")),
     ],
 )
-def test_device_is_chosen_by_the_driver_of_the_kernel(line, expected):
+def test_device_is_chosen_by_kernel_driver(line, expected):
     assert nic_of(*line.split()) == expected
 
 

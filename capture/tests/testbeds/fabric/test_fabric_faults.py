@@ -201,7 +201,7 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
         assert not fabric.slices
 
 
-def test_node_without_ssh_is_released_and_messages_of_the_client_are_not_printed(fabric, testbed, capfd, monkeypatch):
+def test_node_without_ssh_is_released_and_client_messages_are_not_printed(fabric, testbed, capfd, monkeypatch):
     """Without any handler of log messages, Python prints paramiko's tracebacks."""
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     fabric.nodes.booting = 1000
@@ -298,7 +298,7 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
 
 
 @pytest.mark.parametrize("name", ["acapella-c-2", "acapella-c-slice"])
-def test_slice_of_the_user_with_a_similar_name_is_kept(fabric, name):
+def test_user_slice_with_a_similar_name_is_kept(fabric, name):
     fabric.testbed("other").allocate(SITE, ONE)
     (users,) = fabric.orchestrator.alive()
     users.name = name

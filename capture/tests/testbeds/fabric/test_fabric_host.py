@@ -204,7 +204,7 @@ def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, colle
 
 
 @pytest.mark.soak
-def test_directory_of_the_user_is_neither_used_nor_deleted(fabric, collection):
+def test_user_directory_is_neither_used_nor_deleted(fabric, collection):
     """Its name is that of the campaign by coincidence."""
     theirs = write_file(fabric.nodes.home("n2") / "acapella-first" / "results.csv", "1\n")
     done = collection(collect=OWN)

@@ -66,7 +66,7 @@ def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
         assert logins(fabric) == 1
 
 
-def test_timeout_of_the_operating_system_is_reported_as_such(fabric, monkeypatch):
+def test_operating_system_timeout_is_reported_as_such(fabric, monkeypatch):
     """It raises the same exception as a login that does not end."""
     timeout = TimeoutError(errno.ETIMEDOUT, "Connection timed out")
     monkeypatch.setattr(FablibManager, "probe_bastion_host", Mock(side_effect=timeout))

@@ -121,7 +121,7 @@ def test_plan_names_the_level(fabric, before, collection):
     assert plan.status == 0 and "sampling level host" in plan.out and "level slice needs fabric.nodes: own" in plan.out
 
 
-def test_own_nodes_need_the_name_of_the_slice():
+def test_own_nodes_need_the_slice_name():
     with pytest.raises(UserError, match=r"fabric\.nodes: own requires collect\.mode: slice"):
         parse_settings({"testbed": "fabric", "fabric": {"nodes": "own"}})
 
@@ -147,7 +147,7 @@ def test_nodes_left_by_a_crash_are_reused(fabric):
     assert our_nodes(fabric) == set()
 
 
-def test_other_changes_of_the_slice_are_reported(fabric):
+def test_other_slice_changes_are_reported(fabric):
     testbed, stored = allocated(fabric), fabric.mine.stored
     topology = graph(stored.model)
     topology.remove_node(name="n2")
@@ -189,7 +189,7 @@ def test_nodes_are_named_if_the_token_expires(fabric):
 
 
 @pytest.mark.soak
-def test_sites_share_the_time_limit_of_the_release(fabric, monkeypatch):
+def test_sites_share_the_release_time_limit(fabric, monkeypatch):
     testbed = allocated(fabric, release_timeout_s=300, poll_s=5)
     testbed.allocate("STAR", REQUEST)
     clock = SimulatedClock()
@@ -271,7 +271,7 @@ def test_nodes_of_level_slice_are_not_captured_at_level_host(fabric):
 @pytest.mark.parametrize(
     "name", ["acapella-c-my-listener1", "acapella-c-STAR-UTAH-listener1", "acapella-c-STAR-listener"]
 )
-def test_other_node_names_of_the_user_do_not_match(name):
+def test_other_user_node_names_do_not_match(name):
     assert our_names("c").fullmatch(name) is None
     assert our_names("c").fullmatch("acapella-c-STAR-listener1")
 

@@ -126,10 +126,10 @@ static bool keep_bytes(struct input *input, const struct p4_frame *frame) {
     return true;
 }
 
-int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault) {
+int p4_input_read(struct input *input, struct p4_frame *frames, unsigned max_frames, struct fault *fault) {
     unsigned count = 0;
     input->size = 0;
-    for (struct source *source; count < most && (source = earliest(input)); ++count) {
+    for (struct source *source; count < max_frames && (source = earliest(input)); ++count) {
         frames[count] = source->frame;
         if (!keep_bytes(input, &source->frame)) {
             return fail(fault, "%.200s: out of memory", source->path);

@@ -12,9 +12,9 @@ struct input;
 struct input *p4_input_open(const char *const paths[], const int descriptors[], const int ends[],
                             unsigned count, struct fault *fault);
 
-/* Reads up to `most` frames, valid until the next call. Returns their number, 0 at the end of all captures,
- * or -1 with the reason in fault. */
-int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);
+/* Reads up to `max_frames` frames, valid until the next call. Returns their number, 0 at the end of all
+ * captures, or -1 with the reason in fault. */
+int p4_input_read(struct input *input, struct p4_frame *frames, unsigned max_frames, struct fault *fault);
 
 /* Returns true if the capture of this port ended within a record. */
 bool p4_input_truncated(const struct input *input, unsigned port);

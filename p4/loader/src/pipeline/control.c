@@ -120,17 +120,18 @@ static int name_reason(struct line *line) {
 
 /* mirror SESSION PORT [BYTES] */
 static int set_mirror(struct line *line) {
-    uint64_t session = 0, port = 0, most = 0;
+    uint64_t session = 0, port = 0, max_length = 0;
     if (line->words < 3 || line->words > 4) {
         return fail(line->fault, "mirror: needs SESSION PORT [BYTES]");
     }
     if (number(line, line->word[1], &session) != 0 || number(line, line->word[2], &port) != 0 ||
-        (line->words == 4 && number(line, line->word[3], &most) != 0)) {
+        (line->words == 4 && number(line, line->word[3], &max_length) != 0)) {
         return -1;
     }
     struct rte_swx_pipeline_mirroring_session_params params = {
-        .port_id = (uint32_t)port, .fast_clone = line->words == 3, .truncation_length = (uint32_t)most};
-    if (port > WIRE_SINK || most > P4_FRAME_MAX || (line->words == 4 && most == 0) || session > UINT32_MAX ||
+        .port_id = (uint32_t)port, .fast_clone = line->words == 3, .truncation_length = (uint32_t)max_length};
+    if (port > WIRE_SINK || max_length > P4_FRAME_MAX || (line->words == 4 && max_length == 0) ||
+        session > UINT32_MAX ||
         rte_swx_ctl_pipeline_mirroring_session_set(line->p4->pipeline, (uint32_t)session, &params) != 0) {
         return fail(line->fault,
                     "mirror %s %s: no such session of the program, not port 0 (out) or 1 (sink), or not "

@@ -47,9 +47,9 @@ static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte
     verdict->sequence = wire_get32(header + 20);
     verdict->hash = wire_get32(header + 24);
     verdict->bytes = header + WIRE_EGRESS;
-    const uint32_t most =
+    const uint32_t max_length =
         verdict->kind == P4_FRAME ? (payload_bytes > padding ? payload_bytes - padding : 0) : payload_bytes;
-    verdict->length = verdict->length < most ? verdict->length : most;
+    verdict->length = verdict->length < max_length ? verdict->length : max_length;
     return verdict->kind <= P4_REPORT;
 }
 
@@ -82,9 +82,9 @@ static void count(struct p4_counts *counts, const struct p4_verdict *verdict) {
     }
 }
 
-/* Reports the verdict of a frame, of which at most `most` bytes are kept. */
+/* Reports the verdict of a frame, of which at most `max_length` bytes are kept. */
 static void deliver(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet, bool clone,
-                    uint32_t most) {
+                    uint32_t max_length) {
     static const enum p4_outcome outcomes[] = {P4_SENT, P4_SUNK, P4_WRONG_PORT, P4_DROPPED};
     const struct slot *slot = packet->handle;
     struct p4_verdict verdict = {
@@ -92,7 +92,7 @@ static void deliver(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt 
     if (port <= WIRE_SINK && !read_egress(p4, slot, packet, &verdict)) {
         verdict.outcome = P4_HEADERLESS;
     }
-    verdict.length = verdict.length < most ? verdict.length : most;
+    verdict.length = verdict.length < max_length ? verdict.length : max_length;
     const bool report = verdict.outcome == P4_SENT && verdict.kind == P4_REPORT;
     if (!clone && (report || verdict.outcome == P4_SUNK)) { /* even if the first report could not be sent */
         p4_epochs_note(p4, slot, &verdict);

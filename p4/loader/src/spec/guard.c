@@ -132,8 +132,8 @@ static int put_one(struct guarded *guarded, const struct spec *spec, const struc
             return p4_spec_fail(spec, from->line, fault, "extract %s: there is no such header with a varbit",
                                 from->word[1]);
         }
-        const unsigned long most = header->type->fields[header->type->count - 1].bits / 8;
-        done = put_bounded(guarded, from, from->word[2], most + 1, most);
+        const unsigned long max_bytes = header->type->fields[header->type->count - 1].bits / 8;
+        done = put_bounded(guarded, from, from->word[2], max_bytes + 1, max_bytes);
     } else if (is_constant(from)) {
         done = put_constant(guarded, from);
     } else if (strcmp(from->word[0], "drop") == 0) {

@@ -75,12 +75,12 @@ int p4_reader_malformed(struct reader *reader, const char *form) {
     return REFUSE(reader, "%.60s: malformed; it has the form: %s", reader->word[0], form);
 }
 
-int p4_reader_number(struct reader *reader, const char *word, uint64_t most, uint64_t *to) {
+int p4_reader_number(struct reader *reader, const char *word, uint64_t max, uint64_t *to) {
     char *end = NULL;
     errno = 0;
     const unsigned long long value = strtoull(word, &end, 0);
-    if (*word < '0' || *word > '9' || *end || errno || value > most) {
-        return REFUSE(reader, "%s: not a number from 0 to %llu", word, (unsigned long long)most);
+    if (*word < '0' || *word > '9' || *end || errno || value > max) {
+        return REFUSE(reader, "%s: not a number from 0 to %llu", word, (unsigned long long)max);
     }
     *to = value;
     return 0;

@@ -42,8 +42,8 @@ bool p4_reader_is(const struct reader *reader, unsigned words, const char *const
 int p4_reader_malformed(struct reader *reader, const char *form);
 int p4_reader_memory(struct reader *reader);
 
-/* Parses a number up to `most`. Returns 0, or -1 with the reason in fault. */
-int p4_reader_number(struct reader *reader, const char *word, uint64_t most, uint64_t *to);
+/* Parses a number up to `max`. Returns 0, or -1 with the reason in fault. */
+int p4_reader_number(struct reader *reader, const char *word, uint64_t max, uint64_t *to);
 int p4_reader_number32(struct reader *reader, const char *word, uint32_t *to);
 
 /* table or learner, and selector: spec_table.c. */

@@ -152,7 +152,7 @@ def snakemake_words(place: Path, cores: int) -> list:
 def size_rows(place: Path, campaign: Path, frames: int) -> list[dict]:
     """Return the bytes on disk per frame, of the results and in total."""
     sizes = {name: bytes_below(campaign / name) for name in ("acap", "flows")}
-    sizes["partial"] = bytes_below(campaign / "partial") + bytes_below(campaign / "batches" / "partial")
+    sizes["partial results"] = bytes_below(campaign / "partial") + bytes_below(campaign / "batches" / "partial")
     rows = [
         {"measured": f"bytes of {name}", "value": size / frames, "unit": "bytes/frame"} for name, size in sizes.items()
     ]

@@ -291,7 +291,7 @@ def rows_of(name: str, found: Gaps, packets: int) -> list[dict]:
             "measured": f"gaps of {GAP_US} us: {name}, error of the rate",
             "value": round((found.rate / requested - 1) * 1e6),
             "unit": "ppm",
-            "note": f"{found.packets:,} of {packets:,} packets arrived",
+            "note": f"{found.packets:,} packets arrived, {packets:,} requested",
         },
         {
             "measured": f"gaps of {GAP_US} us: {name}, median error of a gap",

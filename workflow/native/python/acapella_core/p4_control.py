@@ -64,9 +64,9 @@ def number(word: str) -> int | None:
 def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:
     """Raise UserError if the first value of a register is outside its range."""
     for (name, index), (value, where) in registers.items():
-        least, most = ranges.get(name, (value, value))
-        if index == 0 and not least <= value <= most:
-            raise UserError(f"{name} {value}", where=where, fix=f"from {least} to {most}")
+        low, high = ranges.get(name, (value, value))
+        if index == 0 and not low <= value <= high:
+            raise UserError(f"{name} {value}", where=where, fix=f"from {low} to {high}")
 
 
 def check_preprocess(paths: Sequence[Path]) -> None:

@@ -258,11 +258,11 @@ class PyCollector {
             return a.measure != b.measure ? a.measure > b.measure : a.flow.state.number < b.flow.state.number;
         };
         std::vector<Entry> entries;
-        const std::size_t most = limit.value_or(~std::size_t{0});
+        const std::size_t max_entries = limit.value_or(~std::size_t{0});
         collector_.table().visit([&](const FlowSnapshot& flow) {
             const Entry entry{measure_of(flow.state, by), flow};
-            if (entries.size() == most) {
-                if (most == 0 || !before(entry, entries.front())) return;
+            if (entries.size() == max_entries) {
+                if (max_entries == 0 || !before(entry, entries.front())) return;
                 std::pop_heap(entries.begin(), entries.end(), before);
                 entries.back() = entry;
             } else {

@@ -13,10 +13,10 @@ namespace nb = nanobind;
 namespace acapella {
 namespace {
 
-using Texts = std::vector<std::string>;
+using Strings = std::vector<std::string>;
 
-pid_t spawn(std::string path, Texts arguments, Texts environment, const nb::tuple& streams, Texts readable,
-            const nb::tuple& limits) {
+pid_t spawn(std::string path, Strings arguments, Strings environment, const nb::tuple& streams,
+            Strings readable, const nb::tuple& limits) {
     const confine::Program program{std::move(path),           std::move(arguments),
                                    std::move(environment),    nb::cast<int>(streams[0]),
                                    nb::cast<int>(streams[1]), nb::cast<int>(streams[2])};

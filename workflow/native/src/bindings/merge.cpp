@@ -29,9 +29,9 @@ class Decompression {
     }
 
     // Returns the number of bytes written. Stops if the reader closes the pipe.
-    std::uint64_t write(int descriptor, std::uint64_t most) {
+    std::uint64_t write(int descriptor, std::uint64_t max_bytes) {
         input::ByteSink sink(descriptor);
-        return source_->copy(sink, most);
+        return source_->copy(sink, max_bytes);
     }
 
     // Returns (kind, detail) of the fault that ended the data; both are empty if there was none so far.
@@ -52,7 +52,7 @@ void bind_merge(nb::module_& module) {
                               "Decompresses a capture for another program: see acapella.common.decompression")
         .def(nb::init<const std::string&, const input::DecompressionLimits&>(), nb::arg("path"),
              nb::arg("limits") = input::DecompressionLimits(), ReleasesGil())
-        .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"), ReleasesGil())
+        .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("max_bytes"), ReleasesGil())
         .def("fault", &Decompression::fault)
         .def("compression", &Decompression::compression);
     nb::exception<input::MergeError>(module, "MergeError", PyExc_ValueError);

@@ -78,7 +78,7 @@ void export_array(const Column& column, std::shared_ptr<const void> owner, Arrow
     static_cast<void>(node.release());  // the receiver frees it
 }
 
-Column Texts::column(std::string name, bool nullable, const void* validity, std::int64_t null_count) const {
+Column Strings::column(std::string name, bool nullable, const void* validity, std::int64_t null_count) const {
     return {.name = std::move(name),
             .format = "u",
             .nullable = nullable,

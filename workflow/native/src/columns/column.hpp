@@ -33,8 +33,8 @@ struct Batch {
     std::shared_ptr<const void> owner;
 };
 
-// Concatenated texts with offsets, as required for utf8 columns.
-class Texts {
+// Concatenated strings with offsets, as required for utf8 columns.
+class Strings {
   public:
     void add(std::string_view text) {
         bytes_.append(text);

@@ -32,7 +32,7 @@ double iat_stddev(const FlowState& flow, std::uint64_t n) {
 struct SingleText {
     std::vector<std::uint32_t> indices;
     Bitmap valid;
-    Texts texts;
+    Strings texts;
 
     void add(const std::optional<std::string>& text) {
         if (text && texts.size() == 0) texts.add(*text);
@@ -62,18 +62,18 @@ constexpr std::uint64_t kDataToOneLabel = 16;
 
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens) {
     std::string best;
-    std::uint64_t most = 0;
+    std::uint64_t max_frames = 0;
     std::uint64_t data = 0;
     for (const auto& [token, frames] : flow_table.applications(flow)) {
         const std::string& text = tokens[token];
         if (text == "data") {
             data = frames;
-        } else if (frames > most || (frames == most && text < best)) {
+        } else if (frames > max_frames || (frames == max_frames && text < best)) {
             best = text;
-            most = frames;
+            max_frames = frames;
         }
     }
-    return most * kDataToOneLabel < data ? "data" : best;
+    return max_frames * kDataToOneLabel < data ? "data" : best;
 }
 
 struct FlowColumns::Builder {
@@ -85,7 +85,7 @@ struct FlowColumns::Builder {
     const FlowColumns& table;
 
     Values<std::uint32_t> flow, peer_candidates, wire_len_min, wire_len_max;
-    Texts flow_id;
+    Strings flow_id;
     NullableValues<std::uint32_t> peer_flow;
     NullableTexts peer_flow_id, community_id, app, app_by;
     SingleText site, port;
@@ -100,7 +100,7 @@ struct FlowColumns::Builder {
     NullableValues<std::int64_t> handshake_rtt_ns, iat_min_ns, iat_max_ns;
     NullableValues<std::uint64_t> retransmitted_bytes, duplicate_acks;
     NullableValues<double> iat_mean_ns, iat_stddev_ns;
-    Texts run_stacks;
+    Strings run_stacks;
     Booleans stacks_cut;
     NullableBooleans cut_start, cut_end;
 

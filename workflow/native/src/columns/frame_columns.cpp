@@ -66,7 +66,7 @@ struct FrameColumns::Buffers {
 
     void clear() {
         size = 0;
-        protocols_texts = stack_texts = l4_by_texts = app_by_texts = issue_texts = Texts();
+        protocols_texts = stack_texts = l4_by_texts = app_by_texts = issue_texts = Strings();
     }
 
     std::size_t size = 0;
@@ -77,7 +77,7 @@ struct FrameColumns::Buffers {
     BatchValues<std::uint32_t> tcp_seq, tcp_ack, payload_len, ip_len, l4_by, app_by, issue;
     RowValidity row_validity;
     std::array<Validity, kValidities> validity;
-    Texts protocols_texts, stack_texts, l4_by_texts, app_by_texts, issue_texts;
+    Strings protocols_texts, stack_texts, l4_by_texts, app_by_texts, issue_texts;
 };
 
 struct FrameColumns::BufferPool {
@@ -134,8 +134,8 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.tcp_ack[i] = ack ? row.tcp_ack : 0;
     b.payload_len[i] = payload ? row.payload_len : 0;
     b.ip_len[i] = flow == kNone ? 0 : row.ip_len;
-    const bool identified = flow != kNone && row.has(FrameRow::kHasIpId);
-    b.ip_id[i] = identified ? static_cast<std::uint16_t>(row.ip_id) : std::uint16_t{0};
+    const bool has_ip_id = flow != kNone && row.has(FrameRow::kHasIpId);
+    b.ip_id[i] = has_ip_id ? static_cast<std::uint16_t>(row.ip_id) : std::uint16_t{0};
     b.l4_by[i] = l4_by_.local(static_cast<std::uint32_t>(l4_by));
     const bool decided = app_by != AppBy::kUnidentified;
     b.app_by[i] = decided ? app_by_.local(static_cast<std::uint32_t>(app_by)) : 0;
@@ -144,7 +144,7 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.issue[i] = issue ? issues_.local(static_cast<std::uint32_t>(row.issue)) : 0;
     b.row_validity.set(i, static_cast<std::uint8_t>((flow != kNone) << kFlow | tcp << kTcp | ack << kTcpAck |
                                                     payload << kPayload | decided << kAppBy |
-                                                    issue << kIssue | timed << kTime | identified << kIpId));
+                                                    issue << kIssue | timed << kTime | has_ip_id << kIpId));
 }
 
 namespace {
@@ -161,13 +161,13 @@ Column plain(const char* name, const char* format, std::size_t size, const Batch
 }
 
 template <typename TextOf>
-void add_texts(Texts& texts, LocalDictionary& dictionary, const TextOf& text_of_row) {
+void add_texts(Strings& texts, LocalDictionary& dictionary, const TextOf& text_of_row) {
     for (const std::uint32_t row : dictionary.rows()) texts.add(text_of_row(row));
     dictionary.clear();
 }
 
 Column dictionary(const char* name, std::size_t size, const BatchValues<std::uint32_t>& indices,
-                  const Texts& texts, const Validity* valid) {
+                  const Strings& texts, const Validity* valid) {
     Column column = plain(name, "I", size, indices, valid);
     column.dictionary = std::make_unique<Column>(texts.column("", true));
     return column;

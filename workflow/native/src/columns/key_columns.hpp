@@ -28,7 +28,7 @@ class TunnelLists {
     Column column() const;
 
   private:
-    Texts types_;
+    Strings types_;
     Values<std::uint32_t> ids_;
     Values<std::uint16_t> positions_;
     ListOffsets lists_;
@@ -42,7 +42,7 @@ class EndpointColumns {
 
   private:
     Values<std::uint8_t> ip_version_, ip_proto_;
-    Texts src_, dst_;
+    Strings src_, dst_;
     NullableValues<std::uint16_t> src_port_, dst_port_;
 };
 

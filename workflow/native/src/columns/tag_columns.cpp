@@ -13,7 +13,7 @@ struct TagColumns::Builder {
     Values<std::uint32_t> labels;
     ListOffsets vlan_lists, label_lists;
     TunnelLists tunnels;
-    Texts eth_dst;
+    Strings eth_dst;
 
     Column columns() const {
         Column root{.name = "",

@@ -88,7 +88,7 @@ class NullableTexts {
     }
 
   private:
-    Texts texts_;
+    Strings texts_;
     Bitmap valid_;
 };
 

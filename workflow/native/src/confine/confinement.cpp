@@ -111,10 +111,10 @@ struct Prepared {
     ::_exit(127);
 }
 
-bool limit(__rlimit_resource what, std::uint64_t most) {
+bool limit(__rlimit_resource what, std::uint64_t maximum) {
     rlimit now{};
     if (::getrlimit(what, &now) != 0) return false;
-    const rlimit limits{std::min<rlim_t>(most, now.rlim_max), std::min<rlim_t>(most, now.rlim_max)};
+    const rlimit limits{std::min<rlim_t>(maximum, now.rlim_max), std::min<rlim_t>(maximum, now.rlim_max)};
     return ::setrlimit(what, &limits) == 0;
 }
 

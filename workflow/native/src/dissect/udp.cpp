@@ -19,7 +19,7 @@ Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
         if (port == high && low != high && udp_port_known(low)) walk.out.sure = false;
         return tunnel;
     }
-    if (udp_port_carries_layers(low, walk.at) || udp_port_carries_layers(high, walk.at))
+    if (udp_payload_has_headers(low, walk.at) || udp_payload_has_headers(high, walk.at))
         return walk.stop_as_unsure();
     return walk.stop_at_payload();
 }
@@ -43,7 +43,7 @@ Next dissect_udp(Walk& walk) {
     const std::uint16_t source = walk.at.be16(0);
     const std::uint16_t destination = walk.at.be16(2);
     const std::size_t length = walk.at.be16(4);
-    if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675 4
+    if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675, section 4
     if (length < kUdpHeader) return walk.malformed(Issue::bad_udp_length);
     // The first fragment of a datagram is shorter than its length field.
     walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kUdpHeader));

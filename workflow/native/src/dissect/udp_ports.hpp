@@ -66,7 +66,7 @@ constexpr Issue udp_tunnel_truncated(Next tunnel) {
 bool udp_port_known(std::uint16_t port);
 
 // Returns true if tshark's dissector for this port finds layers 2 to 4 in the payload.
-inline bool udp_port_carries_layers(std::uint16_t port, const Cursor& payload) {
+inline bool udp_payload_has_headers(std::uint16_t port, const Cursor& payload) {
     constexpr std::uint8_t kLispEncapsulated = 8;  // RFC 9301 4
     constexpr std::uint8_t kCapwapDtls = 0x01;     // RFC 5415 4.1
     switch (port) {

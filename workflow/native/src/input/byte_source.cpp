@@ -147,9 +147,9 @@ std::uint64_t ByteSource::skip_far(std::uint64_t count) {
     return count - left;
 }
 
-std::uint64_t ByteSource::copy(ByteSink& sink, std::uint64_t most) {
+std::uint64_t ByteSource::copy(ByteSink& sink, std::uint64_t max_bytes) {
     const std::uint64_t begin = offset();
-    for (std::uint64_t left = most; left > 0; left = most - (offset() - begin)) {
+    for (std::uint64_t left = max_bytes; left > 0; left = max_bytes - (offset() - begin)) {
         const Bytes next = view(static_cast<std::size_t>(std::min<std::uint64_t>(left, kBufferSize)));
         sink.put(next.data(), next.size());
         if (next.empty() || !sink.flush_if_full()) {

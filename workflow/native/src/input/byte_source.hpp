@@ -51,9 +51,9 @@ class ByteSource {
         return skip_far(count);
     }
 
-    // Copies at most `most` bytes to the sink, up to the end of the data or the sink's first error. Returns
-    // the number of bytes.
-    std::uint64_t copy(ByteSink& sink, std::uint64_t most);
+    // Copies at most `max_bytes` bytes to the sink, up to the end of the data or the sink's first error.
+    // Returns the number of bytes.
+    std::uint64_t copy(ByteSink& sink, std::uint64_t max_bytes);
 
     // Keeps views valid until the next call of pin_views(). Once buffer_changed() is true, views of only one
     // more frame are kept.

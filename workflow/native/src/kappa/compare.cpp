@@ -36,7 +36,7 @@ bool fits(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
 }
 
 void sum_of_a(const Trial& a, PairSums& sums) {
-    for_each_packet(a, [&sums](std::uint64_t, const PacketTime& at) { sums.packet_of_a(at); });
+    for_each_packet(a, [&sums](std::uint64_t, const PacketTime& at) { sums.add_packet_of_a(at); });
     sums.end_of_a();
 }
 

@@ -24,8 +24,8 @@ PairSums::PairSums(MemoryBudget& budget, const PairOptions& options, const Trial
     window_ranks_.reserve(plan_.count);
 }
 
-void PairSums::packet_of_a(const PacketTime& at) {
-    spacing_.packet_of_a(at.since_ns);
+void PairSums::add_packet_of_a(const PacketTime& at) {
+    spacing_.add_packet_of_a(at.since_ns);
     if (plan_.count > 0) {
         const std::size_t window = window_of(at.since_ns);
         while (window_ranks_.size() <= window) window_ranks_.push_back(common_in_a_.rank(packets_a_));
@@ -56,7 +56,7 @@ void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const Pack
     last_rank_ = rank;
     latency_.add(latency);
     gap_.add(gap);
-    spacing_.common(packet_a, in_a.since_ns, order_.whole() && rank == order_.common());
+    spacing_.add_common(packet_a, in_a.since_ns, order_.all_blocks_closed() && rank == order_.common());
     order_.add(rank);
     if (plan_.count == 0) return;
     const std::size_t window = window_of(in_a.since_ns);

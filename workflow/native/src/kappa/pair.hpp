@@ -102,7 +102,7 @@ class PairSums {
   public:
     PairSums(MemoryBudget& budget, const PairOptions& options, const Trial& a, const CommonPackets& common);
 
-    void packet_of_a(const PacketTime& at);
+    void add_packet_of_a(const PacketTime& at);
     void end_of_a();
     void only_in_b(const PacketTime& at);
     void common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b);

@@ -165,7 +165,7 @@ TEST(DissectLink, UnsupportedLinkTypeIsLeftToTshark) {
     EXPECT_FALSE(found.sure);
 }
 
-TEST(DissectLink, TrailerOtherThanZerosIsUndecodedPayload) {
+TEST(DissectLink, NonzeroTrailerIsUndecodedPayload) {
     const ByteVector pseudowire_frame = ethernet(0x0800, ipv4(6, tcp({})));
     EXPECT_FALSE((Frame{pseudowire_frame + hex("000000000000")}.dissected().payload_undecoded));
     EXPECT_TRUE((Frame{pseudowire_frame + hex("000000000001")}.dissected().payload_undecoded));

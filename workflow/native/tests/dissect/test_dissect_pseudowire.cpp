@@ -23,7 +23,7 @@ class DissectPseudowire : public ::testing::Test {
 
     Dissection with(const ByteVector& bytes) const { return Frame{bytes}.dissected(&vendors_); }
     static Dissection without(const ByteVector& bytes) { return Frame{bytes}.dissected(); }
-    static std::string behind(const Dissection& found) {
+    static std::string after_labels(const Dissection& found) {
         const std::string before = "eth:ethertype:mpls:pwethheuristic:";
         const std::string text = protocols_of(found);
         return text.starts_with(before) ? text.substr(before.size()) : text;
@@ -34,20 +34,20 @@ class DissectPseudowire : public ::testing::Test {
 
 TEST_F(DissectPseudowire, TwoKnownVendorsMeanNoControlWord) {
     const ByteVector frame = labeled(ip_frame(kKnown));
-    EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
+    EXPECT_EQ(after_labels(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, SequenceNumberIsAControlWord) {
     const ByteVector frame = labeled(hex("00001234") + ip_frame(kKnown));
-    EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
+    EXPECT_EQ(after_labels(with(frame)), "pwethcw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, UnknownVendorMeansAControlWord) {
-    EXPECT_TRUE(behind(with(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
+    EXPECT_TRUE(after_labels(with(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
 }
 
 TEST_F(DissectPseudowire, ZerosAreAControlWordBeforeAnyVendors) {
@@ -55,23 +55,23 @@ TEST_F(DissectPseudowire, ZerosAreAControlWordBeforeAnyVendors) {
         hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
     for (const ByteVector& addresses : {kKnown, kUnknown, seems_plain}) {
         const ByteVector frame = labeled(kZeros + ip_frame(addresses));
-        EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
+        EXPECT_EQ(after_labels(with(frame)), "pwethcw:eth:ethertype:ip:udp");
         EXPECT_TRUE(with(frame).sure);
-        EXPECT_EQ(behind(without(frame)), "pwethcw:eth:ethertype:ip:udp");
+        EXPECT_EQ(after_labels(without(frame)), "pwethcw:eth:ethertype:ip:udp");
         EXPECT_TRUE(without(frame).sure);
     }
 }
 
 TEST_F(DissectPseudowire, AddressThatBeginsWithZerosIsNotAControlWord) {
     const ByteVector frame = labeled(ip_frame(hex("000000000002 000000000001")));
-    EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
+    EXPECT_EQ(after_labels(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, AmbiguousPseudowireIsReadAsByTshark) {
     const ByteVector unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
-    EXPECT_EQ(behind(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
+    EXPECT_EQ(after_labels(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
 }
 
 TEST_F(DissectPseudowire, PseudowireFrameIsStoredForEveryControlWord) {
@@ -89,7 +89,7 @@ TEST_F(DissectPseudowire, FrameTruncatedBetweenVendorsIsTruncated) {
     const Dissection found = cut(frame, 14 + 4 + 8).dissected(&vendors_);
     EXPECT_EQ(found.issue, Issue::truncated_pseudowire);
     EXPECT_TRUE(found.sure);
-    EXPECT_EQ(behind(cut(frame, 14 + 4 + 9).dissected(&vendors_)), "pwethnocw:eth");
+    EXPECT_EQ(after_labels(cut(frame, 14 + 4 + 9).dissected(&vendors_)), "pwethnocw:eth");
 }
 
 TEST(Vendors, OnlyPrefixesOfThreeBytesCount) {

@@ -31,10 +31,10 @@ TEST(Pcapng, SectionsHaveTheirOwnByteOrderAndInterfaces) {
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 1'000'000'000, 60, 60, 113, 1, 0},
                                                   {2, 5'000'000'000, 4, 4, 101, 2, 0}}));
     EXPECT_EQ(reading.info.link_types, (std::vector<std::uint16_t>{1, 113, 101}));
-    EXPECT_EQ(reading.info.end, FileEnd::bad_block) << "the third section describes no interface";
+    EXPECT_EQ(reading.info.end, FileEnd::bad_block) << "the third section has no interface description";
 }
 
-std::vector<std::byte> many(const std::vector<std::byte>& one, std::size_t count) {
+std::vector<std::byte> repeated(const std::vector<std::byte>& one, std::size_t count) {
     std::vector<std::byte> all;
     all.reserve(one.size() * count);
     for (std::size_t i = 0; i < count; ++i) all.insert(all.end(), one.begin(), one.end());
@@ -42,11 +42,11 @@ std::vector<std::byte> many(const std::vector<std::byte>& one, std::size_t count
 }
 
 TEST(Pcapng, InterfacesAreLimitedInAllSectionsTogether) {
-    const auto half = join({section(), many(interface(1), input::kMaxInterfaces / 2), packet(kSecond)});
-    const auto most = join({half, half});
-    EXPECT_EQ(read_all(most).info.end, FileEnd::clean);
-    EXPECT_EQ(read_all(most).frames.size(), 2U);
-    const auto reading = read_all(join({most, interface(1), packet(kSecond)}));
+    const auto half = join({section(), repeated(interface(1), input::kMaxInterfaces / 2), packet(kSecond)});
+    const auto full = join({half, half});
+    EXPECT_EQ(read_all(full).info.end, FileEnd::clean);
+    EXPECT_EQ(read_all(full).frames.size(), 2U);
+    const auto reading = read_all(join({full, interface(1), packet(kSecond)}));
     EXPECT_EQ(reading.info.end, FileEnd::too_many_interfaces);
     EXPECT_EQ(reading.info.unread_bytes, join({interface(1), packet(kSecond)}).size());
     EXPECT_EQ(reading.frames.size(), 2U);
@@ -64,7 +64,7 @@ TEST(Pcapng, OptionsSetResolutionAndOffset) {
         join({option(2, Writer().fill(5, 'x').bytes), option(9, Writer().u8(9).bytes),
               option(9, Writer().u8(3).bytes), option(14, Writer().i64(-5).bytes), option(0, {})});
     const auto reading = read_all(join({section(), interface(1, 0, options), packet(7'000'000'123)}));
-    EXPECT_EQ(reading.frames.at(0).ts_ns, 2'000'000'123) << "the first if_tsresol counts";
+    EXPECT_EQ(reading.frames.at(0).ts_ns, 2'000'000'123) << "the first if_tsresol applies";
     EXPECT_EQ(reading.info.ts_unit_ns, 1);
 }
 
@@ -148,8 +148,8 @@ TEST(Pcapng, BlocksWithoutFramesAreSkipped) {
 }
 
 TEST(Pcapng, LengthWithoutPaddingIsAccepted) {
-    const auto odd = Writer().u32(0x7777).u32(17).fill(8, 1).u32(17).bytes;
-    const auto reading = read_all(join({section(), interface(), odd, packet(1)}));
+    const auto unpadded = Writer().u32(0x7777).u32(17).fill(8, 1).u32(17).bytes;
+    const auto reading = read_all(join({section(), interface(), unpadded, packet(1)}));
     EXPECT_EQ(reading.frames.size(), 1U);
     EXPECT_EQ(reading.info.end, FileEnd::clean);
 }

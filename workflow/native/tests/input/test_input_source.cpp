@@ -178,10 +178,10 @@ TEST(ByteSource, DecompressionEndsAtTheTotalLimit) {
     const auto plain = long_capture(5000);
     for (const Compression compression : kCompressions) {
         const auto packed = compress(compression, plain);
-        for (const std::uint64_t most :
+        for (const std::uint64_t max_bytes :
              {std::uint64_t{1}, std::uint64_t{1000}, std::uint64_t{plain.size() - 1}}) {
-            const auto [bytes, fault] = read_limited(packed, {.bytes = most});
-            EXPECT_EQ(bytes, most) << name_of(compression);
+            const auto [bytes, fault] = read_limited(packed, {.bytes = max_bytes});
+            EXPECT_EQ(bytes, max_bytes) << name_of(compression);
             EXPECT_EQ(fault, "decompression_limit");
         }
         const auto [bytes, fault] = read_limited(packed, {.bytes = plain.size()});

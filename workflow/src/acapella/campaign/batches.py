@@ -103,12 +103,12 @@ def write_plan(campaign: Path, members: Iterable[Member]) -> None:
 
 
 def extended(
-    earlier: Mapping[str, str], samples: Sequence[str], sizes: Mapping[str, int], *, most: int, most_bytes: int
+    earlier: Mapping[str, str], samples: Sequence[str], sizes: Mapping[str, int], *, max_samples: int, max_bytes: int
 ) -> dict[str, str]:
     """Return the batch of each sample. ``earlier``: batches of samples that already have one, which is kept.
 
-    The others form new batches in the order of ``samples``. A batch has at most ``most`` samples, and at most
-    ``most_bytes`` if it has several. ``sizes``: bytes of the captures.
+    The others form new batches in the order of ``samples``. A batch has at most ``max_samples`` samples, and at most
+    ``max_bytes`` if it has several. ``sizes``: bytes of the captures.
     """
     number = max((int(batch[1:]) for batch in earlier.values()), default=0)
     batches, count, total = {}, 0, 0
@@ -117,7 +117,7 @@ def extended(
             batches[sample] = earlier[sample]
             continue
         size = sizes.get(sample, 0)
-        if count in (0, most) or total + size > most_bytes:
+        if count in (0, max_samples) or total + size > max_bytes:
             number, count, total = number + 1, 0, 0
         batches[sample] = BATCH.format(number)
         count, total = count + 1, total + size
@@ -162,11 +162,11 @@ def outputs_of(campaign: Path, stage: Stage, member: Member) -> list[Path]:
     return [campaign / place.name(kind, member.sample, suffix) for kind, suffix in stage.outputs]
 
 
-def groups(samples: Sequence[str], sizes: Mapping[str, int], most_bytes: int) -> Iterator[list[str]]:
-    """Yield groups of samples, in their order, whose inputs have at most ``most_bytes`` if there are several."""
+def groups(samples: Sequence[str], sizes: Mapping[str, int], max_bytes: int) -> Iterator[list[str]]:
+    """Yield groups of samples, in their order, whose inputs have at most ``max_bytes`` if there are several."""
     group, total = [], 0
     for sample in samples:
-        if group and total + sizes[sample] > most_bytes:
+        if group and total + sizes[sample] > max_bytes:
             yield group
             group, total = [], 0
         group.append(sample)

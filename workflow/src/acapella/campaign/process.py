@@ -99,7 +99,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, **res
 
 def parameters_of(con, top: int) -> dict:
     """Return the parameters of the queries in workflow/sql/process/."""
-    return {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MAX_SILENT_BINS}
+    return {"bin_ns": bin_length(con), "top": top, "max_silent_bins": MAX_SILENT_BINS}
 
 
 @contextlib.contextmanager

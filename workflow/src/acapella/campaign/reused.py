@@ -145,9 +145,9 @@ def version() -> str:
 
 
 def read_earlier(campaign: Campaign) -> Earlier:
-    """Return the files in the earlier catalog; none if there is no catalog of this version. A damaged one is reported.
+    """Return the files in the earlier catalog; none if there is no catalog that this version can read.
 
-    Raises UserError if memory or the disk fails.
+    A damaged catalog is reported. Raises UserError if memory or the disk fails.
     """
     if not campaign.catalog.is_file():
         return Earlier()

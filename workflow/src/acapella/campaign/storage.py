@@ -57,7 +57,7 @@ def read(campaign: campaigns.Campaign) -> dict:
             return study
     except (ValueError, KeyError, TypeError):
         pass
-    raise UserError("not a storage study of this version", where=path, fix=f"run: {MAKER} {path}")
+    raise UserError("not a storage study in the format of this version", where=path, fix=f"run: {MAKER} {path}")
 
 
 def rows_of(study: dict) -> dict[str, list[dict]]:
@@ -77,7 +77,7 @@ def upper(interval: dict, above_ns: int = 0) -> int:
 
     Calls in powers of two below ``above_ns`` are ignored.
     """
-    return sum((most + 1) * calls for least, most, calls in interval["buckets"] if least >= above_ns)
+    return sum((hi_ns + 1) * calls for lo_ns, hi_ns, calls in interval["buckets"] if lo_ns >= above_ns)
 
 
 def long_from(run_: dict) -> int:
@@ -171,6 +171,6 @@ def latencies(run_: dict) -> list[dict]:
     """Return the latency histogram of a run, one row per power of two with calls."""
     counts: dict[tuple[int, int], int] = {}
     for interval in run_["intervals"]:
-        for least, most, calls in interval["buckets"]:
-            counts[least, most] = counts.get((least, most), 0) + calls
+        for lo_ns, hi_ns, calls in interval["buckets"]:
+            counts[lo_ns, hi_ns] = counts.get((lo_ns, hi_ns), 0) + calls
     return [{"lo_ns": lo, "hi_ns": hi, "calls": calls} for (lo, hi), calls in sorted(counts.items())]

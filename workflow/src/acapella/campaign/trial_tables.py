@@ -174,11 +174,11 @@ def bins(histogram: dict) -> Iterator[dict]:
     yield {"bin": 0, "lo_ns": 0, "hi_ns": 0, "packets": histogram["zero"]}
     starts = histogram["starts_ns"]
     ends = [start - 1 for start in starts[1:]] + [None]  # the last bin has no upper limit
-    for place, (least, most) in enumerate(zip(starts, ends, strict=True)):
+    for place, (lo_ns, hi_ns) in enumerate(zip(starts, ends, strict=True)):
         number = place + 1
-        yield {"bin": number, "lo_ns": least, "hi_ns": most, "packets": histogram["positive"][place]}
-        mirrored = None if most is None else -most
-        yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -least, "packets": histogram["negative"][place]}
+        yield {"bin": number, "lo_ns": lo_ns, "hi_ns": hi_ns, "packets": histogram["positive"][place]}
+        mirrored = None if hi_ns is None else -hi_ns
+        yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -lo_ns, "packets": histogram["negative"][place]}
 
 
 def spacing(environment: Environment, pair: dict) -> list[dict]:
@@ -190,10 +190,10 @@ def spacing(environment: Environment, pair: dict) -> list[dict]:
     ends = [0, *(start - 1 for start in starts[1:]), None]  # the last bin has no upper limit
     return [
         {
-            **{"bin": number, "lo_ns": least, "hi_ns": most, "pairs": sent, "reversed_pairs": changed},
+            **{"bin": number, "lo_ns": lo_ns, "hi_ns": hi_ns, "pairs": sent, "reversed_pairs": changed},
             **{"reversed_share": changed / sent, "packets_common": pair["n_common"]},
         }
-        for number, (least, most, sent, changed) in enumerate(zip([0, *starts], ends, pairs_, reversed_, strict=True))
+        for number, (lo_ns, hi_ns, sent, changed) in enumerate(zip([0, *starts], ends, pairs_, reversed_, strict=True))
         if sent
     ]
 

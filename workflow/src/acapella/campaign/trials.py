@@ -1,4 +1,4 @@
-"""Create the tables about the consistency of the trials in a campaign's environments.
+"""Create the consistency tables of the trials in a campaign's environments.
 
     acapella campaign trials results/demo --environments quiet noisy
     acapella campaign trials results/demo --environments quiet noisy --pseudonyms
@@ -139,7 +139,7 @@ def read(campaign: Campaign, name: str, shown: str, pseudonym_of: dict[str, str]
         raise UserError("not a result of acapella kappa -o", where=path, fix="run acapella kappa again") from error
     if not complete:
         raise UserError(
-            "the key spacing is missing: an older version of acapella kappa wrote it",
+            "the key spacing is missing: an older version of acapella kappa wrote the file",
             where=path,
             fix="run acapella kappa again",
         )
@@ -164,7 +164,7 @@ def replay_of(campaign: Campaign, trial: str) -> dict | None:
     except (ValueError, AttributeError):
         complete = False
     if not complete:
-        raise UserError("not a manifest of this version", where=path, fix="run acapella collect again")
+        raise UserError("not a manifest in the format of this version", where=path, fix="run acapella collect again")
     return found
 
 

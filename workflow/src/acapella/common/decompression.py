@@ -130,17 +130,17 @@ class Streams:
 
 
 @contextlib.contextmanager
-def streamed(captures: Sequence[Path], most: Sequence[int | None] = (), limits=None) -> Iterator[Streams]:
+def streamed(captures: Sequence[Path], max_bytes: Sequence[int | None] = (), limits=None) -> Iterator[Streams]:
     """Yield the captures as arguments of a loader that runs inside the block.
 
-    ``most``: maximum number of decompressed bytes of each capture; ``limits``: limits on decompression
+    ``max_bytes``: maximum number of decompressed bytes of each capture; ``limits``: limits on decompression
     (acapella_core.decompression; default: those of the core). The loader itself opens captures that are not compressed
     and have no maximum. Raises UserError if a compressed capture cannot be opened or read.
     """
     streams = Streams(limits)
     try:
         for index, capture in enumerate(captures):
-            streams.add(index, capture, most[index] if most else None)
+            streams.add(index, capture, max_bytes[index] if max_bytes else None)
         yield streams
     finally:
         streams.close()

@@ -176,7 +176,7 @@ def month_ticks(first_ns: int, last_ns: int) -> list[tuple[int, str]]:
     """Return ticks at the beginnings of months or years."""
     first, last = (datetime.fromtimestamp(stamp // 10**9, UTC) for stamp in (first_ns, last_ns))
     months = 12 * (last.year - first.year) + last.month - first.month
-    step = next((step for step in STEPS_MONTHS if months / step < most_ticks(step)), STEPS_MONTHS[-1])
+    step = next((step for step in STEPS_MONTHS if months / step < max_ticks(step)), STEPS_MONTHS[-1])
     ticks = []
     number = -(-(12 * first.year + first.month - 1) // step) * step
     while (moment := datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)) <= last:
@@ -186,7 +186,7 @@ def month_ticks(first_ns: int, last_ns: int) -> list[tuple[int, str]]:
     return ticks
 
 
-def most_ticks(step_months: int) -> int:
+def max_ticks(step_months: int) -> int:
     """Return the maximum number of ticks; labels of years are short."""
     return 2 * MAX_X_TICKS if step_months >= 12 else MAX_X_TICKS
 

@@ -77,7 +77,7 @@ def runs_against_first(rows: list[dict]) -> list[dict]:
     return [row for row in rows if row["a"] == BASELINE]
 
 
-def environments_with_odd_baseline(source: Source) -> set[str]:
+def environments_with_outlier_baseline(source: Source) -> set[str]:
     """Return the environments whose other trials agree with each other, but not with the first trial."""
     return {row["environment"] for row in source.rows("consistency_warnings") if row["code"] == ODD_BASELINE}
 

@@ -10,7 +10,7 @@ from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Frame sizes"
-ABOUT = "Frame lengths on the wire and of the innermost frame, of all sites and of each site (Patchwork, figure 15)."
+ABOUT = "Frame lengths on the wire and of the innermost frame, for all sites and for each site (Patchwork, figure 15)."
 TABLE = "frame_sizes"
 COLUMNS = ("length", "bin", "share", "share_lo", "share_hi")
 LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}

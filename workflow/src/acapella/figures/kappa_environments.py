@@ -11,7 +11,7 @@ from . import theme
 from .comparison import (
     MARK,
     environments,
-    environments_with_odd_baseline,
+    environments_with_outlier_baseline,
     lost_cpu_text,
     pairs,
     runs_against_first,
@@ -152,8 +152,8 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
         notes.append(
             "too few runs: by chance alone, all kappas of one environment may be larger than those of the other"
         )
-    if odd := [labels[name] for name in labels if name in environments_with_odd_baseline(source)]:
-        notes.append(f"in {listed(odd)} the first trial is the odd one, which lowers kappa of all runs")
+    if outliers := [labels[name] for name in labels if name in environments_with_outlier_baseline(source)]:
+        notes.append(f"in {listed(outliers)} the first trial is an outlier, which lowers kappa of all runs")
     return ("; ".join(notes) + ".",)
 
 

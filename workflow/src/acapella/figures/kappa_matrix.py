@@ -7,7 +7,7 @@ from acapella.common.wording import count, listed, short_labels, shortened
 from . import theme
 from .comparison import (
     environments,
-    environments_with_odd_baseline,
+    environments_with_outlier_baseline,
     environments_without_other_pairs,
     marked,
     pairs,
@@ -51,12 +51,12 @@ def draw(source: Source) -> Figure:
         panels_per_row -= 1  # cells must be large enough for kappa as text
     cell = cell_width(panels_per_row, label_width, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
     lowest = min(kappas, default=1)
-    odd = environments_with_odd_baseline(source)
+    outliers = environments_with_outlier_baseline(source)
     panels = [
         panel(
             [r for r in rows if r["environment"] == name],
             trials_of[name],
-            panel_heading(label, first_trial(trials_of[name]), odd=name in odd),
+            panel_heading(label, first_trial(trials_of[name]), outlier=name in outliers),
             (cell, lowest, max(kappas, default=1)),
             numbers=numbers,
         )
@@ -67,13 +67,13 @@ def draw(source: Source) -> Figure:
     key = ["Trials in the order of the config; the diagonal is empty, because no trial is compared with itself"]
     if environments_without_other_pairs(source):
         key.append(
-            "empty: not compared, so it is not known whether the first trial is the odd one (set "
+            "empty: not compared, so it is not known whether the first trial is an outlier (set "
             "consistency.all_pairs: true to compare all)"
         )
-    if odd:
-        key.append("odd: the other trials agree with each other but not with this one")
+    if outliers:
+        key.append("outlier: the other trials agree with each other but not with this one")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
-    head = title(rows, names, [labels[name] for name in labels if name in odd])
+    head = title(rows, names, [labels[name] for name in labels if name in outliers])
     width = max(sum(widths[n] + 6 for n in line) for line in panel_lines(widths))
     return Figure(head, pad_to_page(chart, width), ("; ".join(key) + ".",))
 
@@ -116,13 +116,13 @@ def first_trial(trials: dict[int, str]) -> str:
     return trials[min(trials)]
 
 
-def panel_heading(label: str, first: str, *, odd: bool) -> str:
+def panel_heading(label: str, first: str, *, outlier: bool) -> str:
     """Return the heading of a panel."""
-    return f"{label}: {first} is odd" if odd else label
+    return f"{label}: {first} is an outlier" if outlier else label
 
 
-def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -> str:
-    """Return the title: the range of kappa with its pairs, and the environments whose first trial is the odd one."""
+def title(rows: list[dict], names: dict[tuple[str, int], str], outliers: list[str]) -> str:
+    """Return the title: the range of kappa with its pairs, and the environments whose first trial is an outlier."""
     kappa_of_pairs = f"Kappa of {count(len(rows), 'pair')} of trials"
     defined = [row for row in rows if row["kappa"] is not None]
     if not defined:
@@ -133,7 +133,7 @@ def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -
     if low != high:
         low, high = (f"{text} ({pairs_with(defined, end, names)})" for text, end in zip((low, high), ends, strict=True))
         statement = f"{kappa_of_pairs}: {low} to {high}"
-    return f"{statement}; in {listed(odd)} the first trial is the odd one" if odd else statement
+    return f"{statement}; in {listed(outliers)} the first trial is an outlier" if outliers else statement
 
 
 def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:

@@ -117,14 +117,14 @@ def chart(values: list[dict], labels: list[str], names: list[str]) -> alt.HConca
 def panel(values: list[dict], name: str, labels: list[str], names: list[str], *, first: bool) -> alt.Chart:
     """Return the panel of a quantity."""
     text, logarithmic = PANELS[name]
-    most = max((value["value"] for value in values), default=1)
-    least = min((value["value"] for value in values), default=LEAST_US)
+    high = max((value["value"] for value in values), default=1)
+    low = min((value["value"] for value in values), default=LEAST_US)
     scale = (
-        alt.Scale(type="log", domain=[0.8 * least, 1.25 * most], nice=False)
+        alt.Scale(type="log", domain=[0.8 * low, 1.25 * high], nice=False)
         if logarithmic
-        else alt.Scale(domain=[-0.04 * (most or 1), 1.05 * most or 1], nice=False)
+        else alt.Scale(domain=[-0.04 * (high or 1), 1.05 * high or 1], nice=False)
     )
-    ticks = {"values": monitor_scope.ticks(0.8 * least, 1.25 * most)} if logarithmic else {"tickCount": 4}
+    ticks = {"values": monitor_scope.ticks(0.8 * low, 1.25 * high)} if logarithmic else {"tickCount": 4}
     axis = alt.Axis(domain=False, labelExpr=theme.SHORT_NUMBERS, labelOverlap=True, **ticks)
     colors = alt.Scale(domain=names, range=[*monitor_scope.COLORS[: len(names)]])
     shapes = alt.Scale(domain=names, range=[*monitor_scope.SHAPES[: len(names)]])

@@ -76,20 +76,20 @@ def caption(row: str, text: str, parts: Counter, unsuccessful: int) -> str:
 def title(rows: list[dict], sites: Counter) -> str:
     """Return the title: the number of unsuccessful sites, and the most frequent reasons.
 
-    The share is of all sites. Reasons are given only with the number of sites, because their shares in the chart refer to the
-    unsuccessful sites.
+    The share is of all sites. Reasons are given only with the number of sites, because their shares in the chart refer
+    to the unsuccessful sites.
     """
     unsuccessful, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
     verb = "was" if unsuccessful == 1 else "were"
     sites_text = f"{unsuccessful:,} of {count(of_all, 'site')} ({percent(unsuccessful / of_all)})"
     statement = f"{sites_text} {verb} degraded, incomplete or failed"
-    most = max(sites.values())
-    most_frequent = [reason for reason, number in sites.items() if number == most]
+    max_sites = max(sites.values())
+    most_frequent = [reason for reason, number in sites.items() if number == max_sites]
     if most_frequent == [""]:
         return statement
     if len(most_frequent) > 1:
-        return f"{statement}; {len(most_frequent)} reasons are equally frequent ({count(most, 'site')} each)"
-    return f"{statement}; most frequent reason: {shortened(most_frequent[0], LABEL)} ({count(most, 'site')})"
+        return f"{statement}; {len(most_frequent)} reasons are equally frequent ({count(max_sites, 'site')} each)"
+    return f"{statement}; most frequent reason: {shortened(most_frequent[0], LABEL)} ({count(max_sites, 'site')})"
 
 
 def notes_of(rows: list[dict]) -> tuple[str, ...]:

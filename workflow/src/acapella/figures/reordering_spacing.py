@@ -78,7 +78,7 @@ def axis_limits(rows: list[dict], min_share: float, columns: int) -> dict:
     """Return the ends of the axes.
 
     ``low`` and ``high`` are bins, ``first`` is the lowest bin above 0 with pairs, ``zero`` is the position of equal
-    times, ``least`` and ``most`` are shares in %.
+    times, ``min_share`` and ``max_share`` are shares in %.
     """
     bins = [row["bin"] for row in rows if row["bin"]] or [1]
     distance = 2 + columns * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next label
@@ -86,7 +86,7 @@ def axis_limits(rows: list[dict], min_share: float, columns: int) -> dict:
     max_share = max(100 * row["reversed_share"] for row in rows)
     return {
         **{"low": min(bins) - 1 if zero is None else zero - 1, "high": max(bins) + 1, "zero": zero},
-        **{"least": min_share, "most": 10 ** math.ceil(math.log10(max_share)), "first": min(bins)},
+        **{"min_share": min_share, "max_share": 10 ** math.ceil(math.log10(max_share)), "first": min(bins)},
     }
 
 
@@ -163,7 +163,7 @@ def point(row: dict, run: str, limits: dict) -> dict:
     return {
         **{"bin": row["bin"], "run": run, "pairs": row["pairs"], "reversed": row["reversed_pairs"]},
         "place": row["bin"] or limits["zero"],
-        "share": 100 * row["reversed_share"] or limits["least"],
+        "share": 100 * row["reversed_share"] or limits["min_share"],
         "text": percent(row["reversed_share"]) if row["reversed_pairs"] else "none",
         "range": range_text(row),
         "few": row["pairs"] < MIN_PAIRS,
@@ -187,14 +187,14 @@ def ticks(limits: dict, max_ticks: int) -> tuple[list[float], str]:
 def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt.LayerChart:
     """Return the points of one environment, one line per run. No line connects equal times with the other points."""
     places, text = ticks(limits, 4)
-    with_legend, min_share = bool(names), limits["least"]
+    with_legend, min_share = bool(names), limits["min_share"]
     domain = names or [UNNAMED_RUN]
     colors = list(PALETTE[: len(names)]) if with_legend else ["#8A8A8A"]
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if with_legend else None
     field, scale = "run:N" if with_legend else "all:N", alt.Scale(domain=domain, range=colors)
     color = alt.Color(field, sort=domain, scale=scale, legend=legend)
     zero = f"datum.value < {1.01 * min_share} ? '0' : format(datum.value, '~r')"
-    heights = [min_share, *(power for power in share_ticks(min_share) if 2 * min_share < power <= limits["most"])]
+    heights = [min_share, *(power for power in share_ticks(min_share) if 2 * min_share < power <= limits["max_share"])]
     base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "place:Q",
@@ -205,7 +205,7 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
         y=alt.Y(
             "share:Q",
             title="reversed pairs (%)",
-            scale=alt.Scale(type="log", domain=[min_share, limits["most"]], nice=False, clamp=True),
+            scale=alt.Scale(type="log", domain=[min_share, limits["max_share"]], nice=False, clamp=True),
             axis=alt.Axis(labelExpr=zero, values=heights, domain=False, minExtent=40, labelOverlap=False),
         ),
         color=color,

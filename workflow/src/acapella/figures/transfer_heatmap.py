@@ -97,8 +97,8 @@ def value_domain(values: list[float], measure: Measure) -> list[float]:
     """Return the ends of the color scale."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if measure.symmetric:
-        most = max(abs(low), abs(high), measure.least) or 1.0
-        return [-most, most]
+        bound = max(abs(low), abs(high), measure.least) or 1.0
+        return [-bound, bound]
     return [0.0 if measure.scale == "symlog" else low, high if high > low else low + 1]
 
 

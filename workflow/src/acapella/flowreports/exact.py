@@ -1,6 +1,6 @@
-"""Computes the exact flows of a sample from its acap and flow table, as an error-free measurement by reports would.
+"""Computes the exact flows of a sample from its acap and flow table: the values that error-free reports would contain.
 
-They are temporary tables of a DuckDB connection (TABLES), each a SELECT of workflow/sql/flowreports/exact/.
+They are temporary tables of a DuckDB connection (TABLES), each defined by a SELECT in workflow/sql/flowreports/exact/.
 """
 
 from pathlib import Path

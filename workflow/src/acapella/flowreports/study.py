@@ -5,8 +5,8 @@
 
 Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure collector`), response.json (`acapella measure response`) and
 response/ (`acapella p4 reports` on its capture). Writes tables/flowreport_offered, flowreport_response and
-flowreport_response_counts as CSV and Parquet. If a measurement was skipped, its tables are empty and the reason is
-printed.
+flowreport_response_counts as CSV and Parquet. If the measurement of the response was skipped, its tables
+are empty and the reason is printed.
 """
 
 import argparse
@@ -42,8 +42,8 @@ def run(args: argparse.Namespace) -> None:
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
     campaign = open_campaign(args.campaign)
-    rows_by_table = {"flowreport_offered": offered(read(campaign, "offered", "measure-collector"))}
-    study = read(campaign, "response", "measure-response")
+    rows_by_table = {"flowreport_offered": offered(read(campaign, "offered", "measure collector"))}
+    study = read(campaign, "response", "measure response")
     if study["skipped"]:
         names.report(f"flowstudy: rate changes were not measured: {study['skipped']}")
     rows_by_table |= response(campaign, study)
@@ -64,7 +64,7 @@ def read(campaign: Campaign, name: str, command: str) -> dict:
             return study
     except (ValueError, KeyError, TypeError):
         pass
-    raise UserError("not a study of this version", where=path, fix=fix)
+    raise UserError("not a study in the format of this version", where=path, fix=fix)
 
 
 def offered(study: dict) -> list[dict]:

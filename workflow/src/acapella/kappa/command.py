@@ -254,11 +254,11 @@ def compare(args: argparse.Namespace) -> dict:
     note_same_files(trials, names)
     options = {"identity": kappa.IdentityRule(**rule), **resources}
     separated = replay and replay_result.pair_results(replay, trials, names, native, options)
-    cut = cut_frames(native, trials, rule["kind"], packet_selection, resources)
-    return result.document(native, names, parameters, cut, separated)
+    truncated = truncated_frames(native, trials, rule["kind"], packet_selection, resources)
+    return result.document(native, names, parameters, truncated, separated)
 
 
-def cut_frames(native: dict, trials: list[list[str]], kind: str, packet_selection, resources: dict) -> list[int]:
+def truncated_frames(native: dict, trials: list[list[str]], kind: str, packet_selection, resources: dict) -> list[int]:
     """Return, for each trial in which most packets lack their tag or region, the number of truncated frames; else 0.
 
     The core counts truncated frames among the compared packets, of which there are none if the snap length removed

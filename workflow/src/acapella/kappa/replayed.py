@@ -67,7 +67,7 @@ class Schedule:
 
 
 def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int | None) -> Schedule:
-    """Return the departures of the replayers of one trial. Raises UserError if they do not fit the recordings."""
+    """Return the departures of the replayers of one trial. Raises UserError if they do not match the recordings."""
     size = numbering.replayed
     usable, sent = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
     departed, deviation, late = (np.zeros(size, dtype=np.int64) for _ in range(3))
@@ -178,7 +178,7 @@ def skew(sources: list[Departures]) -> float:
 
 
 @dataclass(frozen=True)
-class Corrected:
+class CorrectedTrial:
     """A trial corrected by its departures, and the affected packets."""
 
     trial: TimedTrial
@@ -189,7 +189,7 @@ class Corrected:
 
 def correct(
     keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, schedule_of_other: Schedule, sigma_ns: float
-) -> Corrected:
+) -> CorrectedTrial:
     """Return the trial (as returned by align) without the packets that a replayer did not send, in order of corrected
     time.
 
@@ -219,11 +219,11 @@ def correct(
         **{"sigma_ns": sigma_ns, "drift_ns": drift(own, duration)},
         **{"skew_ns": own.skew_ns, "alternations": alternations},
     )
-    return Corrected(trial, excluded, arrived_unsent, int((~in_recording).sum()))
+    return CorrectedTrial(trial, excluded, arrived_unsent, int((~in_recording).sum()))
 
 
 def runs(keys: np.ndarray, in_recording: np.ndarray, number: np.ndarray, own: Schedule) -> np.ndarray:
-    """Return the run number of each packet; a run consists of neighbors of one burst in order of departure."""
+    """Return the run number of each packet; a run: consecutive packets of one burst in order of departure."""
     if not len(keys) or not len(own.burst):
         return np.arange(len(keys))
     burst = np.where(in_recording, own.burst[number], -1)

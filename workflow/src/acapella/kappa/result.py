@@ -17,16 +17,17 @@ UNKNOWN = {"replayer": None, "corrected": None, "corrected_unknown": None}
 
 
 def document(
-    native: dict, names: list[str], parameters: dict, cut_frames: list[int], separated: list[dict] | None = None
+    native: dict, names: list[str], parameters: dict, truncated_frames: list[int], separated: list[dict] | None = None
 ) -> dict:
     """Return the result for ``native`` (returned by acapella_core.kappa.compare), with a name for each trial.
 
-    ``cut_frames``: frames truncated by the capture, for each trial in which most packets lack their identity.
+    ``truncated_frames``: frames truncated by the capture, for each trial in which most packets lack their identity.
     ``separated``: the additional results from departures for each pair (replay_result.pair_results).
     """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
     settings = {"identity": parameters["identity"]["kind"], "within_ns": parameters["within_ns"]}
-    checked = [{**entry, **settings, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
+    counted = zip(trials, truncated_frames, strict=True)
+    checked = [{**entry, **settings, "truncated_frames": truncated} for entry, truncated in counted]
     separated = separated or [UNKNOWN] * len(native["pairs"])
     pairs = [pair(entry, checked, parameters) | part for entry, part in zip(native["pairs"], separated, strict=True)]
     for entry in pairs:

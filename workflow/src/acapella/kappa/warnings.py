@@ -38,7 +38,7 @@ def check(pair: dict, a: dict, b: dict) -> list[dict]:
     """Return the warnings of a pair: first about the pair, then about each trial.
 
     ``pair`` and the trials are as in result.py; in addition, ``pair`` contains the core's ``windows`` and the
-    ``parameters``, and each trial contains the kind of its ``identity``, its ``cut_frames`` and the bounds
+    ``parameters``, and each trial contains the kind of its ``identity``, its ``truncated_frames`` and the bounds
     ``within_ns``.
     """
     results = [check_pair(pair, a, b) for check_pair in PAIR_CHECKS]
@@ -351,10 +351,10 @@ def without_identity(trial: dict):
         f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the requested identity "
         f"({reason}): excluded. This affects only U, and only if the other trial has them."
     )
-    if trial["cut_frames"]:
+    if trial["truncated_frames"]:
         text += (
-            f" The capture truncated {count(trial['cut_frames'], 'frame')} of this trial: its snap length probably "
-            "removed the identity, which for a tag is at the end of the frame."
+            f" The capture truncated {count(trial['truncated_frames'], 'frame')} of this trial: its snap length "
+            "probably removed the identity, which for a tag is at the end of the frame."
         )
     return warning("without_identity", "UOLI", text)
 

@@ -1,6 +1,6 @@
 """Writes the files of a release from which Snakemake recreates tables and figures: config.yaml and captures.tsv.
 
-config.yaml contains only keys that determine results, so that a release can only cause the analysis of its captures.
+config.yaml contains only keys that determine results, so that Snakemake can only analyze the captures of a release.
 captures.tsv is a sample sheet of testbed `files`.
 """
 
@@ -19,14 +19,14 @@ CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
-INNER_KEYS = {  # keys that a release may set, if not all
+INNER_KEYS = {  # parts of config keys that a release may set, for keys of which it may not set all parts
     **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
 }
 STUDY = "infrastructure"  # its files are in the release
 KEYS = (*CAMPAIGN_KEYS, "digest", STUDY)  # config keys that a release may contain
 RESULTS = "results"  # directory of the tables and figures that were computed from the released captures
 SHEET_COLUMNS = ("sample", "site", "port", "file", "start", "restriction")
-DEPARTURES = "trials: kappa is not corrected by departures, because recordings and departures are not released"
+DEPARTURES = "trials: kappa is not corrected for departure times, because recordings and departures are not released"
 HEADER = """\
 # Recreates the tables and figures in results/ from the captures. In a clone of Acapella:
 #     make reproduce DATA=PATH-OF-THIS-DIRECTORY
@@ -47,7 +47,7 @@ def write(part: Path, campaign: Path, samples: Sequence, engines: Sequence[str],
 
 
 def sheet_row(sample) -> list[str]:
-    """Return the line of a sample in captures.tsv. Texts of filters and names of programs are not published."""
+    """Return the line of a sample in captures.tsv. Filter texts and program names are not published."""
     about = sample.about
     reasons = filter(None, (about["restriction"] or "").split(", "))
     rate = f" {about['one_in']}" if (about["one_in"] or 1) > 1 else ""
@@ -85,7 +85,7 @@ def released_config(
 
 
 def has_departures(campaign: Campaign, samples: Sequence) -> bool:
-    """Return whether a manifest of the samples lists departures, by which kappa is corrected."""
+    """Return whether a manifest of the samples lists departures, for which kappa is corrected."""
     for sample in samples:
         try:
             replay = json.loads(campaign.manifest(sample.sample).read_text(encoding="utf-8")).get("replay")
@@ -131,8 +131,8 @@ def kept_keys(config: Mapping) -> dict:
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
     """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
-    Environments of trials keep their order, in which tables list them. The infrastructure study also includes its
-    files.
+    Environments of trials keep their order, because tables list them in that order. The infrastructure study also
+    includes its files.
     """
     path = campaign / CAMPAIGN_CONFIG
     study = config.get(STUDY) or {}

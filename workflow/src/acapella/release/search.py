@@ -199,7 +199,7 @@ POSITIONS = b"acapella_positions"  # base64: offsets and checksums of the publis
 
 
 def texts_of(con, part: Path) -> Iterator[Text]:
-    """Yield all texts of a release."""
+    """Yield all text of a release."""
     files = files_of(part)
     yield Text("name of a file", "sample", [piece for path in files for piece in (path.name, path.stem)])
     yield from digest_texts(con, part)
@@ -231,7 +231,7 @@ def sheet_texts(path: Path, where: str) -> Iterator[Text]:
 
 
 def digest_texts(con, part: Path) -> Iterator[Text]:
-    """Yield the texts of all acaps, and of all flow tables, in one query each."""
+    """Yield the text of all acaps, and of all flow tables, in one query each."""
     for directory in ("acap", "flows"):
         if files_of(part / directory):
             source = f"read_parquet({literal(part / directory / '*.parquet', pattern=True)})"
@@ -239,7 +239,7 @@ def digest_texts(con, part: Path) -> Iterator[Text]:
 
 
 def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
-    """Yield the texts of a catalog: the values of its tables, and the definitions of its views."""
+    """Yield the text in a catalog: the values of its tables, and the definitions of its views."""
     con.execute(f"attach {literal(path)} as searched (read_only)")
     tables = con.execute("select table_name from duckdb_tables() where database_name = 'searched'").fetchall()
     views = con.execute("select sql from duckdb_views() where database_name = 'searched' and not internal").fetchall()

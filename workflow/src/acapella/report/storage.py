@@ -91,7 +91,7 @@ def runs(source: Source) -> dict:
     """Return the runs of figure 14."""
     columns = [("Condition", False), ("Call", False), ("Latency, summed", True), ("Longest", True), ("Calls", True)]
     columns += [("Long calls", True), ("Long from", True), ("Latency in long calls", True)]
-    columns += [("Dirty memory, most", True), ("Highest threshold reached", False), ("Frames lost", True)]
+    columns += [("Dirty memory, maximum", True), ("Highest threshold reached", False), ("Frames lost", True)]
     cells = [
         [
             *(condition_text(condition(row)), row["call"], nanoseconds(row["latency_ns"])),

@@ -4,7 +4,7 @@ from acapella.common.wording import count, listed, nanoseconds, natural, percent
 from acapella.figures.comparison import (
     MARK,
     environments,
-    environments_with_odd_baseline,
+    environments_with_outlier_baseline,
     environments_without_other_pairs,
     marked,
     pairs,
@@ -61,8 +61,8 @@ def different_packets(source: Source) -> list[str]:
         if any(only):
             found.append(
                 f"{name}, {sum(map(bool, only))} of {count(len(rows), 'pair')} (U): a trial has up to {max(only):,} "
-                "packets that the other lacks. They were lost (also before the mirror, which does not count these), "
-                "or do not belong to the trial."
+                "packets that the other lacks. They were lost (possibly before the mirror, where losses are not "
+                "counted), or do not belong to the trial."
             )
     return found
 
@@ -74,8 +74,7 @@ def warning_text(environment: str, components: str, texts: dict[str, list[str]],
         return f"{environment}, {runs_text(texts[text])} ({listed(list(components))}): {text}"
     return (
         f"{environment}, {len(texts)} of {trials} trials ({listed(list(components))}): {text} Similarly for the "
-        "others; "
-        "consistency_warnings.csv contains the numbers of each."
+        "others; consistency_warnings.csv contains the numbers of each."
     )
 
 
@@ -165,14 +164,13 @@ def baseline_note(source: Source) -> str:
         notes += " Others: mean kappa of the pairs without the first trial."
     if without_other_pairs := environments_without_other_pairs(source):
         notes += (
-            f" Of {listed(without_other_pairs)} every kappa is against the first trial, so it is not known whether "
-            "that trial is "
-            "the odd one; set consistency.all_pairs: true to compare all pairs."
+            f" In {listed(without_other_pairs)}, every run is compared only with the first trial, so it is not known "
+            "whether that trial is an outlier; set consistency.all_pairs: true to compare all pairs."
         )
-    first_is_odd = environments_with_odd_baseline(source)
-    if odd := [name for name in environments(source) if name in first_is_odd]:
+    first_is_outlier = environments_with_outlier_baseline(source)
+    if outliers := [name for name in environments(source) if name in first_is_outlier]:
         notes += (
-            f" The first trial of {listed(odd)} is the odd one: the others agree with each other but not with it; "
+            f" The first trial of {listed(outliers)} is an outlier: the others agree with each other but not with it; "
             "see Others."
         )
     return notes

@@ -91,9 +91,9 @@ class Batches:
             for sample in included
             if sample not in earlier
         }
-        most, most_bytes = self._limits["samples"], self._limits["megabytes"] * MEGABYTE
+        max_samples, max_bytes = self._limits["samples"], self._limits["megabytes"] * MEGABYTE
         batches: dict[str, list[Member]] = {}
-        for sample, batch in extended(earlier, included, sizes, most=most, most_bytes=most_bytes).items():
+        for sample, batch in extended(earlier, included, sizes, max_samples=max_samples, max_bytes=max_bytes).items():
             row = known[sample]
             values = json_values(self._values(sample))
             member = Member(batch, sample, row.site, row.port, str(row.capture), values, stored[sample])

@@ -1,9 +1,9 @@
 """Extracts the parts of source files that can change results: code without comments, docstrings and messages.
 
 `canonical` returns the same bytes for two versions of a file that differ only in these parts or in their layout, so
-that Snakemake does not repeat a stage for them. Messages are texts of exceptions, of lines printed on the
-terminal or in logs, and of help. Texts in manifests (`notes`) come from exceptions: they remain unchanged until a stage
-reruns for a different reason.
+that Snakemake does not repeat a stage for them. Messages are the text of exceptions, of lines printed on
+the terminal or in logs, and of help. Text in manifests (`notes`) comes from exceptions: it remains unchanged until a
+stage reruns for a different reason.
 """
 
 import ast
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from acapella_core import cpp_code
 
-PRINTING = ("print", "report")  # functions whose texts are messages
+PRINTING = ("print", "report")  # functions whose arguments are messages
 PARSING = ("add_argument", "add_parser", "add_argument_group", "add_subparsers")  # methods of argparse
 HELP = ("help", "description", "epilog", "metavar")
 STDERR = ast.dump(ast.parse("sys.stderr", mode="eval").body)
@@ -42,7 +42,7 @@ def canonical(path: Path, source: bytes) -> bytes:
 
 
 class WithoutMessages(ast.NodeTransformer):
-    """Removes docstrings and texts of messages from a syntax tree."""
+    """Removes docstrings and the text of messages from a syntax tree."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """Remove expressions that consist only of text, such as docstrings."""
@@ -52,11 +52,11 @@ class WithoutMessages(ast.NodeTransformer):
         return node
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        """Remove texts of exceptions."""
+        """Remove the text of exceptions."""
         return self.generic_visit(WithoutTexts().visit(node))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Remove texts of printed lines, exceptions and help."""
+        """Remove the text of printed lines, exceptions and help."""
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if (name in PRINTING and not writes_file(node)) or name.endswith("Error"):
             WithoutTexts().generic_visit(node)

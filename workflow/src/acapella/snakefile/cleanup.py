@@ -34,9 +34,9 @@ def remove_batched(campaign: str) -> None:
 def arrange(campaign: str, stages: Collection[str]) -> None:
     """Move the files of samples to shards, or out of them. ``stages``: stages that run in batches.
 
-    A campaign with batches of an earlier version keeps its results. After a change of config key `batches`, all files
-    are moved. A stage is marked after its files were moved to shards, and the mark is removed after they were moved
-    back. Therefore, the next call completes an interrupted one.
+    A campaign whose batches were created by an earlier version of Acapella keeps its results. After a change of config
+    key `batches`, all files are moved. A stage is marked after its files were moved to shards, and the mark is removed
+    after they were moved back. Therefore, the next call completes an interrupted one.
     """
     directory = Path(campaign)
     for stage in sorted(set(shards.STAGES.values())):

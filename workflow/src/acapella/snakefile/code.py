@@ -280,8 +280,8 @@ def native_sources() -> tuple[Path, ...]:
 def outdated_core() -> str:
     """Return the SHA-256 of the sources of the installed core if they are not those in the tree, otherwise "".
 
-    Comments and texts of exceptions are ignored, as in `generate_checksum.py`. The digest of a stage that ran with an
-    outdated core therefore changes when the core is rebuilt.
+    Comments and the text of exceptions are ignored, as in `generate_checksum.py`. The digest of a stage that ran with
+    an outdated core therefore changes when the core is rebuilt.
     """
     root = native_root() / SOURCES
     files = {

@@ -97,9 +97,8 @@ def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None
             return {(cell["cell_id"], cell["run"]) for cell in grid["cells"]}
     except (ValueError, LookupError, TypeError):
         pass
-    faults.append(
-        Fault(None, None, f"{DIRECTORY}/{GRID}", 1, "not a list of cells of this version: all cells are read")
-    )
+    text = "not a list of cells in the format of this version: all cells are read"
+    faults.append(Fault(None, None, f"{DIRECTORY}/{GRID}", 1, text))
     return None
 
 

@@ -42,7 +42,7 @@ class Completion:
 
 
 @dataclass(frozen=True)
-class Proportional:
+class ProportionalDesign:
     """Capacities proportional to the bytes that cross each link; the times of the flows with these capacities.
 
     ``together``: whether all flows end at the same time.
@@ -105,8 +105,9 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
 
 def proportional(
     flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction], adjustable: Sequence[Link]
-) -> Proportional:
-    """Return the proportional design: ``adjustable`` links share their total capacity in proportion to the bytes that cross them.
+) -> ProportionalDesign:
+    """Return the design in which ``adjustable`` links share their total capacity in proportion to the bytes that cross
+    them.
 
     A link of capacity c that v bytes cross is busy for at least 8 v / c. With a fixed sum of the capacities, the
     largest of these times is smallest if they are equal, that is, if capacities are proportional to v (proportional
@@ -123,4 +124,4 @@ def proportional(
     ends = completions(flows, changed)
     times = {end.time_s if end else None for end in ends}
     known = tuple(end for end in ends if end)
-    return Proportional({link: changed[link] for link in adjustable}, known, together=len(times) == 1)
+    return ProportionalDesign({link: changed[link] for link in adjustable}, known, together=len(times) == 1)

@@ -75,10 +75,10 @@ class Raw:
                 values.append(row.get(name))
         self.close_full(table)
 
-    def close_full(self, table: str, most: int = CHUNK) -> None:
-        """Convert the open rows of a table if there are at least ``most``."""
+    def close_full(self, table: str, size: int = CHUNK) -> None:
+        """Convert the open rows of a table if there are at least ``size``."""
         columns = self.open[table]
-        if len(next(iter(columns.values()))) < most:
+        if len(next(iter(columns.values()))) < size:
             return
         arrays = [pa.array(columns[name], kind) for name, kind in COLUMNS[table].items()]
         self.closed[table].append(pa.table(arrays, names=list(columns)))

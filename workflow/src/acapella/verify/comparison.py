@@ -36,7 +36,7 @@ ALWAYS = ("frames", "time", "lengths")
 TAGS = ("vlan", "mpls", "tunnels")  # also columns; null for frames without a flow if the digest has no values
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
 # The condition on pairs of frames for each value of `excuses` of an erratum.
-EXCUSED_IF = {"behind_mpls": BEFORE_MPLS, "time": "both_have"}
+EXCUSED_IF = {"after_mpls": BEFORE_MPLS, "time": "both_have"}
 OUTER_VLANS = (
     "len(list_filter(string_split(split_part(protocols, ':mpls', 1), ':'), lambda x: x in ('vlan', 'ieee8021ad')))"
 )

@@ -140,12 +140,12 @@ def restart_controller(place: Workplace, number: int) -> None:
         slurm_runs.run_on(cluster, place, "process", fault=fault)
 
 
-def test_run_continues_after_a_restart_of_the_controller(local, place):
+def test_run_continues_after_a_controller_restart(local, place):
     restart_controller(place, signal.SIGTERM)
     assert place.sha256(*RESULTS) == local.sha256(*RESULTS)
 
 
-def test_run_of_batches_continues_after_a_crash_of_the_controller(finished, batched):
+def test_batch_run_continues_after_a_controller_crash(finished, batched):
     """The controller does not know the jobs submitted in the last seconds."""
     restart_controller(batched, signal.SIGKILL)
     assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)

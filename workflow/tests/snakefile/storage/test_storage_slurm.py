@@ -16,7 +16,7 @@ class StoredPlace(Workplace):
         return [sys.executable, s3_server.__file__, "captures", str(CAPTURES), *super().command(*arguments)]
 
 
-def test_jobs_of_slurm_use_the_copies_of_the_node_that_submits_them(tmp_path):
+def test_slurm_jobs_use_the_copies_of_the_submitting_node(tmp_path):
     local, slurm = workplace(tmp_path / "local"), StoredPlace(tmp_path / "slurm")
     slurm.configure()
     for place, origin in ((local, "../captures"), (slurm, "s3://captures")):

@@ -78,7 +78,7 @@ class FakeTestbed(Testbed):
         self.ports, self.site_names = ports, sites
         self.fetched: list[str] = []
         self.calls: list[tuple[str, str]] = []
-        self.most_instances = 99  # at a site
+        self.max_instances = 99  # at a site
         self.broken_fetches = 0  # number of following fetches that lose a byte
         self.left: tuple[str, ...] = ()
         self.receivers: tuple[str, ...] = ("capture0",)
@@ -95,7 +95,7 @@ class FakeTestbed(Testbed):
     def allocate(self, site, request):
         if site == "no_answer":
             raise UserError("the orchestrator did not respond", where="testbed")
-        if site == "no_storage" or request.instances > self.most_instances:
+        if site == "no_storage" or request.instances > self.max_instances:
             raise InsufficientResources("no storage", where="testbed")
         return self.instances(site)
 

@@ -75,7 +75,7 @@ MALFORMED = {
     "record route": ("ipv4", b"\x07\x28" + SECRET[:38]),
     "source route": ("ipv4", b"\x83\x26" + SECRET[:36] + bytes(2)),
     "timestamps with an unknown flag": ("ipv4", b"\x44\x28\x05\x02" + SECRET[:36]),
-    "timestamps behind addresses": ("ipv4", b"\x44\x28\x05\x01" + SECRET[:36]),
+    "timestamps after addresses": ("ipv4", b"\x44\x28\x05\x01" + SECRET[:36]),
     "tcp timestamps": ("tcp", b"\x08\x28" + SECRET[:38]),
     "maximum segment size": ("tcp", b"\x02\x28" + SECRET[:38]),
     "window scale": ("tcp", b"\x03\x28" + SECRET[:38]),

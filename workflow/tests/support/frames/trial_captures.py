@@ -104,5 +104,5 @@ def codes(entry: dict) -> list[str]:
 
 
 def texts(entry: dict, code: str) -> list[str]:
-    """Return the texts of a pair's warnings with a code."""
+    """Return the text of each warning of a pair with a code."""
     return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]

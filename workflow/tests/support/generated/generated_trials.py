@@ -71,9 +71,9 @@ def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10
     return {"version": "0.1.0", "parameters": parameters, "trials": [trial(name) for name in names], "pairs": pairs}
 
 
-def odd_baseline(name: str) -> dict:
-    """Return the warning that a first trial is the odd one."""
-    text = f"the baseline {name} is the odd trial: kappa with it is 0.85, among the others 0.98."
+def outlier_baseline(name: str) -> dict:
+    """Return the warning that a first trial is an outlier."""
+    text = f"the baseline {name} is an outlier: kappa with it is 0.85, among the others 0.98."
     return {"code": "odd_baseline", "components": ["I"], "text": text}
 
 

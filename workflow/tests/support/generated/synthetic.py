@@ -196,7 +196,7 @@ def spell(kind):
 
 
 def spelled(texts, code) -> pa.Array:
-    """Return ``texts[code]`` as the dictionary type of the schemas. Equal texts of two kinds are stored once."""
+    """Return ``texts[code]`` as the dictionary type of the schemas. Equal values of two kinds are stored once."""
     unique, place = np.unique(texts, return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(place[code] if len(code) else code, pa.uint32()), pa.array(unique.tolist(), pa.string())

@@ -61,7 +61,7 @@ class Erratum:
     tshark: str
     destination: str
     frame: bytes
-    wrapped: Mapping[str, int]
+    encapsulated: Mapping[str, int]
 
     def covers(self, ours: tuple[str, ...], theirs: tuple[str, ...], destinations: str) -> bool:
         """Return whether this is the first difference of two frames' layers; ``destinations`` is tshark's eth.dst."""
@@ -79,9 +79,14 @@ def errata() -> tuple[Erratum, ...]:
     """Return the errata of schemas/tshark_errata.yaml that concern layers 2 to 4."""
     listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
     return tuple(
-        Erratum(entry["name"], **entry["tokens"], frame=bytes.fromhex(entry["frame"]), wrapped=entry["wrapped"])
+        Erratum(
+            entry["name"],
+            **entry["tokens"],
+            frame=bytes.fromhex(entry["frame"]),
+            encapsulated=entry["encapsulated"],
+        )
         for entry in listed
-        if entry["excuses"] == "behind_mpls"
+        if entry["excuses"] == "after_mpls"
     )  # fmt: skip
 
 

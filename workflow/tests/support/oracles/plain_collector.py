@@ -237,7 +237,7 @@ class Flow:
 
     def open_window(self) -> None:
         """Begin an empty window."""
-        self.window |= {"reports": 0, "flight": None, "most": None}
+        self.window |= {"reports": 0, "flight": None, "max_flight": None}
 
     def after(self, time: int, plain: Plain) -> None:
         """Update the window after a newer report."""
@@ -248,7 +248,7 @@ class Flow:
         window["last"] = max(window["last"], time)
         if self.flight() is not None:
             window["flight"] = self.flight()
-            window["most"] = max(window["flight"], window["most"] or 0)
+            window["max_flight"] = max(window["flight"], window["max_flight"] or 0)
         if plain.series_ns == 0:
             self.end_window(plain)
 
@@ -267,7 +267,9 @@ class Flow:
         row |= {"window_ns": window["start"] * width if width else last}
         row |= {"packet_size_mean": step["bytes"] / step["packets"] if step["packets"] else None}
         row |= {"throughput_bps": rate_bps(step["bytes"], span)}
-        plain.series.append(row | {"bytes_in_flight": window["flight"], "bytes_in_flight_max": window["most"], **step})
+        plain.series.append(
+            row | {"bytes_in_flight": window["flight"], "bytes_in_flight_max": window["max_flight"], **step}
+        )
         window["totals"] = totals
         self.open_window()
 

@@ -1,6 +1,6 @@
 """Calls in threads that do not delay the end of the program.
 
-An SSH connection that is being opened cannot be interrupted, and Python waits at its end for the threads of a
+An SSH connection that is being opened cannot be interrupted, and at exit, Python waits for the threads of a
 ThreadPoolExecutor. Daemon threads end with the program.
 """
 

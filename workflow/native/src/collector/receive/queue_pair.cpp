@@ -16,25 +16,25 @@ void SequenceWindow::Unmap::operator()(std::uint64_t* bits) const { ::munmap(bit
 
 // Mapped rather than allocated, because a sanitizer would touch all of an allocation.
 SequenceWindow::SequenceWindow(std::uint32_t initial)
-    : expected_(initial % kModulus), any_(initial != QueuePairConfig::kFirstSeen) {
+    : expected_(initial % kModulus), expected_known_(initial != QueuePairConfig::kFirstSeen) {
     void* mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
     bits_.reset(static_cast<std::uint64_t*>(mapped));
 }
 
 SequenceWindow::Position SequenceWindow::position_of(std::uint32_t psn) const {
-    if (!any_ || psn == expected_) return Position::expected;
+    if (!expected_known_ || psn == expected_) return Position::expected;
     if ((psn - expected_) % kModulus < kHalf) return Position::ahead;
     const std::uint32_t distance = (expected_ - psn) % kModulus;
     return distance > passed_ || has(psn) ? Position::duplicate : Position::reordered;
 }
 
 std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
-    const std::uint32_t lost = any_ ? (psn - expected_) % kModulus : 0;
+    const std::uint32_t lost = expected_known_ ? (psn - expected_) % kModulus : 0;
     // Bits of later PSNs are set only if they are left over from the previous cycle.
-    if (passed_ + lost + 1 > kModulus) forget(any_ ? expected_ : psn, lost + 1);
+    if (passed_ + lost + 1 > kModulus) forget(expected_known_ ? expected_ : psn, lost + 1);
     mark(psn);
-    any_ = true;
+    expected_known_ = true;
     passed_ += lost + 1;
     expected_ = (psn + 1) % kModulus;
     return lost;

@@ -48,7 +48,7 @@ class SequenceWindow {
     std::unique_ptr<std::uint64_t[], Unmap> bits_;  // unused pages take no memory
     std::uint32_t expected_;
     std::uint64_t passed_ = 0;  // number of PSNs since the first
-    bool any_ = false;
+    bool expected_known_ = false;
 };
 
 class QueuePair {

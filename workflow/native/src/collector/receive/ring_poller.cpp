@@ -20,11 +20,11 @@ RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format
       counts_(single_ring && format == Format::tagged),
       stamp_(slots) {}
 
-std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most) {
+std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t max_reports) {
     const std::uint32_t far = std::min(kLookAhead, slots_);
     ++calls_;
     std::uint32_t added = 0;
-    for (; added < most; ++added) {
+    for (; added < max_reports; ++added) {
         std::uint32_t ahead = 0;
         std::uint64_t stamp = 0;
         while (ahead < far && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
@@ -38,7 +38,7 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most
     return added;
 }
 
-// Returns the stamp of the report in the slot if it is new.
+// Returns true if the slot contains a new report. Sets `stamp` to the stamp of the slot in any case.
 bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     const std::byte* report = ring_ + slot * bytes_of(format_);
     stamp = stamp_of(format_, report);
@@ -71,20 +71,20 @@ bool RingPoller::is_whole(std::uint32_t slot, std::uint64_t stamp) {
 }
 
 bool RingPoller::is_new(std::uint32_t slot, std::uint64_t stamp) const {
-    if (!counts_ || !any_) return stamp != stamp_[slot] && stamp != 0;
+    if (!counts_ || !has_report_) return stamp != stamp_[slot] && stamp != 0;
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(stamp - stamp_[slot])) >= 0;
 }
 
 void RingPoller::record_stamp(std::uint32_t slot, std::uint64_t stamp) {
     if (!counts_) {
         stamp_[slot] = stamp;
-        any_ = true;
+        has_report_ = true;
         return;
     }
     const auto sequence = static_cast<std::uint32_t>(stamp);
-    if (!any_) {
+    if (!has_report_) {
         for (std::uint32_t i = 0; i < slots_; ++i) stamp_[(slot + i) % slots_] = sequence + i;
-        any_ = true;
+        has_report_ = true;
     }
     const std::uint32_t ahead = sequence - static_cast<std::uint32_t>(stamp_[slot]);
     if (ahead != 0) overrun_ += ahead / slots_;
@@ -92,7 +92,7 @@ void RingPoller::record_stamp(std::uint32_t slot, std::uint64_t stamp) {
 }
 
 void RingPoller::skip_slot(std::uint32_t slot) {
-    if (!counts_ || !any_) return;
+    if (!counts_ || !has_report_) return;
     ++lost_;
     stamp_[slot] += slots_;
 }

@@ -23,10 +23,10 @@ class RingPoller {
     // A batch of this size stays in the CPU cache until the flow table has read it.
     static constexpr std::uint32_t kBatch = 2048;
 
-    // Appends at most `most` new reports to `found` and returns their number. A report is copied if the next
-    // slot contains a new report, because the writes of a device become visible in order. Otherwise it is
-    // copied at the next call, because its end may not have been written yet.
-    std::uint32_t poll(std::vector<std::byte>& found, std::uint32_t most);
+    // Appends at most `max_reports` new reports to `found` and returns their number. A report is copied if
+    // the next slot contains a new report, because the writes of a device become visible in order. Otherwise
+    // it is copied at the next call, because its end may not have been written yet.
+    std::uint32_t poll(std::vector<std::byte>& found, std::uint32_t max_reports);
 
     std::uint64_t lost() const { return lost_; }
     std::uint64_t overrun() const { return overrun_; }
@@ -50,7 +50,7 @@ class RingPoller {
     bool counts_;                       // sequence numbers show missing reports
     std::vector<std::uint64_t> stamp_;  // by slot; if gaps are detected, the next expected sequence number
     std::uint32_t at_ = 0;
-    bool any_ = false;
+    bool has_report_ = false;
     std::uint64_t calls_ = 0;
     struct PendingReport {
         std::uint32_t slot = 0;

@@ -51,7 +51,7 @@ Endpoints endpoints_of(const ReportKey& key) {
 }
 
 struct KeyColumns {
-    Texts flow_id;
+    Strings flow_id;
     TagLists tags;
     Booleans tags_cut;
     EndpointColumns endpoints;

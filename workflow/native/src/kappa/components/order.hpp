@@ -39,8 +39,8 @@ Order compare_order(std::span<const std::uint32_t> ranks);
 // Solves one block at a time. Reuses its memory, about 40 bytes per packet of the longest block.
 class BlockSolver {
   public:
-    // Memory per packet of a block: the arrays of the solver, the pending ranks (with windows, two copies), and
-    // one move. The capacity of the vectors doubles as they grow.
+    // Memory per packet of a block: the arrays of the solver, the pending ranks (with windows, two copies),
+    // and one move. The capacity of the vectors doubles as they grow.
     static constexpr std::uint64_t kBytesPerPacket = 96;
 
     // `memory_bytes` limits the blocks that callers collect.
@@ -99,7 +99,7 @@ class OrderSums {
     [[nodiscard]] const MoveSums& bursts() const { return bursts_; }
     [[nodiscard]] std::uint64_t longest_burst() const { return longest_burst_; }
     // Returns true if no block is open.
-    [[nodiscard]] bool whole() const { return pending_.empty(); }
+    [[nodiscard]] bool all_blocks_closed() const { return pending_.empty(); }
 
   private:
     void add_to_block(std::uint32_t rank_a);

@@ -9,7 +9,7 @@ namespace acapella::kappa {
 SpacingSums::SpacingSums(const Trial& a, const CommonPackets& common)
     : a_(a), common_(common), recent_(kFarthest), seen_(a.size() / 64 + 1) {}
 
-void SpacingSums::packet_of_a(std::uint64_t since_ns) {
+void SpacingSums::add_packet_of_a(std::uint64_t since_ns) {
     const std::uint64_t packet = packets_++;
     if (common_.has(packet)) {
         for (const std::uint64_t distance : Spacing::kDistances) {

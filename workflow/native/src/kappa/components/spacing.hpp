@@ -34,9 +34,10 @@ class SpacingSums {
     // `a` and `common` must outlive this object.
     SpacingSums(const Trial& a, const CommonPackets& common);
 
-    void packet_of_a(std::uint64_t since_ns);
+    // `since_ns`: time since the first packet of A.
+    void add_packet_of_a(std::uint64_t since_ns);
     // `in_order`: every earlier common packet of A has been added.
-    void common(std::uint64_t packet, std::uint64_t since_ns, bool in_order) {
+    void add_common(std::uint64_t packet, std::uint64_t since_ns, bool in_order) {
         if (!in_order) [[unlikely]]
             count_reversed(packet, since_ns);
         seen_[packet / 64] |= std::uint64_t{1} << packet % 64;

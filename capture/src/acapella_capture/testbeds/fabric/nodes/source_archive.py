@@ -55,5 +55,7 @@ def read(path: Path) -> bytes:
     except OSError as error:
         fix = "run make setup-fabric in a clone of the project, or set capture.method: tcpdump"
         raise UserError(
-            f"cannot read {path}, a source file of the capture program: {error.strerror}", where="capture.method", fix=fix
+            f"cannot read {path}, a source file of the capture program: {error.strerror}",
+            where="capture.method",
+            fix=fix,
         ) from error
