@@ -23,6 +23,7 @@ from acapella_core import names as allowed
 from acapella_core import shards
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_link, sha256_of
+from acapella_core.validation import did_you_mean
 
 from .. import manifest as manifests
 from ..scan import scan
@@ -171,14 +172,13 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
     unknown = [name for name in header if name not in REQUIRED + OPTIONAL]
     missing = [name for name in REQUIRED if name not in header]
     if missing or unknown or len(set(header)) < len(header):
-        message = (
-            f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
-        )
+        message = f"no column {missing[0]}" if missing else "a column occurs twice"
         if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
             message = "no tabs between the columns"
-        raise UserError(
-            message, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start, restriction"
-        )
+        elif unknown and not missing:
+            message = f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], REQUIRED + OPTIONAL)}"
+        fix = f"required columns, separated by tabs: {', '.join(REQUIRED)}; optional columns: {', '.join(OPTIONAL)}"
+        raise UserError(message, where=f"{sheet} line 1", fix=fix)
     for number, values in enumerate(lines, start=2):
         if not any(value.strip() for value in values) or values[0].startswith("#"):
             continue
