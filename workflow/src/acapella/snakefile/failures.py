@@ -28,6 +28,7 @@ STOPS_EARLY = (
     "Snakemake started no other jobs after the first failure. To process all other samples in one run, and list every "
     "one that fails, add --keep-going."
 )
+PREFIX = "acapella: error: "
 MAX_NAMED = 3  # number of jobs named per reason
 
 
@@ -193,8 +194,8 @@ def name(job: FailedJob) -> str:
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a job's log."""
-    return "its log is empty" if is_empty(log) else names.shown(text_of(log).splitlines()[-1])
+    """Return the last line of a job's log, without the prefix of errors."""
+    return "its log is empty" if is_empty(log) else names.shown(text_of(log).splitlines()[-1]).removeprefix(PREFIX)
 
 
 def is_empty(log: Path) -> bool:
