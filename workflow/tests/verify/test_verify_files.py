@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import os
+import re
 
 import pytest
 from acapella_testing.altered_digests import replaced, tamper
@@ -41,6 +42,16 @@ def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     assert line.endswith(f"; none of its {whole} frames is compared")
     assert main(["verify", str(capture)]) == 0
     assert alone.out.replace("1 file (1 not compared)", "1 file") == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_complete_frames_of_a_truncated_capture_are_compared(capture, compress, capsys):
+    cut = write_file(capture.with_name("cut.pcap"), compress(capture.read_bytes()[:-1]))
+    assert main(["verify", str(cut)]) == 0
+    whole = len(busy_port()) - 1
+    first, *_, last = filter(None, capsys.readouterr().out.splitlines())
+    assert re.fullmatch(rf"{cut}: truncated at byte \d+.*: .*; compared: {whole} complete frames", first)
+    assert last == "unexplained on what the core decided: 0 frames"
 
 
 @pytest.mark.soak

@@ -11,7 +11,7 @@ standard error with the reason. Frames affected by a known tshark error are coun
 (schemas/tshark_errata.yaml lists each error with the clause of the standard).
 
 Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
-frames in its digest.
+frames in its digest. Of a truncated capture, the complete frames are compared; a line contains their number.
 
 Prints every kind of disagreement with its first frames and both results: layers 2 to 4 first, then times and lengths,
 then everything above layer 4. A kind is a layer or, for header tokens, a pair of results. Also lists the first frames
@@ -144,6 +144,9 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
             frames = names.pluralize(tables.count_frames(ours), "frame") if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")
             return result
+        if ours.truncation:
+            frames = names.pluralize(tables.count_frames(ours), "complete frame")
+            result.notes.append(f"{file}: truncated {ours.truncation}; compared: {frames}")
         with comparison.open_database(threads) as database:
             comparison.Comparison(database, ours, theirs, file, first).add_to(result)
     result.files = 1
