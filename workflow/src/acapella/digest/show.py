@@ -41,7 +41,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("acap", metavar="ACAP", help="frame table written by acapella digest")
-    parser.add_argument("--columns", metavar="A,B,...", help="print these columns, tab-separated")
+    parser.add_argument(
+        "--columns", metavar="A,B,...", help="print these columns, tab-separated (default: a summary of each frame)"
+    )
     parser.add_argument("--flows", metavar="FLOWS", help="flow table (default: ../flows/NAME, or NAME.flows.parquet)")
     return parser
 
