@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import zlib
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -221,6 +222,25 @@ def test_links_survive_a_move_of_captures_and_campaign_together(directory, tmp_p
     directory.rename(moved)
     link = moved / "results" / "c" / "raw" / "a.pcap"
     assert link.is_symlink() and link.read_bytes() == FRAMES
+
+
+@pytest.mark.parametrize(
+    ("place", "file", "found"),
+    [
+        ("config", "../a.pcap", "a.pcap"),
+        ("config", "../config/.././*.pcapng.gz", "b.pcapng.gz"),
+        ("config", "../missing/a.pcap", "missing/a.pcap"),
+        ("link", "../a.pcap", "link/../a.pcap"),  # not in the directory of the link
+        (".", "../a.pcap", "../a.pcap"),
+    ],
+)
+def test_path_of_a_capture_contains_no_parent_directory_unless_it_is_needed(directory, monkeypatch, place, file, found):
+    monkeypatch.chdir(directory)
+    (directory / "other" / "config").mkdir(parents=True)
+    (directory / "config").mkdir()
+    (directory / "link").symlink_to("other/config")
+    (row,) = files.read_sheet(sheet(Path(place), f"\tS\tp\t{file}\n"))
+    assert str(row.file) == found
 
 
 WITH_RESTRICTION = "site\tport\tfile\trestriction\n"

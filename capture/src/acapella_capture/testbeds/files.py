@@ -9,12 +9,13 @@ jobs that read it, and deletes the copy.
 
 import csv
 import datetime
+import functools
 import glob
 import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,6 +125,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     `may_be_empty`.
     """
     faults = Faults(sheet)
+    directory_of = functools.cache(without_parents)
     entries: list[Entry] = []
     for line, fields in read_lines(sheet):
         start_ns = parse_start(fields["start"], line, faults)
@@ -137,7 +139,8 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
                 faults.add(line, f"{key} {RESERVED_NAME!r}: reserved for the whole campaign; choose another name")
         if fields["file"]:
             entries += [
-                Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
+                Entry(line, fields, file, start_ns, restriction)
+                for file in expand(fields, line, sheet, faults, directory_of)
             ]
     first_line: dict[str, int] = {}
     for line, fields, file, *_ in entries:
@@ -254,12 +257,25 @@ def check_query(query: str, line: int, faults: Faults) -> None:
         faults.add(line, f"{query}: not s3://BUCKET/KEY, without // and .. and any of ? # * [ ] {{ }} in the key")
 
 
-def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
-    """Return the files of a line; for an object in storage, a relative path that ends with its key."""
+def without_parents(directory: Path) -> Path:
+    """Return the path of a directory without `..`, or unchanged if a symbolic link or a pattern precedes the `..`."""
+    short = Path(os.path.normpath(directory))
+    same = not glob.has_magic(str(directory)) and os.path.realpath(short) == os.path.realpath(directory)
+    return short if ".." in directory.parts and same else directory
+
+
+def expand(
+    fields: dict[str, str], line: int, sheet: Path, faults: Faults, directory_of: Callable[[Path], Path]
+) -> list[Path]:
+    """Return the files of a line; for an object in storage, a relative path that ends with its key.
+
+    ``directory_of``: `without_parents`, which a cache may remember.
+    """
     if query := query_of(fields):
         check_query(query, line, faults)
         return [Path(query.replace("://", "/", 1))]
-    pattern = str(sheet.parent / Path(fields["file"]).expanduser())
+    path = sheet.parent / Path(fields["file"]).expanduser()
+    pattern = str(directory_of(path.parent) / path.name)
     if not glob.has_magic(pattern) or Path(pattern).exists():
         return [Path(pattern)]
     files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
