@@ -53,11 +53,14 @@ def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkey
         ),
         ({"collect": {"busiest_every": 1}}, "collect.busiest_every"),
         ({"capture": {"one_in": 10}}, "capture.one_in"),
-        ({"capture": {"method": "dpkd"}}, "capture.method: 'dpkd' is not one of ['tcpdump', 'dpdk', 'fpga']"),
+        (
+            {"capture": {"method": "dpkd"}},
+            "capture.method: expected tcpdump, dpdk, fpga, or a mapping of keys to values, found 'dpkd'; did you mean",
+        ),
         ({"capture": {"method": {"site2": "dpdk"}}}, "capture.method"),
         (
             {"capture": {"method": {"default": "dpdk", "site2": "windump"}}},
-            "capture.method.site2: 'windump' is not",
+            "capture.method.site2: expected tcpdump, dpdk or fpga, found 'windump'",
         ),
         ({"capture": {"method": {"default": "tcpdump", "site2": "dpdk"}, "one_in": 2}}, "capture.one_in"),
         ({"fabric": {"nics": ["NIC_Basic"]}}, "fabric.nics[0]"),
@@ -140,11 +143,14 @@ def test_environments_of_replays_have_defaults_and_abbreviations():
 @pytest.mark.parametrize(
     ("environment", "complaint"),
     [
-        ("noisy", r"local\.replay\.environments\[1\]: 'noisy' is not"),
+        ("noisy", r"local\.replay\.environments\[1\]: expected quiet, loaded, or a mapping .* 'noisy'"),
         ({"path": "direct"}, r"local\.replay\.environments\[1\]\.name: missing"),
-        ({"name": "a/b"}, r"local\.replay\.environments\[1\]\.name: 'a/b' does not match"),
-        ({"name": "x", "path": "own"}, r"local\.replay\.environments\[1\]\.path: 'own' is not one of"),
-        ({"name": "x", "speed": 0}, r"local\.replay\.environments\[1\]\.speed: 0 is less"),
+        ({"name": "a/b"}, r"local\.replay\.environments\[1\]\.name: expected a name .* 'a/b'"),
+        ({"name": "x", "path": "own"}, r"local\.replay\.environments\[1\]\.path: expected .*, found 'own'"),
+        (
+            {"name": "x", "speed": 0},
+            r"local\.replay\.environments\[1\]\.speed: expected a number from 0\.001 to 1000, found 0",
+        ),
         ({"name": "quiet"}, r"local\.replay\.environments\[1\]\.name: 'quiet' occurs twice"),
         ({"name": "x", "replayers": 2}, r"environments\[1\]\.replayers: tcpreplay cannot start at an absolute time"),
     ],

@@ -60,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign directory, results/<name>")
     parser.add_argument("--config", type=Path, required=True, help="YAML file with keys testbed, samples, runs, ...")
     parser.add_argument(
-        "--only", metavar="SAMPLE", help="testbed files: describe this sample only, even if others have errors"
+        "--only",
+        metavar="SAMPLE",
+        help="testbed files: describe this sample only, even if others have errors (default: all)",
     )
     parser.add_argument(
         "--stored",
@@ -77,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="release resources left by an earlier collection of CAMPAIGN, and exit",
     )
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="with --list: write to FILE instead of standard output"
+        "-o", "--output", type=Path, metavar="FILE", help="with --list: write to FILE (default: standard output)"
     )
 
 

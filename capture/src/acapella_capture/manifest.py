@@ -10,7 +10,7 @@ from typing import Any
 from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
-from acapella_core.validation import load_jsonschema
+from acapella_core.validation import first_error
 
 from .testbeds.base import MirrorCounters
 
@@ -36,11 +36,8 @@ def empty() -> dict[str, Any]:
 
 def check(manifest: object, *, where: object) -> None:
     """Raise UserError naming the key that violates the schema."""
-    jsonschema = load_jsonschema()
-    validator = jsonschema.Draft202012Validator(schemas.json_schema("manifest"))
-    fault = jsonschema.exceptions.best_match(validator.iter_errors(manifest))
-    if fault is not None:
-        raise UserError(f"not a manifest: {fault.json_path.removeprefix('$.')}: {fault.message}", where=where)
+    if error := first_error(manifest, schemas.json_schema("manifest")):
+        raise UserError(f"not a manifest: {error}", where=where)
 
 
 def write(directory: Path, manifest: dict[str, Any]) -> Path:

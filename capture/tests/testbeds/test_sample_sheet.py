@@ -4,6 +4,7 @@ import json
 import os
 import struct
 import zlib
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -223,6 +224,25 @@ def test_links_survive_a_move_of_captures_and_campaign_together(directory, tmp_p
     assert link.is_symlink() and link.read_bytes() == FRAMES
 
 
+@pytest.mark.parametrize(
+    ("place", "file", "found"),
+    [
+        ("config", "../a.pcap", "a.pcap"),
+        ("config", "../config/.././*.pcapng.gz", "b.pcapng.gz"),
+        ("config", "../missing/a.pcap", "missing/a.pcap"),
+        ("link", "../a.pcap", "link/../a.pcap"),  # not in the directory of the link
+        (".", "../a.pcap", "../a.pcap"),
+    ],
+)
+def test_path_of_a_capture_contains_no_parent_directory_unless_it_is_needed(directory, monkeypatch, place, file, found):
+    monkeypatch.chdir(directory)
+    (directory / "other" / "config").mkdir(parents=True)
+    (directory / "config").mkdir()
+    (directory / "link").symlink_to("other/config")
+    (row,) = files.read_sheet(sheet(Path(place), f"\tS\tp\t{file}\n"))
+    assert str(row.file) == found
+
+
 WITH_RESTRICTION = "site\tport\tfile\trestriction\n"
 
 
@@ -281,13 +301,24 @@ def test_first_and_last_valid_start_are_accepted(directory, start, start_ns):
     assert row.start_ns == start_ns
 
 
-def test_missing_column_is_an_error(directory):
-    assert complaint(directory, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
+COLUMNS = "required columns, separated by tabs: site, port, file; optional columns: sample, start, restriction"
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("site\tfile\n", "no column port"),
+        ("site\tport\tfile\tport\n", "a column occurs twice"),
+        ("site\tport\tfile\tsamples\n", "unknown column 'samples'; did you mean sample?"),
+    ],
+)
+def test_error_in_the_header_names_required_and_optional_columns(directory, header, expected):
+    assert complaint(directory, "S\ta.pcap\n", header) == f"line 1: {expected}; {COLUMNS}"
 
 
 @pytest.mark.parametrize("header", ["site    port    file\n", "site,port,file\n", "sample\tsite port file\n"])
 def test_columns_without_tabs_are_an_error(directory, header):
-    assert complaint(directory, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
+    assert complaint(directory, "S p a.pcap\n", header) == f"line 1: no tabs between the columns; {COLUMNS}"
 
 
 def test_unknown_column_is_an_error(directory):

@@ -176,9 +176,9 @@ def test_proportional_ratio_is_in_config():
         ({"mode": "fast"}, "transfer.mode"),
         (
             {"grid": GRID | {"buffer_bytes": ["64X"]}},
-            "transfer.grid.buffer_bytes[0]: '64X' is not valid; expected: bytes, or with K, M or G",
+            "transfer.grid.buffer_bytes[0]: expected an integer of at least 4096, or bytes such as",
         ),
-        ({"grid": GRID | {"size_bytes": ["1MB"]}}, "'1MB' is not valid; expected: bytes, or with K, M, G or T"),
+        ({"grid": GRID | {"size_bytes": ["1MB"]}}, "65536 or 64K (K, M, G or T), found '1MB'"),
         ({"repetitons": 2}, "transfer.repetitons: unknown key; did you mean repetitions?"),
         ({"grid": GRID | {"rate_mbs": [1]}}, "transfer.grid.rate_mbs: unknown key; did you mean rate_mbps?"),
         ({"testbed": "fabric", "omit_missing_algorithms": True}, "only supported by testbed local"),

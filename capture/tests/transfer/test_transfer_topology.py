@@ -56,7 +56,7 @@ def changed(change) -> dict:
         (lambda v: v["links"]["l2"].update(between=["r1", "r1"]), "links.l2.between"),
         (lambda v: v["links"].update(more={"between": ["r5", "r1"]}), "links.more.between"),
         (lambda v: v["links"].update(more={"between": ["h1", "r5"]}), "nodes.h1: a host has one link, this one has 2"),
-        (lambda v: v["nodes"]["r1"].update(role="switch"), "nodes.r1.role: 'switch'"),
+        (lambda v: v["nodes"]["r1"].update(role="switch"), "nodes.r1.role: expected host or router, found 'switch'"),
         (lambda v: v["links"]["l1"].update(rate_mpbs=5), "links.l1.rate_mpbs: unknown key; did you mean rate_mbps?"),
         (lambda v: v.update(flows=6), "flows: unknown key"),
     ],

@@ -127,10 +127,13 @@ def test_campaign_is_the_current_directory_or_the_only_one_in_results(campaign, 
     (new_directory(tmp_path / "results") / "one").symlink_to(campaign)
     monkeypatch.chdir(tmp_path)
     assert run_sql(*query)[:2] == (0, "samples\n24\n")
+    new_directory(tmp_path / "results" / "cut" / "raw")
+    warning = "acapella: warning: results/cut is ignored: its run is incomplete, without catalog.duckdb\n"
+    assert run_sql(*query) == (0, "samples\n24\n", warning)
     (tmp_path / "results" / "two").symlink_to(campaign)
     code, _, err = run_sql(*query)
     assert code == 2
-    assert "one, two" in err
+    assert err.startswith(f"{warning}acapella: error: several campaigns: one, two; ")
 
 
 def test_tables_are_found_if_the_campaign_is_named_relative_to_the_directory(campaign, run_sql, monkeypatch):

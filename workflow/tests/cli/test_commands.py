@@ -1,5 +1,6 @@
 """Commands: their number, their examples, names of earlier versions, and completion in a shell."""
 
+import argparse
 import shlex
 from itertools import takewhile
 
@@ -60,6 +61,16 @@ def test_examples_in_the_help_of_a_command_can_be_parsed(words, capsys):
     for line in lines:
         if not line.endswith("\\"):
             assert callable(parsed(line).run)
+
+
+@pytest.mark.parametrize("words", EVERY_COMMAND, ids=" ".join)
+def test_help_of_an_option_contains_its_default(words):
+    parser = build_parser(words)
+    for word in words:
+        parser = next(action.choices[word] for action in parser._actions if word in (action.choices or ()))
+    silent = (None, [], "", argparse.SUPPRESS)  # an option that is not given has no effect
+    with_default = [each for each in parser._actions if each.nargs != 0 and each.default not in silent]
+    assert [each.option_strings for each in with_default if "default" not in each.help] == []
 
 
 @pytest.mark.parametrize("earlier", RENAMED)

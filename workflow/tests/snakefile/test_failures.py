@@ -21,11 +21,12 @@ from acapella_testing.waiting import wait_until
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.cli import entry as start
 from acapella.cli.main import main
-from acapella.snakefile.failures import failure_report
+from acapella.snakefile.failures import STOPS_EARLY, failure_report
 from acapella.snakefile.job_records import FailedJob
 from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
-BROKEN = "acapella: error: a.pcap: not a capture"
+REASON = "a.pcap: not a capture"
+BROKEN = f"acapella: error: {REASON}"
 # Like the profile, with a shorter latency wait.
 SLURM = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "1"]
 SLURM += ["--slurm-init-seconds-before-status-checks", "1"]
@@ -114,12 +115,20 @@ def test_machine_failure_excludes_no_sample_whatever_the_log_contains(stage, cod
 def test_only_the_failed_sample_is_excluded_if_the_machine_also_fails(tmp_path, monkeypatch):
     jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 134, "")]
     printed = report_of(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
-    assert printed.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]
+    assert printed.splitlines()[1:3] == [f"  a: {REASON}", "  d: its log is empty"]
     assert "\n  exclude: [a, b, d]\n" in printed
     assert printed.splitlines()[-4:-2] == [
         "  collect f: f: No space left on device",
         "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
     ]
+
+
+def test_keep_going_is_suggested_if_it_would_have_processed_other_samples(tmp_path):
+    jobs = [FailedJob("digest", "a", write_file(tmp_path / "a.log", BROKEN), 2)]
+    assert failure_report(jobs, []).splitlines()[2] == STOPS_EARLY
+    for options in ({"keeps_going": True}, {"stopping": True}, {"missing": "report"}):
+        assert STOPS_EARLY not in failure_report(jobs, [], **options)
+    assert STOPS_EARLY not in failure_report([FailedJob("process", None, jobs[0].log, 2)], [])
 
 
 @pytest.mark.parametrize("code", [1, 2])
@@ -149,7 +158,7 @@ def test_only_the_exit_code_for_damage_suggests_to_keep_frames_before_it(tmp_pat
 def test_failed_campaign_stage_names_no_sample(tmp_path, monkeypatch):
     assert report_of(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, "")).splitlines() == [
         "acapella: these jobs failed:",
-        f"  process: {BROKEN}",
+        f"  process: {REASON}",
     ]
     assert report_of(tmp_path, monkeypatch) == "acapella: no job failed; the message above gives the reason"
 
@@ -157,7 +166,7 @@ def test_failed_campaign_stage_names_no_sample(tmp_path, monkeypatch):
 def test_headline_does_not_contradict_a_stage_that_names_a_sample(tmp_path, monkeypatch):
     jobs = (("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, ""))
     printed = report_of(tmp_path, monkeypatch, *jobs)
-    assert "  index: acapella: error: sample a: bad time" in printed.splitlines()
+    assert "  index: sample a: bad time" in printed.splitlines()
     assert "no sample caused this failure" not in printed
 
 
@@ -291,7 +300,7 @@ def test_storage_tables_are_kept_if_a_rerun_fails(tmp_path):
     for name in (*names, "results/tiny/storage/study.json"):
         write_file(tmp_path / name, "before\n")
     printed = place.fail("--forcerun", "storage_tables", "--allowed-rules", "storage_tables", "--", *names)
-    assert re.search(r"^  storage_tables: acapella: error: ", printed, re.M), printed
+    assert re.search(r"^  storage_tables: (?!acapella: error)", printed, re.M), printed
     assert [name for name in names if not (tmp_path / name).exists()] == []
     assert {(tmp_path / name).read_text() for name in names} == {"before\n"}
 
@@ -308,8 +317,11 @@ def test_outputs_of_campaign_stages_are_updated_in_place():
 @pytest.mark.parametrize("quiet", [["-q"], ["-q", "all"], []], ids=["quiet", "quiet all", "usual"])
 def test_broken_sample_is_named_if_snakemake_is_quiet(letters, letter, quiet):
     printed = letter.fail("--keep-going", "--until", "digest", *quiet) if quiet else letters[1]
-    assert "acapella: these samples failed:\n  letter: acapella: error: " in printed, printed
+    assert re.search(r"^acapella: these samples failed:\n  letter: (?!acapella).*letter\.pcap: ", printed, re.M), (
+        printed
+    )
     assert "\n  exclude: [letter]\n" in printed
+    assert STOPS_EARLY not in printed
     assert "no sample caused this failure" not in printed
 
 

@@ -133,7 +133,7 @@ def test_failed_sample_of_a_batch_costs_only_itself(tmp_path):
     write_file(tmp_path / "captures" / "letter.pcap", LETTER)
     place = campaign_of(tmp_path, ["s0", "letter", "s1"], batches={"samples": 10})
     printed = place.fail("--keep-going", "process")
-    assert re.search(r"^  letter: acapella: error: .*letter\.pcap: ", printed, re.M), printed
+    assert re.search(r"^  letter: (?!acapella).*letter\.pcap: ", printed, re.M), printed
     assert "\n  exclude: [letter]" in printed
     before = times(place)
     assert set(before) == {"s0", "s1"}
@@ -146,7 +146,7 @@ def test_failed_sample_of_a_batch_costs_only_itself(tmp_path):
 def test_missing_capture_of_a_batch_fails_only_its_sample(batched):
     (batched.directory / "captures" / "s0.pcap").unlink()
     printed = batched.fail("--keep-going", "--until", "analyze")
-    assert re.search(r"^  s0: acapella: error: .*s0\.pcap: no such file", printed, re.M), printed
+    assert re.search(r"^  s0: (?!acapella).*s0\.pcap: no such file", printed, re.M), printed
     assert Campaign.at(batched.campaign).acap("s1").exists()
 
 

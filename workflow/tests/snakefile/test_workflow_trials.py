@@ -92,7 +92,7 @@ def test_failed_rerun_keeps_catalog_and_tables_and_the_next_run_updates_them(com
         write_with_old_time(path, "{")
         printed = place.fail("--forcerun", stage, "--until", stage)
         assert f"acapella: these jobs failed:\n  {stage}: " in printed, printed
-        assert re.search(rf"^  {stage}: acapella: error: {message}", printed, re.M), printed
+        assert re.search(rf"^  {stage}: {message}", printed, re.M), printed
         assert "deleted earlier results" not in printed
         assert place.sha256(*kept) == before
         write_with_old_time(path, text)

@@ -235,7 +235,7 @@ UNUSABLE = {
     "{": "truncated",
     "[]": "contains no JSON document",
     '{"version": 2}': "not of version 1: run acapella of the version that wrote it",
-    '{"version": 1}': "cell.json: 'cell_id' is a required property",
+    '{"version": 1}': "cell_id: missing (Name of the cell; it is not parsed)",
 }
 
 

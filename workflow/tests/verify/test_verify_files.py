@@ -3,13 +3,18 @@
 import gzip
 import itertools
 import os
+import re
+import subprocess
 
 import pytest
 from acapella_testing.altered_digests import replaced, tamper
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import write_file
+from acapella_testing.tshark_lines import tshark_lines
 
 from acapella.cli.main import main
+from acapella.common import tshark
+from acapella_core import _native
 
 
 @pytest.mark.soak
@@ -41,6 +46,16 @@ def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     assert line.endswith(f"; none of its {whole} frames is compared")
     assert main(["verify", str(capture)]) == 0
     assert alone.out.replace("1 file (1 not compared)", "1 file") == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_complete_frames_of_a_truncated_capture_are_compared(capture, compress, capsys):
+    cut = write_file(capture.with_name("cut.pcap"), compress(capture.read_bytes()[:-1]))
+    assert main(["verify", str(cut)]) == 0
+    whole = len(busy_port()) - 1
+    first, *_, last = filter(None, capsys.readouterr().out.splitlines())
+    assert re.fullmatch(rf"{cut}: truncated at byte \d+.*: .*; compared: {whole} complete frames", first)
+    assert last == "unexplained on what the core decided: 0 frames"
 
 
 @pytest.mark.soak
@@ -93,6 +108,17 @@ def test_jobs_below_one_are_rejected(jobs, capture, capsys):
 def test_progress_counts_files_and_frames_on_standard_error(capture, capsys):
     assert main(["verify", str(capture), "--progress"]) == 0
     assert f"verify: 1 of 1 file, {len(busy_port())} frames\n" in capsys.readouterr().err
+
+
+def test_printed_commands_read_the_fields_that_are_compared(capture, capsys):
+    other = write_pcap(capture.with_name("it's a copy.pcap"), busy_port()[:9])
+    assert main(["verify", str(capture), str(other), "--tshark-command"]) == 0
+    commands = capsys.readouterr().out.splitlines()
+    assert [subprocess.check_output(command, shell=True, text=True).splitlines() for command in commands] == [
+        tshark_lines(tshark.find(), file, *_native.REFERENCE_FIELDS) for file in (capture, other)
+    ]
+    in_full = re.sub(r"-T .* <", "-V -Y frame.number==7 <", commands[1])
+    assert subprocess.check_output(in_full, shell=True, text=True).startswith("Frame 7: ")
 
 
 def test_skipped_files_are_listed_with_the_reason(capture, capsys):

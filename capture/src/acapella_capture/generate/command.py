@@ -51,14 +51,16 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
         help="send from PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
         "--vdev)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="override the seed of the model")
+    parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="random seed (default: that of the model)")
     parser.add_argument("--expected", type=Path, metavar="FILE",
                         help="write the generated flows to FILE (JSON; default: OUT.generated.json; with --interface: "
                         "no file)")  # fmt: skip
     parser.add_argument("--flow-table", type=Path, metavar="FILE",
                         help="write the expected flow table to FILE (Parquet)")  # fmt: skip
     port = parser.add_argument_group("interface")
-    port.add_argument("--at", type=times.time, metavar="TIME", help="start at TIME (RFC 3339, or +SECONDS)")
+    port.add_argument(
+        "--at", type=times.time, metavar="TIME", help="start at TIME: RFC 3339, or +SECONDS (default: immediately)"
+    )
     port.add_argument("--burst", type=count(64), metavar="N",
                       help="send at most N packets at once if several are due (default: 32)")  # fmt: skip
     port.add_argument("--retry-ns", type=count(10**10, 0), metavar="NS",

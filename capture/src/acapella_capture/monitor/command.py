@@ -79,9 +79,11 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--interface", "-i", action="append", default=[], metavar="PORT",
                         help="receive from PORT: a network interface, or a DPDK device (PCI address, or "
                         "DRIVER,ARGUMENTS as for EAL's --vdev); repeat it for several")  # fmt: skip
-    parser.add_argument("--duration", type=seconds, metavar="S", help="with --interface: stop after S seconds")
+    parser.add_argument(
+        "--duration", type=seconds, metavar="S", help="with --interface: stop after S seconds (default: never)"
+    )
     parser.add_argument("--stop-when-idle", type=seconds, metavar="S",
-                        help="with --interface: stop after S seconds without a packet")  # fmt: skip
+                        help="with --interface: stop after S seconds without a packet (default: never)")  # fmt: skip
     add_packet_options(parser.add_argument_group("packets"))
     add_output_options(parser.add_argument_group("output"))
     add_search_options(parser.add_argument_group("search"))

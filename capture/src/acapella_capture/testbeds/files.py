@@ -9,12 +9,13 @@ jobs that read it, and deletes the copy.
 
 import csv
 import datetime
+import functools
 import glob
 import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from acapella_core import names as allowed
 from acapella_core import shards
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_link, sha256_of
+from acapella_core.validation import did_you_mean
 
 from .. import manifest as manifests
 from ..scan import scan
@@ -123,6 +125,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     `may_be_empty`.
     """
     faults = Faults(sheet)
+    directory_of = functools.cache(without_parents)
     entries: list[Entry] = []
     for line, fields in read_lines(sheet):
         start_ns = parse_start(fields["start"], line, faults)
@@ -136,7 +139,8 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
                 faults.add(line, f"{key} {RESERVED_NAME!r}: reserved for the whole campaign; choose another name")
         if fields["file"]:
             entries += [
-                Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
+                Entry(line, fields, file, start_ns, restriction)
+                for file in expand(fields, line, sheet, faults, directory_of)
             ]
     first_line: dict[str, int] = {}
     for line, fields, file, *_ in entries:
@@ -171,14 +175,13 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
     unknown = [name for name in header if name not in REQUIRED + OPTIONAL]
     missing = [name for name in REQUIRED if name not in header]
     if missing or unknown or len(set(header)) < len(header):
-        message = (
-            f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
-        )
+        message = f"no column {missing[0]}" if missing else "a column occurs twice"
         if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
             message = "no tabs between the columns"
-        raise UserError(
-            message, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start, restriction"
-        )
+        elif unknown and not missing:
+            message = f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], REQUIRED + OPTIONAL)}"
+        fix = f"required columns, separated by tabs: {', '.join(REQUIRED)}; optional columns: {', '.join(OPTIONAL)}"
+        raise UserError(message, where=f"{sheet} line 1", fix=fix)
     for number, values in enumerate(lines, start=2):
         if not any(value.strip() for value in values) or values[0].startswith("#"):
             continue
@@ -254,12 +257,25 @@ def check_query(query: str, line: int, faults: Faults) -> None:
         faults.add(line, f"{query}: not s3://BUCKET/KEY, without // and .. and any of ? # * [ ] {{ }} in the key")
 
 
-def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
-    """Return the files of a line; for an object in storage, a relative path that ends with its key."""
+def without_parents(directory: Path) -> Path:
+    """Return the path of a directory without `..`, or unchanged if a symbolic link or a pattern precedes the `..`."""
+    short = Path(os.path.normpath(directory))
+    same = not glob.has_magic(str(directory)) and os.path.realpath(short) == os.path.realpath(directory)
+    return short if ".." in directory.parts and same else directory
+
+
+def expand(
+    fields: dict[str, str], line: int, sheet: Path, faults: Faults, directory_of: Callable[[Path], Path]
+) -> list[Path]:
+    """Return the files of a line; for an object in storage, a relative path that ends with its key.
+
+    ``directory_of``: `without_parents`, which a cache may remember.
+    """
     if query := query_of(fields):
         check_query(query, line, faults)
         return [Path(query.replace("://", "/", 1))]
-    pattern = str(sheet.parent / Path(fields["file"]).expanduser())
+    path = sheet.parent / Path(fields["file"]).expanduser()
+    pattern = str(directory_of(path.parent) / path.name)
     if not glob.has_magic(pattern) or Path(pattern).exists():
         return [Path(pattern)]
     files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207

@@ -96,7 +96,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("--frames", metavar="N,N-N,...", help="select frames by number, from 1, such as 17,19-40")
     parser.add_argument("--flow", metavar="FLOW_ID", help="select frames of the directed flow with this flow_id")
-    parser.add_argument("--sample", metavar="SAMPLE", help="select frames of this sample of a campaign")
+    parser.add_argument("--sample", metavar="SAMPLE", help="select frames of this sample of a campaign (default: all)")
     parser.add_argument("--acap", metavar="ACAP", help="acap of the capture (default: see above)")
     parser.add_argument("--flows", metavar="FLOWS", help="flow table (default: as for acapella show)")
     parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")

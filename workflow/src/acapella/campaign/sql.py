@@ -9,7 +9,8 @@ On a terminal, the output is a table that may omit columns and rows. In a file o
 field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv --spreadsheet
 writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow limit which acaps
 are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be omitted if the
-working directory is the campaign, or if results/ contains only one campaign.
+working directory is the campaign, or if results/ contains only one campaign with a catalog; a warning names campaigns
+without a catalog.
 
 The column `excluded` of samples, flows, stacks and frames is null for samples that count in traffic statistics. For
 other samples, it contains the reasons why they do not count (trial, filter, p4, sampling; in samples also config,
@@ -111,20 +112,24 @@ def run(args) -> None:
 
 
 def only_campaign(directory: Path) -> Campaign:
-    """Return the campaign in a directory, or the only one in its results/.
+    """Return the campaign in a directory, or the only one in its results/. Print a warning for each without a catalog.
 
     Raises UserError if there is none, or if there are several.
     """
     if (directory / "catalog.duckdb").is_file():
         return Campaign.at(directory)
     campaigns = sorted(path.parent for path in (directory / "results").glob("*/catalog.duckdb"))
-    if len(campaigns) == 1:
-        return Campaign.at(campaigns[0])
     if not campaigns:
         raise UserError(
             "no catalog here or in results/",
             fix="specify the campaign's directory, or run acapella campaign index first",
         )
+    for path in sorted({path.parent for path in (directory / "results").glob("*/raw")} - {*campaigns}):
+        names.report(
+            f"acapella: warning: results/{path.name} is ignored: its run is incomplete, without catalog.duckdb"
+        )
+    if len(campaigns) == 1:
+        return Campaign.at(campaigns[0])
     raise UserError(
         "several campaigns: " + ", ".join(path.name for path in campaigns),
         fix="specify one: acapella sql results/NAME QUERY",

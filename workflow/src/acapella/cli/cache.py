@@ -29,9 +29,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser = subparsers.add_parser("cache", help="print the size of a cache of digests; prune it", description=__doc__)
     parser.add_argument("cache", metavar="DIR", type=Path, help="directory of the cache")
     parser.add_argument(
-        "--max-size", metavar="SIZE", help="remove digests until the cache has at most this size, such as 50G"
+        "--max-size",
+        metavar="SIZE",
+        help="remove digests until the cache has at most this size, such as 50G (default: unlimited)",
     )
-    parser.add_argument("--unused-days", metavar="N", type=float, help="remove digests not used for N days")
+    parser.add_argument(
+        "--unused-days", metavar="N", type=float, help="remove digests not used for N days (default: keep them)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print what would be removed")
     return parser
 

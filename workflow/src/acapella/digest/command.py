@@ -124,8 +124,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "flow: the number of frames at its start (default: 2), a budget for frames with new kinds of payload "
         "(default: 8), and N for the frames N, 4 N, 16 N, ... (default: 16)",
     )
-    parser.add_argument("--site", help="site of the sample, part of every flow's key")
-    parser.add_argument("--port", help="mirrored port of the sample")
+    parser.add_argument("--site", help="site of the sample, part of every flow's key (default: null)")
+    parser.add_argument("--port", help="mirrored port of the sample (default: null)")
     parser.add_argument(
         "--threads",
         type=int,

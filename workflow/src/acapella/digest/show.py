@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.validation import did_you_mean
 
 ARROW = "\N{RIGHTWARDS ARROW}"
 FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 9768
@@ -40,7 +41,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("acap", metavar="ACAP", help="frame table written by acapella digest")
-    parser.add_argument("--columns", metavar="A,B,...", help="print these columns, tab-separated")
+    parser.add_argument(
+        "--columns", metavar="A,B,...", help="print these columns, tab-separated (default: a summary of each frame)"
+    )
     parser.add_argument("--flows", metavar="FLOWS", help="flow table (default: ../flows/NAME, or NAME.flows.parquet)")
     return parser
 
@@ -140,14 +143,11 @@ def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
     from acapella.common.tables import arrow_schema  # noqa: PLC0415
 
     frame_columns, flow_columns = arrow_schema("frames").names, arrow_schema("flows").names
+    known = dict.fromkeys([*frame_columns, *flow_columns])
     for name in names:
-        if name not in frame_columns and name not in flow_columns:
-            raise UserError(
-                f"there is no column {name!r}",
-                where="--columns",
-                fix=f"columns: {', '.join(frame_columns)}, "
-                + ", ".join(n for n in flow_columns if n not in frame_columns),
-            )
+        if name not in known:
+            hint = did_you_mean(name, known) or ";"
+            raise UserError(f"there is no column {name!r}{hint} columns: {', '.join(known)}", where="--columns")
     from_flows = [name for name in dict.fromkeys(names) if name not in frame_columns]
     from_frames = [name for name in dict.fromkeys(names) if name in frame_columns and name != "flow"]
     for table in joined(acap, flows, from_frames, from_flows):

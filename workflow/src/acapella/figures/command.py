@@ -85,7 +85,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="number of failed samples, which are missing from the tables; figures of samples state it",
+        help="number of failed samples, which are missing from the tables; figures of samples state it (default: 0)",
     )
     parser.add_argument(
         "--code",

@@ -113,20 +113,22 @@ def add_selection(group) -> None:
     group.add_argument(
         "--filter",
         metavar="DISPLAY_FILTER",
-        help="packets that match a tshark display filter, such as 'udp.port == 53'",
+        help="packets that match a tshark display filter, such as 'udp.port == 53' (default: all)",
     )
     group.add_argument(
         "--flow",
         metavar="SRC[:PORT],DST[:PORT][,PROTOCOL]",
-        help="packets of one directed flow, by its innermost addresses",
+        help="packets of one directed flow, by its innermost addresses (default: all flows)",
     )
     group.add_argument(
         "--from",
         dest="begin",
         metavar="TIME",
-        help="start: a time after the trial's first packet, such as 1.5s, or an ISO time",
+        help="start: a time after the trial's first packet, such as 1.5s, or an ISO time (default: the first packet)",
     )
-    group.add_argument("--to", dest="end", metavar="TIME", help="end (exclusive), in the same format")
+    group.add_argument(
+        "--to", dest="end", metavar="TIME", help="end (exclusive), in the same format (default: after the last packet)"
+    )
 
 
 def add_replay(group) -> None:

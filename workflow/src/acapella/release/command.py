@@ -108,7 +108,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         choices=sorted(ENGINES),
         help="engine of the new acaps (default: the engine of each sample's acap in the campaign)",
     )
-    parser.add_argument("--license", metavar="URL", help="license of the release, for croissant.json and RO-Crate")
+    parser.add_argument(
+        "--license",
+        metavar="URL",
+        help="license of the release, for croissant.json and RO-Crate (default: none)",
+    )
     parser.add_argument(
         "--published",
         metavar="DATE",

@@ -24,7 +24,7 @@ def checked(config: dict) -> dict:
 
     A config that has transfers or an infrastructure study, but neither `testbed` nor `samples`, describes a campaign
     without samples.
-    Raises UserError for the first error, for example ``config error: capture.snaplen: 'abc' is not of type 'integer'``.
+    Raises UserError for the first error, for example ``config error: digest.engin: unknown key; did you mean engine?``.
     """
     schema = schemas.json_schema("config")
     # If the command line changes the configuration, Snakemake adds keys to it.

@@ -9,7 +9,7 @@ from pathlib import Path
 from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.names import shown
-from acapella_core.validation import load_jsonschema
+from acapella_core.validation import first_error_of, load_jsonschema
 
 from . import documents, iperf3, settings
 
@@ -66,14 +66,13 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
 
     A directory that is being written has a name that begins with a dot.
     """
-    jsonschema = load_jsonschema()
-    validator = jsonschema.Draft202012Validator(schemas.json_schema("transfer_cell"))
+    validator = load_jsonschema().Draft202012Validator(schemas.json_schema("transfer_cell"))
     planned = planned_runs(campaign / DIRECTORY / GRID, faults)
     missing = set(planned or ())
     for path in sorted((campaign / DIRECTORY).glob(f"[!.]*/{CELL}")):
         relative = path.relative_to(campaign).as_posix()
         try:
-            cell = whole_cell(path, validator, jsonschema.exceptions.best_match)
+            cell = whole_cell(path, validator)
         except ValueError as error:
             faults.append(Fault(None, None, relative, 1, str(error)))
             continue
@@ -102,7 +101,7 @@ def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None
     return None
 
 
-def whole_cell(path: Path, validator, best_match) -> dict:
+def whole_cell(path: Path, validator) -> dict:
     """Return a valid cell.json. Raises ValueError, of one line."""
     read = documents.read(path)
     if read.faults or len(read.found) != 1:
@@ -110,9 +109,8 @@ def whole_cell(path: Path, validator, best_match) -> dict:
     cell = read.found[0][1]
     if cell.get("version") != 1:
         raise ValueError("not of version 1: run acapella of the version that wrote it")
-    error = best_match(validator.iter_errors(cell))
-    if error is not None:
-        raise ValueError(f"{'.'.join(map(str, error.absolute_path)) or CELL}: {error.message[:200]}")
+    if error := first_error_of(validator, cell):
+        raise ValueError(error)
     return cell
 
 

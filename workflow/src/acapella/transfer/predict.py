@@ -36,7 +36,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--size", default="1G", metavar="BYTES", help="bytes of each flow, K is 1024 (default: 1G)")
     parser.add_argument("--flows", type=int, metavar="N", help="number of flows (default: one per path)")
     parser.add_argument(
-        "--rate", metavar="MBPS", help="rate of emulated links whose rate is not in the file, in Mbit/s"
+        "--rate",
+        metavar="MBPS",
+        help="rate of emulated links whose rate is not in the file, in Mbit/s (default: unlimited)",
     )
     parser.add_argument("--ratio", default="1", help="factor of this rate for links with times_ratio (default: 1)")
     parser.add_argument("--adjust", nargs="+", default=[], metavar="LINK", help="links whose rates are adjusted")

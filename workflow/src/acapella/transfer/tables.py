@@ -67,7 +67,10 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--name-pattern", metavar="REGEX", help="pattern of their names, with a named group per setting"
     )
     parser.add_argument(
-        "--runs", type=Path, metavar="DIR", help="read DIR/transfers/ of a release or of another campaign instead"
+        "--runs",
+        type=Path,
+        metavar="DIR",
+        help="release or other campaign whose DIR/transfers/ is read (default: CAMPAIGN)",
     )
     return parser
 

@@ -11,7 +11,7 @@ standard error with the reason. Frames affected by a known tshark error are coun
 (schemas/tshark_errata.yaml lists each error with the clause of the standard).
 
 Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
-frames in its digest.
+frames in its digest. Of a truncated capture, the complete frames are compared; a line contains their number.
 
 Prints every kind of disagreement with its first frames and both results: layers 2 to 4 first, then times and lengths,
 then everything above layer 4. A kind is a layer or, for header tokens, a pair of results. Also lists the first frames
@@ -24,14 +24,20 @@ Exit codes:
        but at least one file was compared
     2  no file could be compared
 
+With --tshark-command, prints the command that reads each FILE, with all preferences and fields of the comparison, and
+compares nothing. In a shell, it prints one line per frame: the fields in the order of the options -e, tab-separated.
+To see all headers of frame N, replace its options from -T to the last -e with: -V -Y frame.number==N
+
 Above layer 4, digests of engines native and hybrid may differ on frames that were not passed to tshark. The last line
 counts the frames with a disagreement on layers that the native dissector decoded itself.
 """
 
 import argparse
 import os
+import shlex
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
@@ -70,6 +76,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
     parser.add_argument("--progress", action="store_true", help="print numbers of files and frames on standard error")
+    parser.add_argument(
+        "--tshark-command", action="store_true", help="print the tshark command for each FILE, and compare nothing"
+    )
     decompression.add_options(parser)
     return parser
 
@@ -81,11 +90,13 @@ def confine(_: argparse.Namespace) -> None:
     confine_self(starts=True)
 
 
-def run(args: argparse.Namespace) -> int:
-    """Compare the captures, print the result, and return the exit code."""
+def run(args: argparse.Namespace) -> int | None:
+    """Compare the captures, print the result, and return the exit code; or print the commands of tshark."""
     if args.jobs < 1:
         raise UserError("--jobs must be at least 1", where=args.jobs)
     files, skipped = captures.find_captures(args.paths)
+    if args.tshark_command:
+        return print_commands(files)
     first = max(args.first, 0)
     limits = decompression.limits_of(args)
     results = compare_all(list(files), args.engine, first, args.jobs, progress=args.progress, limits=limits)
@@ -99,6 +110,17 @@ def run(args: argparse.Namespace) -> int:
         is_named and not result.files for is_named, result in zip(files.values(), results, strict=True)
     )
     return DAMAGED if total.disagreements or has_missed_file else 0
+
+
+def print_commands(files: Iterable[Path]) -> None:
+    """Print the command line of a shell with which tshark reads each file."""
+    from acapella.common import tshark  # noqa: PLC0415 - slow to import
+    from acapella_core import _native  # noqa: PLC0415
+
+    variables = [f"{name}={value}" for name, value in tshark.environment().items() if name != "PATH"]
+    command = shlex.join(["env", *variables, *tshark.find().command(_native.REFERENCE_FIELDS)])
+    for file in files:
+        print(f"{command} < {shlex.quote(str(file))}")
 
 
 def compare_all(  # noqa: PLR0913 - independent choices
@@ -144,6 +166,9 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
             frames = names.pluralize(tables.count_frames(ours), "frame") if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")
             return result
+        if ours.truncation:
+            frames = names.pluralize(tables.count_frames(ours), "complete frame")
+            result.notes.append(f"{file}: truncated {ours.truncation}; compared: {frames}")
         with comparison.open_database(threads) as database:
             comparison.Comparison(database, ours, theirs, file, first).add_to(result)
     result.files = 1

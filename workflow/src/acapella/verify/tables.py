@@ -42,6 +42,7 @@ class DigestFiles:
     blocks_not_frames: int = 0  # tshark numbers these blocks, Acapella does not
     fcs_len: int = 0  # bytes of FCS, which tshark includes in lengths and Acapella does not
     fault: str | None = None  # description of the damage if the capture is damaged
+    truncation: str | None = None  # place of the end if the capture is truncated
 
 
 def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> DigestFiles:
@@ -57,8 +58,10 @@ def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> D
     with pq.ParquetWriter(tables.tags, TAGS) as writer:
         while (batch := tags.next_frames()) is not None:
             writer.write_batch(pa.record_batch(batch))
-    fault = describe_fault(metadata) if metadata["file_issue"] in DAMAGING else None
-    return replace(tables, fcs_len=metadata["fcs_len"], fault=fault)
+    issue, is_damaged = metadata["file_issue"], metadata["file_issue"] in DAMAGING
+    description = describe_fault(metadata) if issue else None
+    found = {"fault": description if is_damaged else None, "truncation": None if is_damaged else description}
+    return replace(tables, fcs_len=metadata["fcs_len"], **found)
 
 
 def count_frames(tables: DigestFiles) -> int:
