@@ -56,7 +56,7 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure():
-    """Let the interpreter release all objects at its end; otherwise nanobind reports those of the core as leaked.
+    """Let the interpreter release all objects when it exits; otherwise nanobind reports those of the core as leaked.
 
     Before this, pytest has searched for unreachable objects among those of the tests.
     """

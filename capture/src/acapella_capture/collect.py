@@ -83,9 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def stored_capture(text: str) -> files.Stored:
+def stored_capture(text: str) -> files.StoredCapture:
     """Return the value of --stored."""
-    return files.Stored(**json.loads(text))
+    return files.StoredCapture(**json.loads(text))
 
 
 def preload(args: argparse.Namespace) -> None:

@@ -127,7 +127,10 @@ def test_trial_that_the_generator_did_not_reach_is_repeated(failures, runs):
 def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns, is_reached):
     sent = {"packets": packets, "dropped": 0, "first_ns": 0, "last_ns": last_ns}
     times = dict.fromkeys(("latency_min_ns", "latency_mean_ns", "latency_max_ns", "jitter_ns"))
-    assert trials.trial_of(expected.Expected((sent,), "0" * 64, 1), {"lost": 0} | times, 1000.0, 100).good is is_reached
+    assert (
+        trials.trial_of(expected.ExpectedFlows((sent,), "0" * 64, 1), {"lost": 0} | times, 1000.0, 100).good
+        is is_reached
+    )
 
 
 @pytest.mark.parametrize("drained", [True, False])
@@ -141,7 +144,7 @@ def test_packets_in_the_generator_queue_are_not_lost(tmp_path, monkeypatch, drai
     def count(_settings, scratch, **_):
         (scratch / "sent-0.json").write_text(json.dumps(document))
         counts, intervals, flows = (np.zeros(*of) for of in ((1, result.PORT), (0, result.INTERVAL), (0, result.FLOW)))
-        return program.Counted([result.PortResult("in0", counts[0], intervals, flows)], [])
+        return program.RunResult([result.PortResult("in0", counts[0], intervals, flows)], [])
 
     monkeypatch.setattr(program, "count", count)
     trial = trials.run(trials.Link((("out0", "in0"),), 0.0), 60, 100_000.0, 100)

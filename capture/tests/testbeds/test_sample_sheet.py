@@ -425,11 +425,15 @@ def test_errors_in_object_rows_are_one_line(directory, query, message):
 
 def test_fetched_copy_is_verified_and_described(directory):
     path = sheet(directory, "s\tRUTG\tp1\ts3://bucket/x.pcap\t\n")
-    copy = files.Stored(str(directory / "a.pcap"), "e-2", manifests.empty()["sha256"])
+    copy = files.StoredCapture(str(directory / "a.pcap"), "e-2", manifests.empty()["sha256"])
     (manifest,) = files.describe(path, directory / "campaign", sample="s", stored=copy)
     assert manifest["storage"] == {"query": "s3://bucket/x.pcap", "etag": "e-2"}
     assert (manifest["file"], manifest["frames_captured"]) == ("s.pcap", 2)
     assert not (directory / "campaign" / "raw" / "s.pcap").is_symlink()
     error = r"^s3://bucket/x\.pcap: the fetched copy does not have the SHA-256 of the object"
     with pytest.raises(UserError, match=error):
-        list(files.describe(path, directory / "campaign", sample="s", stored=files.Stored(copy.file, "e-2", "0" * 64)))
+        list(
+            files.describe(
+                path, directory / "campaign", sample="s", stored=files.StoredCapture(copy.file, "e-2", "0" * 64)
+            )
+        )

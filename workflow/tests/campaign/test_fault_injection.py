@@ -81,7 +81,7 @@ def command(library, tmp_path_factory):
     """Return the command line of `acapella` and variables, with which the library is loaded.
 
     In `make test`, commands are forks of an interpreter that has imported their modules. In `make soak`, they are the
-    installed program, so that calls during its imports and at its end fail, too.
+    installed program, so that calls during its imports and at exit fail, too.
     """
     if SOAK:
         yield [COMMAND], {"LD_PRELOAD": str(library)}

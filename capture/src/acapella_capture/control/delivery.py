@@ -30,7 +30,7 @@ NO_COUNTS = Counts(captured=None, received=None, dropped_kernel=None, dropped_in
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCapture:
     """A capture, on this machine or on the node that digested it: name, SHA-256, size, facts, further manifest keys."""
 
     file: str
@@ -64,7 +64,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
     return manifest or sample.failure()
 
 
-def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample) -> Recorded | None:
+def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample) -> RecordedCapture | None:
     """Fetch a sample's capture or digest. Return None for a failed sample. Raises UserError."""
     node, planned = sample.instance.name, sample.planned
     if settings.collect.digest_on == "node":
@@ -77,12 +77,12 @@ def obtain(testbed: Testbed, settings: Settings, raw: Path, sample: ActiveSample
             sample.history.notes.append(f"{planned.name}: capture fetched, because its node cannot digest it: {error}")
         else:
             keys = {"node_digest": digest.manifest_key()}
-            return Recorded(planned.file, digest.sha256, digest.bytes, digest.facts, keys)
+            return RecordedCapture(planned.file, digest.sha256, digest.bytes, digest.facts, keys)
     path = gather(testbed, node, planned.file, raw, settings.collect)
     if sample.fault:
         return None
     facts = scan_truncated(path) if sample.ended_early else scan_in_subprocess(path)
-    return Recorded(path.name, sha256_of(path), path.stat().st_size, facts)
+    return RecordedCapture(path.name, sha256_of(path), path.stat().st_size, facts)
 
 
 def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Settings, reason: CannotDigest) -> None:
@@ -100,7 +100,7 @@ def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Set
         ) from reason
 
 
-def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: Recorded) -> dict[str, Any]:
+def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: RecordedCapture) -> dict[str, Any]:
     """Write the manifest of a capture. Raises UserError if it does not contain the counted frames."""
     planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
     facts, path = recorded.facts, campaign / "raw" / recorded.file

@@ -314,7 +314,7 @@ def run_search(args: argparse.Namespace) -> None:
     if args.with_capture:
         check_disk(args, len(all_pairs))  # in the namespaces, which hide a file system that may contain TMPDIR
     settings = (all_pairs, args.max_rate, args.trial_seconds, args.settle_seconds)
-    done = finished.Finished(args.output, settings)
+    done = finished.FinishedTrials(args.output, settings)
     if args.output:
         tables.remove(args.output, "monitor_searches")
     if len(done):
@@ -343,7 +343,7 @@ def print_searches(rows: list[dict[str, Any]]) -> None:
 
 
 def all_searches(
-    args: argparse.Namespace, all_pairs: tuple[tuple[str, str], ...], done: finished.Finished
+    args: argparse.Namespace, all_pairs: tuple[tuple[str, str], ...], done: finished.FinishedTrials
 ) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows of each search.
 
@@ -369,7 +369,7 @@ def lowest(args: argparse.Namespace) -> float:
 
 
 def searches(
-    args: argparse.Namespace, link: trials.Link, size: int, near: float | None, done: finished.Finished
+    args: argparse.Namespace, link: trials.Link, size: int, near: float | None, done: finished.FinishedTrials
 ) -> Iterator[tuple[str, search.Found]]:
     """Yield the measures of a packet size and their results. ``near``: an estimate of the rate."""
     key = (len(link.pairs), size, link.snaplen)
@@ -428,7 +428,7 @@ def rows_of(settings: program.Settings, *, correct: bool) -> Rows:
         return rows_of_counts(settings, program.count(settings, scratch).complete(), scratch, correct=correct)
 
 
-def rows_of_counts(settings: program.Settings, counted: program.Counted, scratch: Path, *, correct: bool) -> Rows:
+def rows_of_counts(settings: program.Settings, counted: program.RunResult, scratch: Path, *, correct: bool) -> Rows:
     """Return the rows of all tables. To correct the drift, each file is read a second time with its line."""
     ports = list(counted.ports)
     lines = [tables.drift_of(port) for port in ports]

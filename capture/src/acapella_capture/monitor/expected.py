@@ -26,7 +26,7 @@ FLOW_COLUMNS = ("name", "ip_version", "src", "dst", "ip_proto", "src_port", "dst
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedFlows:
     """The generated flows of a file, in the order of their index, with the SHA-256 of the model and the seed.
 
     ``drained``: whether all packets left the queue of the generator's device.
@@ -60,7 +60,7 @@ def patterns_by_name() -> dict[str, int]:
     return {pattern["name"]: pattern["number"] for pattern in stamp["patterns"]}
 
 
-def read(path: Path) -> Expected:
+def read(path: Path) -> ExpectedFlows:
     """Return the flows of a file. Raises UserError if it does not match schemas/generated.json."""
     schema = json.loads((schemas.root() / "generated.json").read_text(encoding="utf-8"))
     try:
@@ -76,4 +76,6 @@ def read(path: Path) -> Expected:
     if error:
         raise UserError(error, where=path, fix="specify OUT.generated.json of the generator")
     timing = value.get("timing")  # None: a file was written
-    return Expected(tuple(value["flows"]), value["model_sha256"], value["seed"], timing is None or timing["drained"])
+    return ExpectedFlows(
+        tuple(value["flows"]), value["model_sha256"], value["seed"], timing is None or timing["drained"]
+    )

@@ -20,7 +20,7 @@ NAME = "monitor_searches.trials.json"
 PACKAGES = (generate, monitor, programs, replay, local)  # that run a trial: processes, ports, namespaces
 
 
-class Finished:
+class FinishedTrials:
     """The finished trials of a search, in a directory; None: not stored.
 
     ``settings``: settings that all trials have in common. Trials with different settings or code, or of a different

@@ -43,7 +43,7 @@ class Settings:
     interfaces: tuple[str, ...] = ()  # or DPDK devices
     within: tuple[str, ...] = ()  # command that runs the program in a different network namespace,
     mtu: int | None = None  # and the MTU of that namespace's interfaces
-    wanted: expected.Expected | None = None
+    wanted: expected.ExpectedFlows | None = None
     max_flows: int = 65536
     window: int = 1024
     pattern: str | None = None
@@ -96,7 +96,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Counted:
+class RunResult:
     """The result of a run: the counts of each port, and the records of its packets if they were logged.
 
     ``failure``: why an output other than the counts is incomplete; then there are no records.
@@ -106,7 +106,7 @@ class Counted:
     packets: list[np.ndarray]
     failure: UserError | None = None
 
-    def complete(self) -> "Counted":
+    def complete(self) -> "RunResult":
         """Return the result. Raises UserError if an output of the run is not complete."""
         if self.failure is not None:
             raise self.failure
@@ -120,7 +120,7 @@ def count(
     on_event: Callable[[Event], bool | None] = lambda _: None,
     *,
     until_signal: bool = False,
-) -> Counted:
+) -> RunResult:
     """Run the program to its end. ``on_event`` is called with each of its events; the program ends if it returns True.
 
     ``until_signal``: SIGINT, SIGTERM and SIGHUP end the program, whose counts until then are returned. Otherwise, they
@@ -137,7 +137,7 @@ def count_once(
     on_event: Callable[[Event], bool | None],
     *,
     until_signal: bool,
-) -> Counted:
+) -> RunResult:
     """Run the program once, as count."""
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
@@ -160,10 +160,10 @@ def count_once(
         error = failure(PROGRAM, text, outside=status == OUTSIDE)
         if not (scratch / "result").exists():
             raise error
-        return Counted(result.read(scratch / "result"), [], error)
+        return RunResult(result.read(scratch / "result"), [], error)
     for warning in warnings(text):
         names.report(f"acapella: warning: {warning}")
-    return Counted(result.read(scratch / "result"), logs(settings, scratch))
+    return RunResult(result.read(scratch / "result"), logs(settings, scratch))
 
 
 def logs(settings: Settings, scratch: Path) -> list[np.ndarray]:

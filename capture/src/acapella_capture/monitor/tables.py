@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 def rows_of(
     ports: Sequence[result.PortResult],
-    wanted: expected.Expected | None,
+    wanted: expected.ExpectedFlows | None,
     lines: Sequence[drift.Drift | None],
     *,
     corrected: bool,
@@ -62,7 +62,7 @@ def port_row(port: result.PortResult) -> Row:
     }
 
 
-def flow_rows(port: result.PortResult, wanted: expected.Expected | None) -> Iterator[Row]:
+def flow_rows(port: result.PortResult, wanted: expected.ExpectedFlows | None) -> Iterator[Row]:
     """Yield the rows of a port's flows in the order of their indexes: those that arrived, and all expected ones."""
     arrived = {int(flow["flow"]): flow for flow in port.flows}
     if wanted is None:

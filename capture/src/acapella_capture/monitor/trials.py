@@ -169,7 +169,7 @@ def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
     )
 
 
-def trial_of(wanted: expected.Expected, row: dict[str, Any], rate_pps: float, requested: int) -> Trial:
+def trial_of(wanted: expected.ExpectedFlows, row: dict[str, Any], rate_pps: float, requested: int) -> Trial:
     """Return the trial from the generator's flow and its row of monitor_flows. ``requested``: number of packets.
 
     The generator sends fewer packets if the clock is set or a link is down. Packets that stay in the queue of its

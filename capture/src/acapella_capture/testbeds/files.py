@@ -74,7 +74,7 @@ def suffixes(file: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredCapture:
     """A capture in storage: the path of its fetched copy, and the storage's metadata of the object.
 
     `fault`: why it cannot be fetched; `sha256`: None if the storage has no SHA-256 of the whole object.
@@ -350,7 +350,7 @@ def preload(sheet: Path) -> None:
 
 
 def describe(
-    sheet: Path, campaign: Path, *, sample: str | None = None, limits=None, stored: Stored | None = None
+    sheet: Path, campaign: Path, *, sample: str | None = None, limits=None, stored: StoredCapture | None = None
 ) -> Iterator[dict[str, Any]]:
     """Link a sheet's captures into raw/, write their manifests, and yield these.
 
@@ -378,19 +378,19 @@ def describe(
             yield manifest
 
 
-def with_copy(row: Row, stored: Stored | None) -> Row:
+def with_copy(row: Row, stored: StoredCapture | None) -> Row:
     """Return a row whose file is the fetched copy, if it is an object in storage. Raises UserError without a copy."""
     if row.query and stored is None:
         raise UserError(f"{row.query} is in storage; Snakemake fetches it", where=row.sample, fix="run snakemake")
     return replace(row, file=Path(stored.file)) if row.query and stored.file else row
 
 
-def stored_keys(row: Row, stored: Stored | None) -> dict[str, Any]:
+def stored_keys(row: Row, stored: StoredCapture | None) -> dict[str, Any]:
     """Return the key `storage` of the manifest of an object in storage."""
     return {"storage": {"query": row.query, "etag": stored.etag}} if row.query and stored else {}
 
 
-def check_copy(row: Row, manifest: dict[str, Any], stored: Stored | None) -> None:
+def check_copy(row: Row, manifest: dict[str, Any], stored: StoredCapture | None) -> None:
     """Raise UserError if the fetched copy does not have the SHA-256 that the storage has for the object."""
     if stored and stored.sha256 and stored.sha256 != manifest["sha256"]:
         raise UserError(

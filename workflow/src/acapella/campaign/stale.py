@@ -32,7 +32,7 @@ MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Removed:
+class RemovedPath:
     """A removed path in the campaign directory, and its new path if it was moved (None: it was deleted)."""
 
     path: Path
@@ -118,11 +118,13 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
     ]
     for path in files:
         path.unlink()
-    return report_removed(campaign.directory, [Removed(path) for path in files], "stages that are not in the config")
+    return report_removed(
+        campaign.directory, [RemovedPath(path) for path in files], "stages that are not in the config"
+    )
 
 
 def report_removed(
-    directory: Path, removed: Collection[Removed], owners: str = "samples that are not in the sheet"
+    directory: Path, removed: Collection[RemovedPath], owners: str = "samples that are not in the sheet"
 ) -> list[str]:
     """Append removed files to logs/stale.log; return lines that report the first ones."""
     if not removed:
@@ -158,7 +160,7 @@ def sample_names(campaign: Campaign, kind: str, suffix: str) -> Iterator[tuple[s
             yield name, path
 
 
-def remove_derived(campaign: Campaign, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
+def remove_derived(campaign: Campaign, listed: Collection[str]) -> tuple[list[RemovedPath], list[Path]]:
     """Remove tables and directories of known samples that are not listed; return removed paths and unknown paths."""
     candidates = [
         (kind, name, path)
@@ -177,17 +179,17 @@ def remove_derived(campaign: Campaign, listed: Collection[str]) -> tuple[list[Re
             shutil.rmtree(path)
         else:
             path.unlink()
-        removed.append(Removed(path))
+        removed.append(RemovedPath(path))
     return removed, unknown
 
 
-def remove_records(directory: Path, listed: Collection[str]) -> Iterator[Removed]:
+def remove_records(directory: Path, listed: Collection[str]) -> Iterator[RemovedPath]:
     """Remove the records and logs of failed samples that are not listed. Yield removed paths."""
     for suffix in (".log", ".json"):
         for name, path in sample_names(Campaign(directory), directory_of(directory).name, suffix):
             if name not in listed:
                 path.unlink()
-                yield Removed(path)
+                yield RemovedPath(path)
 
 
 def is_known(campaign: Campaign, name: str) -> bool:
@@ -206,7 +208,7 @@ def is_known(campaign: Campaign, name: str) -> bool:
     return any(is_digest(path) for path in (campaign.acap(name), campaign.flows(name)))
 
 
-def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Path]) -> Iterator[Removed]:
+def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Path]) -> Iterator[RemovedPath]:
     """Remove manifests and links of samples that are not listed; move captures to stale/raw/. Yield removed paths."""
     directory = campaign.directory
     for name, manifest in sample_names(campaign, "raw", ".json"):
@@ -218,7 +220,7 @@ def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Pat
         capture = manifest.parent / file
         if capture.is_symlink():
             capture.unlink()
-            yield Removed(capture)
+            yield RemovedPath(capture)
         elif capture.is_file():
             if capture.resolve() not in used:
                 yield moved(capture, directory)
@@ -231,10 +233,10 @@ def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Pat
             yield moved(manifest, directory)
             continue
         manifest.unlink()
-        yield Removed(manifest)
+        yield RemovedPath(manifest)
 
 
-def moved(path: Path, directory: Path) -> Removed:
+def moved(path: Path, directory: Path) -> RemovedPath:
     """Move a file from raw/ to stale/raw/. If the name is taken, append a number."""
     target = directory / "stale" / "raw"
     beneath.make_directory(target, 0o700)
@@ -245,7 +247,7 @@ def moved(path: Path, directory: Path) -> Removed:
             name = f"{path.name}.{number}"
         os.rename(path, name, dst_dir_fd=descriptor)
         os.fsync(descriptor)
-    return Removed(path, target / name)
+    return RemovedPath(path, target / name)
 
 
 def capture_name(manifest: Path) -> str | None:

@@ -35,7 +35,7 @@ class SessionState:
     written: bool = False
     retired: bool = False
     ended: bool = False
-    reports_sent: int | None = None  # reported by the data plane at its end
+    reports_sent: int | None = None  # reported by the data plane when it ended
     numbers: list[int] = field(default_factory=list)
 
 

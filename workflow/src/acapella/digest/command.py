@@ -374,10 +374,10 @@ def open_engine(sources: Sequence[str], options: Options):
     if len(sources) == 1:
         yield open_digest(sources[0], options)
         return
-    from .merged import Merged, MergedDigest  # noqa: PLC0415 - not needed for a single capture
+    from .merged import MergedDigest, MergedStream  # noqa: PLC0415 - not needed for a single capture
 
     with (
-        Merged(sources, DAMAGING, options.limits) as stream,
+        MergedStream(sources, DAMAGING, options.limits) as stream,
         contextlib.closing(MergedDigest(open_digest(stream.path, options), stream)) as engine,
     ):
         yield engine

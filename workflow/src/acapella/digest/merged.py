@@ -20,7 +20,7 @@ SUMS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_byte
 MAXIMA = ("snaplen", "fcs_len")
 
 
-class Merged:
+class MergedStream:
     """Merged stream of captures: read `path` to its end, then call `check` and `facts`."""
 
     def __init__(self, sources: Sequence[str], damaged: Sequence[str], limits=None):
@@ -133,7 +133,7 @@ def joined_names(names: list[str]) -> str:
 class MergedDigest:
     """Engine that reads a merged stream: the interface of NativeDigest, plus the metadata of the files."""
 
-    def __init__(self, engine, stream: Merged):
+    def __init__(self, engine, stream: MergedStream):
         self._engine = engine
         self._stream = stream
         self._batches = self._merged_batches()

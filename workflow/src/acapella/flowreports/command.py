@@ -151,11 +151,11 @@ def undamaged_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | Non
     The loader rejects damaged captures. Raises UserError if one can no longer be read.
     """
     from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
-    from acapella.digest.merged import Merged  # noqa: PLC0415
+    from acapella.digest.merged import MergedStream  # noqa: PLC0415
 
     if len(captures) == 1:
         return (metadata_of(acap)["file_issue_offset"],)
-    return tuple(Merged.damage_at(str(capture), limits) for capture in captures)
+    return tuple(MergedStream.damage_at(str(capture), limits) for capture in captures)
 
 
 def as_text(accuracy: list[dict]) -> list[str]:

@@ -214,7 +214,7 @@ class LocalSender(Sender):
         return document
 
 
-def expected_flows(traffic: CompiledModel, scratch: Path) -> expected.Expected:
+def expected_flows(traffic: CompiledModel, scratch: Path) -> expected.ExpectedFlows:
     """Return the list of flows of a model, from a file that is generated and removed. Raises UserError."""
     capture, document = scratch / "generated.pcap", scratch / LIST
     report = program.run(traffic, ["--output", str(capture), "--start-ns", str(traffic.start_ns)])
