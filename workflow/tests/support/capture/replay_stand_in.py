@@ -63,15 +63,14 @@ class StandIn:
             handler = getattr(self, f"on_{name}", None)
             if handler is None:
                 self.event("error", message=f"unknown command {name}")
-            elif name == "quit":
-                return False
             else:
                 handler(*words)
         except (OSError, ValueError) as error:
             self.event("error", message=str(error))
-        return True
+        return name != "quit"
 
-    def on_quit(self) -> None: ...
+    def on_quit(self) -> None:
+        """Do nothing."""
 
     def on_load(self, file: str) -> None:
         data = Path(file).read_bytes()
@@ -174,8 +173,7 @@ class StandIn:
 
 def main() -> None:
     """Execute the commands of standard input."""
-    options = dict(word.split("=", 1) for word in os.environ.get("ACAPELLA_STAND_IN", "").split(",") if word)
-    program = StandIn(options)
+    program = StandIn(dict(word.split("=", 1) for word in os.environ.get("ACAPELLA_STAND_IN", "").split(",") if word))
     print("acapella-dpdk-replay: memory for 65536 packets", file=sys.stderr, flush=True)
     program.event("ready", program="stand-in")
     for line in sys.stdin:
