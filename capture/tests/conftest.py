@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from acapella_capture.control import sampling
+from acapella_capture.generate import program
 from acapella_capture.testbeds.local import sandbox
 
 # Failed assertions of helper modules print both sides, as those of test modules do.
@@ -17,14 +18,13 @@ if "acapella_testing" not in sys.modules:
 
 import acapella_testing.hypothesis_profile
 import acapella_testing.without_sync  # noqa: F401 (takes effect when it is imported)
-from acapella_testing import soak
+from acapella_testing import c_programs, soak
 from acapella_testing.capture import veth
 from acapella_testing.capture.callers import Caller, namespaces_or_skip, ordinary_user, readable_directory
+from acapella_testing.requirements import require_root
 
 # A testbed `local` is only possible within the sandbox: test_testbed_contract.py starts these files there.
-collect_ignore = (
-    [] if sandbox.inside() else [f"testbeds/local/test_local_{name}.py" for name in ("ovs", "testbed", "traffic")]
-)
+collect_ignore_glob = [] if sandbox.inside() else ["testbeds/local/test_local_*.py"]
 
 
 def pytest_configure(config):
@@ -54,8 +54,7 @@ def caller(request) -> Iterator[Caller]:
         with readable_directory() as directory:
             yield ordinary_user(directory)
         return
-    if os.geteuid() != 0:
-        pytest.skip("not root")
+    require_root("another test has an ordinary user")
     yield namespaces_or_skip(Caller())
 
 
@@ -63,14 +62,6 @@ def caller(request) -> Iterator[Caller]:
 def anyone() -> Caller:
     """Run collect as the user who runs the tests."""
     return namespaces_or_skip(Caller())
-
-
-@pytest.fixture(scope="session")
-def dpdk_programs() -> None:
-    """Build capture/dpdk; tests that need it are skipped with a reason if that is impossible."""
-    from acapella_testing.capture.dpdk_writer import built_or_skip  # noqa: PLC0415 (only if a test asks for it)
-
-    built_or_skip()
 
 
 @pytest.fixture
@@ -94,6 +85,13 @@ def fabric(tmp_path) -> Iterator:
 
     with loopback_fabric(tmp_path) as created:
         yield created
+
+
+@pytest.fixture
+def generator(monkeypatch) -> None:
+    """Let `acapella generate` run the program with the sanitizers; skip the test if it cannot be built."""
+    built = c_programs.built_or_skip("acapella-dpdk-generate")
+    monkeypatch.setattr(program, "executable", lambda: str(built))
 
 
 @pytest.fixture

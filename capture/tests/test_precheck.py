@@ -16,7 +16,6 @@ from acapella_capture.testbeds.fabric import requirements
 from acapella_core.errors import UserError
 
 ANONYMIZED = {"anonymize": True, "key_file": "/nowhere/campaign.key"}
-needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed")
 
 
 def dry_run(directory, **keys):
@@ -49,11 +48,13 @@ def test_dry_run_checks_the_sample_sheet_and_the_captures(tmp_path, capsys):
             {"local": {"switch": "ovs", "slices": [{"name": "a", "hosts": [3], "encapsulation": "vlan"}]}},
             "local.slices[0]: no host site1-host3",
         ),
-        pytest.param(
-            {"capture": {"filter": "tpc port 80"}}, "capture.filter: 'tpc port 80': can't parse", marks=needs_tcpdump
-        ),
-        pytest.param(
-            {"capture": {"filter": "port 99999"}}, "capture.filter: 'port 99999': illegal port", marks=needs_tcpdump
+        *(
+            pytest.param(
+                {"capture": {"filter": text}},
+                f"capture.filter: {text!r}: {why}",
+                marks=pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed"),
+            )
+            for text, why in (("tpc port 80", "can't parse"), ("port 99999", "illegal port"))
         ),
     ],
 )
@@ -105,8 +106,7 @@ def test_dry_run_rejects_an_invalid_p4_program(tmp_path):
 
 
 def test_dry_run_prints_the_plan_of_a_valid_config(tmp_path, capsys):
-    keys = {"capture": {"filter": "vlan and tcp"}, "collect": {"port_selection": "busiest"}}
-    assert dry_run(tmp_path, **keys) is None
+    assert dry_run(tmp_path, capture={"filter": "vlan and tcp"}, collect={"port_selection": "busiest"}) is None
     assert "port selection busiest" in capsys.readouterr().out
 
 

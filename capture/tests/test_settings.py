@@ -97,8 +97,9 @@ def test_invalid_config_file_is_an_error(tmp_path, text, what):
 def test_node_method_overrides_site_method_and_default():
     method = {"default": "tcpdump", "site2": "dpdk", "site2-listener1": "tcpdump", "site1-listener2": "dpdk"}
     capture = parse_settings({"testbed": "local", "capture": {"method": method}}).capture
-    nodes = [(site, f"{site}-listener{number}") for site in ("site1", "site2") for number in (1, 2)]
-    assert [capture.for_node(*node).method for node in nodes] == ["tcpdump", "dpdk", "tcpdump", "dpdk"]
+    assert [
+        capture.for_node(site, f"{site}-listener{number}").method for site in ("site1", "site2") for number in (1, 2)
+    ] == ["tcpdump", "dpdk", "tcpdump", "dpdk"]
     assert parse_settings({"testbed": "local"}).capture.for_node("site1", "site1-listener").method == "tcpdump"
 
 

@@ -38,8 +38,8 @@ def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
 @pytest.mark.parametrize("ports", [1, 3])
 def test_compiled_program_gives_the_same_bytes_for_random_frames(specs, program, ports, tmp_path):
     frames = random_frames(3000, ports, ports)
-    ran = running.run(program, frames, "", tmp_path, specs[program])  # runs both and compares
-    assert ran.statistics["in"] == 3000
+    # runs both and compares
+    assert running.run(program, frames, "", tmp_path, specs[program]).statistics["in"] == 3000
 
 
 def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
@@ -50,5 +50,6 @@ def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
 def test_frames_of_several_ports_keep_their_order_without_tables(p4_directory, tmp_path):
     spec, frames = p4_directory / "loader" / "tests" / "reports.spec", random_frames(500, 5, 7)
     assert not re.search(r"^\s*table ", spec.read_text(), re.MULTILINE), "choose a program without a table"
-    ran = running.run("preprocess", frames, "", tmp_path, spec)
-    assert [outcome.port for outcome in ran.outcomes] == [frame.port for frame in frames]
+    assert [outcome.port for outcome in running.run("preprocess", frames, "", tmp_path, spec).outcomes] == [
+        frame.port for frame in frames
+    ]

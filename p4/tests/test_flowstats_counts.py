@@ -94,10 +94,9 @@ def assert_independent(rows: list[list[int]]) -> None:
     Bounds are six standard deviations: of chi-square with CELLS - 1 degrees of freedom, of a Poisson count of pairs.
     """
     expected = len(KEYS) * (len(KEYS) - 1) / 2 / CELLS**2
-    for cells in rows:
-        assert abs(chi_square(cells) - (CELLS - 1)) < 6 * (2 * (CELLS - 1)) ** 0.5
-    for one, other in combinations(map(pairs_in_one_cell, rows), 2):
-        assert len(one & other) <= expected + 6 * expected**0.5
+    assert all(abs(chi_square(cells) - (CELLS - 1)) < 6 * (2 * (CELLS - 1)) ** 0.5 for cells in rows)
+    pairs = combinations(map(pairs_in_one_cell, rows), 2)
+    assert all(len(one & other) <= expected + 6 * expected**0.5 for one, other in pairs)
 
 
 def test_sketch_rows_are_independent():

@@ -31,10 +31,9 @@ class Stream:
 
     def frame(self, begin: int, data: int, flags: int = ACK) -> bytes:
         """Return a segment that passes the tap."""
-        covered = set(range(begin, begin + data))
         self.payload += data
         self.flags |= ({begin + data} if flags & FIN else set()) | ({0} if flags & SYN else set())
-        for number in (covered | self.flags) - self.seen:
+        for number in (set(range(begin, begin + data)) | self.flags) - self.seen:
             self.ranges += 1 - (number - 1 in self.seen) - (number + 1 in self.seen)
             self.seen.add(number)
         self.sent = max(self.sent, begin + data)

@@ -63,8 +63,8 @@ def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> Iterat
 
     rules = []
     for rule in table.rules:
-        address, mask = (_parts(value, widths) for value in rule.match["address"])
-        match = dict(zip(names, zip(address, mask, strict=True), strict=True))
+        parts = zip(*(_parts(value, widths) for value in rule.match["address"]), strict=True)
+        match = dict(zip(names, parts, strict=True))
         rules.append(Rule(match, rule.action, divided(rule.arguments), rule.priority))
     action, arguments = table.default
     return _rules(f"{prefix}_addresses", prefix, Table((action, divided(arguments)), rules), names)
@@ -144,28 +144,38 @@ def test_frames_pass_unchanged_by_default(tmp_path):
     assert all(ran.registers["stamp_parse_ends"][:6]), "every way in which the parser ends occurs"
 
 
-@pytest.mark.parametrize("seed", [11, 12])
-def test_filter_sampling_and_truncation_match_the_model(tmp_path, seed):
-    model = Preprocess(filter=some_filter(seed), every=3, snap=90)
-    ran = compare(model, generated_frames(seed, FRAMES, ports=2), tmp_path)
-    assert {result.reason for result in ran.outcomes} == {"", "filtered", "not-nth"}
+MOST = 7 * HALF // 4
 
 
-def test_flow_and_packet_sampling_match_the_model(tmp_path):
-    model = Preprocess(flows_below=3 * HALF // 2, packets_below=HALF, headers_only=1)
-    ran = compare(model, generated_frames(21, FRAMES, ports=2), tmp_path)
-    assert {result.reason for result in ran.outcomes} == {"", "flow-sampled", "packet-sampled"}
-
-
-@pytest.mark.parametrize(("seed", "default"), [(31, "keep"), (32, "blank")])
-def test_address_rewriting_matches_the_model(tmp_path, seed, default):
-    compare(Preprocess(**edits(seed, default)), generated_frames(seed, FRAMES), tmp_path)
-
-
-def test_all_features_together_match_the_model(tmp_path):
-    samples = {"every": 2, "flows_below": 7 * HALF // 4, "packets_below": 7 * HALF // 4}
-    model = Preprocess(filter=some_filter(41), snap=150, **samples, **edits(42))
-    compare(model, generated_frames(43, FRAMES, ports=3), tmp_path)
+@pytest.mark.parametrize(
+    ("settings", "seed", "ports", "reasons"),
+    [
+        *(
+            ({"filter": some_filter(seed), "every": 3, "snap": 90}, seed, 2, {"filtered", "not-nth"})
+            for seed in (11, 12)
+        ),
+        (
+            {"flows_below": 3 * HALF // 2, "packets_below": HALF, "headers_only": 1},
+            *(21, 2, {"flow-sampled", "packet-sampled"}),
+        ),
+        *((edits(seed, default), seed, 1, set()) for seed, default in ((31, "keep"), (32, "blank"))),
+        (
+            {
+                "filter": some_filter(41),
+                "every": 2,
+                "flows_below": MOST,
+                "packets_below": MOST,
+                "snap": 150,
+                **edits(42),
+            },
+            *(43, 3, {"filtered", "not-nth", "flow-sampled", "packet-sampled"}),
+        ),
+    ],
+    ids=["filter", "another filter", "sampling", "addresses", "blank addresses", "all features"],
+)
+def test_settings_match_the_model(tmp_path, settings, seed, ports, reasons):
+    ran = compare(Preprocess(**settings), generated_frames(seed, FRAMES, ports=ports), tmp_path)
+    assert {result.reason for result in ran.outcomes} == {"", *reasons}
 
 
 def test_each_kind_of_address_is_edited_separately(tmp_path):

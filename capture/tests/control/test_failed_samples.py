@@ -17,14 +17,12 @@ from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
 from acapella_capture.settings import parse_settings
 
-CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
-
 
 @pytest.fixture
 def collected(tmp_path, monkeypatch, fake_tcpdump):
     """Return a function that runs acapella collect on a fake testbed with ports of these names; it returns both."""
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
-    config = write_file(tmp_path / "config.yaml", CONFIG)
+    config = write_file(tmp_path / "config.yaml", "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n")
     monkeypatch.setattr(sys, "argv", ["collect", str(tmp_path / "test"), "--config", str(config)])
 
     def run(*ports: str) -> tuple[int, FakeTestbed]:
@@ -119,5 +117,6 @@ def test_successful_collection_removes_an_earlier_list_of_failures(collected, ra
 def test_failure_names_sample_site_port_and_reason(tmp_path):
     settings = parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}})
     reported = list(coordinator.collect(FakeTestbed("no_start"), settings, tmp_path / "test"))
-    found = [item for item in reported if not isinstance(item, Outcome)]
-    assert found == [Failure("run1-S-no_start-both-1", "S", "no_start", FAULTS["no_start"])]
+    assert [item for item in reported if not isinstance(item, Outcome)] == [
+        Failure("run1-S-no_start-both-1", "S", "no_start", FAULTS["no_start"])
+    ]

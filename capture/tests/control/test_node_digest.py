@@ -72,5 +72,5 @@ def test_capture_truncated_without_an_early_end_has_a_fault(node):
 def test_program_and_vendor_lists_are_uploaded_once(node):
     for _ in range(2):
         delivered(node, None)
-    lists = node_digest.preparation()[1]
-    assert len(list(node.directory.iterdir())) == 1 + len(lists)  # capture and digest were deleted
+    # capture and digest were deleted
+    assert len(list(node.directory.iterdir())) == 1 + len(node_digest.preparation()[1])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acapella_testing import c_programs
 from acapella_testing.capture.commands import run_command
 from acapella_testing.new_files import write_file
 
@@ -23,13 +22,6 @@ class Generated:
     document: dict[str, Any]
     model: CompiledModel
     table: Path
-
-
-@pytest.fixture
-def generator(monkeypatch) -> None:
-    """Let the command run the program with the sanitizers; skip the test if it cannot be built."""
-    built = c_programs.built_or_skip("acapella-dpdk-generate")
-    monkeypatch.setattr(program, "executable", lambda: str(built))
 
 
 @pytest.fixture

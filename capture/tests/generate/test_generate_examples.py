@@ -9,7 +9,6 @@ from acapella_testing import pages
 from acapella_testing.requirements import require_built, require_programs, require_root, require_success
 
 MEASURED = re.compile(r"[-+]?[\d.]+ (ns|us|ms|s|ppm|intervals)\b")
-LIVE = pages.commands(pages.text_of("generate.md", "Live example"), "#")
 
 
 def comparable(lines: list[str]) -> list[list[str]]:
@@ -31,7 +30,7 @@ def test_examples_print_the_output_in_the_docs(tmp_path):
 def live_example(directory: Path) -> None:
     """Run the live example in one shell; continue after a command in the background when it has printed its line."""
     require_root("no network namespaces")
-    (namespace, _), *inside, (end, _) = LIVE
+    (namespace, _), *inside, (end, _) = pages.commands(pages.text_of("generate.md", "Live example"), "#")
     assert end == "exit"
     require_success([*shlex.split(namespace), "-c", "true"], "network namespaces")
     script = ["exec > printed.txt 2>&1"]

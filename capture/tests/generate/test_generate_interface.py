@@ -12,11 +12,10 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import replayer
 from acapella_testing.capture.dpdk_writer import read_pcap
-from acapella_testing.capture.process_tree import processes
 from acapella_testing.capture.small_disks import small_disk_or_skip
 from acapella_testing.generated import traffic_models as models
 from acapella_testing.new_files import write_file
-from acapella_testing.processes import run, running, status_of
+from acapella_testing.processes import children_of, run, running, status_of
 from acapella_testing.waiting import wait_until
 
 from acapella_capture.generate import command as generate
@@ -138,11 +137,10 @@ def test_missing_interface_is_a_one_line_error(tmp_path, direct, variables):
 
 def writes_file(parent: int) -> bool:
     """Return whether a child of a process is acapella-dpdk-generate and handles signals."""
-    for pid in [pid for pid, (parent_pid, _) in processes().items() if parent_pid == parent]:
-        with contextlib.suppress(OSError):
-            status = status_of(pid)
-            if status["Name"] == "acapella-dpdk-g" and int(status["SigCgt"], 16) & 1 << signal.SIGINT - 1:
-                return True
+    caught = 1 << signal.SIGINT - 1
+    with contextlib.suppress(OSError):  # a child has ended
+        states = map(status_of, children_of(parent))
+        return any(state["Name"] == "acapella-dpdk-g" and int(state["SigCgt"], 16) & caught for state in states)
     return False
 
 

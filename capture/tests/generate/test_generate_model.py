@@ -164,11 +164,10 @@ def test_invalid_table_is_rejected_with_its_line(tmp_path, table, message):
 
 
 def test_digest_of_the_model_includes_its_table(tmp_path):
-    digests = set()
-    for table in (TABLE, TABLE.replace("first", "other")):
-        write_file(tmp_path / "flows.csv", table)
-        digests.add(read(tmp_path, TEMPLATE).sha256)
-    assert len(digests) == 2
+    write_file(tmp_path / "flows.csv", TABLE)
+    before = read(tmp_path, TEMPLATE).sha256
+    write_file(tmp_path / "flows.csv", TABLE.replace("first", "other"))
+    assert read(tmp_path, TEMPLATE).sha256 != before
     assert yaml.safe_load(TEMPLATE)["table"] == "flows.csv"
 
 

@@ -120,8 +120,7 @@ def weighted(weights: dict[int, float]) -> Law:
 
 def truncated_exponential(least: int, most: int, scale: float) -> Law:
     """Return sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
-    span = -math.expm1(-(most + 1 - least) / scale)
-    share = -math.expm1(-1 / scale) / span  # of the shortest
+    share = math.expm1(-1 / scale) / math.expm1(-(most + 1 - least) / scale)  # of the shortest
     probability = {size: share * math.exp(-(size - least) / scale) for size in range(least, most + 1)}
     return of_values(f"exponential: {{least: {least}, most: {most}, scale_bytes: {scale}}}", probability)
 
@@ -185,8 +184,7 @@ def test_gaps_and_sizes_of_a_trace_are_repeated(generate, tmp_path):
 
 @pytest.mark.parametrize("limit", ["    rate_bps: 50000000\n", "port: {rate_bps: 50000000}\n"])
 def test_rates_of_flow_and_port_are_never_exceeded(generate, limit):
-    lines = "    gaps: {poisson: {mean_ns: 40000}}\n    sizes: {uniform: [60, 300]}\n"
-    gaps, sizes = trace_of(generate, lines + limit)
+    gaps, sizes = trace_of(generate, "    gaps: {poisson: {mean_ns: 40000}}\n    sizes: {uniform: [60, 300]}\n" + limit)
     spent = sizes[:-1] * 8 * 20  # ns at 50 Mbit/s
     assert (gaps >= spent).all()
     assert (gaps == spent).any()

@@ -3,12 +3,10 @@
 import json
 
 import pytest
-from acapella_testing import c_programs
 from acapella_testing.capture.commands import run_command
 from acapella_testing.new_files import write_file
 
 from acapella_capture.generate import command as generate
-from acapella_capture.generate import program as generator
 from acapella_capture.monitor import expected
 from acapella_capture.monitor.command import rows_of
 from acapella_capture.monitor.program import Settings
@@ -32,10 +30,8 @@ flows:
 
 
 @pytest.mark.soak
-@pytest.mark.usefixtures("monitor_on_path")
-def test_written_packets_have_no_latency_and_no_errors(tmp_path, monkeypatch):
-    built = str(c_programs.built_or_skip("acapella-dpdk-generate"))
-    monkeypatch.setattr(generator, "executable", lambda: built)
+@pytest.mark.usefixtures("monitor_on_path", "generator")
+def test_written_packets_have_no_latency_and_no_errors(tmp_path):
     out, generated = tmp_path / "out.pcap", tmp_path / "out.pcap.generated.json"
     assert run_command(generate, write_file(tmp_path / "model.yaml", MODEL), "-o", out) == 0
     document = json.loads(generated.read_text())

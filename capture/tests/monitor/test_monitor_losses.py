@@ -109,10 +109,10 @@ def test_truncated_captures_of_both_ends_identify_lost_packets(tmp_path, capsys)
     _, path = traffic.write(tmp_path, flows, Schedule(seed=13, loss=0.2, jitter_ns=30_000, damage=0.1))
     for name in ("sent", "arrived"):
         run_command(command, tmp_path / f"{name}.pcap", "--write", tmp_path / f"{name}.pcapng", "--snaplen", 70)
-    kept = naive_captures.packets(tmp_path / "arrived.pcapng")
-    assert [(packet.time_s * 10**9, packet.frame, packet.wire_len) for packet in kept] == [
-        (ns, frame[:70], len(frame)) for ns, frame in path.arrived
-    ]
+    assert [
+        (packet.time_s * 10**9, packet.frame, packet.wire_len)
+        for packet in naive_captures.packets(tmp_path / "arrived.pcapng")
+    ] == [(ns, frame[:70], len(frame)) for ns, frame in path.arrived]
     capsys.readouterr()
     run_command(command, tmp_path / "arrived.pcapng", "--sent", tmp_path / "sent.pcapng")
     # the bytes of a damaged packet are those of another packet

@@ -151,8 +151,9 @@ def check_loss_events(measured: Measured, lost: list[int]) -> None:
     frames = [frame for _, _, frame in pcap_files.records(sent.read_bytes())]
     assert len(frames) == 2 * PACKETS
     found = [number for row in rows for number in range(row["first_packet"], row["last_packet"] + 1)]
-    stamps = [struct.unpack_from(">2I", frames[number], STAMP_AT + 2) for number in found]
-    assert stamps == [(1, sequence) for sequence in lost]
+    assert [struct.unpack_from(">2I", frames[number], STAMP_AT + 2) for number in found] == [
+        (1, sequence) for sequence in lost
+    ]
 
 
 @pytest.mark.skipif(not SOAK, reason="compares times: make soak")

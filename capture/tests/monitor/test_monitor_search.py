@@ -111,8 +111,9 @@ def test_search_without_a_result_names_the_reason(lost, shown):
 @pytest.mark.parametrize("most", [1, 7, 64, 1000])
 @pytest.mark.parametrize("buffer", [0, 1, 63, 64, 2000])
 def test_longest_burst_fills_the_buffer(most, buffer):
-    found = longest_burst(lambda length: Trial(length, max(0, length - buffer), MOST), most)
-    assert found.value == (min(buffer, most) or None)
+    assert longest_burst(lambda length: Trial(length, max(0, length - buffer), MOST), most).value == (
+        min(buffer, most) or None
+    )
 
 
 @pytest.mark.parametrize(("failures", "runs"), [(0, 1), (1, 2), (2, 3), (9, 3)])

@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import subprocess
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.capture.commands import ACAPELLA, run_command
@@ -30,11 +31,6 @@ class Ended(Exception):
     """The exception of the signal handler of this process."""
 
 
-def end(*_: object) -> None:
-    """Handle a signal."""
-    raise Ended
-
-
 @pytest.fixture(params=SIGNALS)
 def signaling(request, tmp_path, monkeypatch):
     """Replace acapella-monitor with a script at whose event this process gets a signal, which raises Ended."""
@@ -42,7 +38,7 @@ def signaling(request, tmp_path, monkeypatch):
     number = signal.Signals[f"SIG{request.param}"]
     monkeypatch.setattr(program, "executable", lambda: str(script))
     monkeypatch.setattr(live.Live, "show", lambda *_: os.kill(os.getpid(), number))
-    previous = signal.signal(number, end)
+    previous = signal.signal(number, Mock(side_effect=Ended))
     yield
     signal.signal(number, previous)
 

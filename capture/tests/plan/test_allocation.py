@@ -60,8 +60,9 @@ def test_allocation_retries_with_one_node_fewer():
     assert [(node.name, name) for node, name in allocated.receivers()][:4] == [
         ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
     ]  # fmt: skip
-    none = allocate_with_backoff(Scarce(gives=0), "S", ResourceRequest(2))
-    assert none == SiteAllocation((), 2, "refused 1: site S: no storage")
+    assert allocate_with_backoff(Scarce(gives=0), "S", ResourceRequest(2)) == SiteAllocation(
+        (), 2, "refused 1: site S: no storage"
+    )
 
 
 def test_nodes_of_an_earlier_collection_are_reused_and_counted():

@@ -27,8 +27,8 @@ local: {sites: 1, traffic: [{kind: ping, path: jumbo}, {kind: https}]}
 def collected(caller, campaign: Path, config: str) -> list[dict]:
     """Collect a campaign with the program without sanitizers; return its manifests."""
     path = {"PATH": f"{dpdk.plain_build()}:{os.environ['PATH']}"}
-    file = write_file(campaign.with_suffix(".yaml"), f"campaign: test\ntestbed: local\n{config}")
-    done = replace(caller, environment=caller.environment | path).run(campaign, "--config", file)
+    config = f"campaign: test\ntestbed: local\n{config}"
+    done = replace(caller, environment=caller.environment | path).collect(campaign, config)
     assert done.returncode == 0, done.stderr
     return [manifests.read(path) for path in sorted((campaign / "raw").glob("*.json"))]
 
@@ -122,9 +122,8 @@ local: {{sites: 2, traffic: [{{kind: ping, path: jumbo}}]}}
 @pytest.mark.soak
 @AS_USER
 def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
-    program = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
     control = write_file(open_directory / "control", dpdk.DROP_ARP)
-    samples = collected(caller, open_directory / "behind", BEHIND.format(program=program, control=control))
+    samples = collected(caller, open_directory / "behind", BEHIND.format(program=dpdk.FORWARD, control=control))
     assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
     for sample in samples:
         read = dpdk.read_pcapng(open_directory / "behind" / "raw" / sample["file"])

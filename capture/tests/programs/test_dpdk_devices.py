@@ -16,8 +16,6 @@ from acapella_capture.programs.dpdk import failure
 
 FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
 
-pytestmark = pytest.mark.usefixtures("dpdk_programs")
-
 
 def take(direct, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
     """Capture `frames` from in0 with `device`."""

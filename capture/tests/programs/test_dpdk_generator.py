@@ -10,9 +10,6 @@ from acapella_testing.capture import dpdk_writer as dpdk
 NUMBER_AT = 42
 
 
-pytestmark = pytest.mark.usefixtures("dpdk_programs")
-
-
 def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
     """Return a capture of generated frames, whose counts add up over the ring."""
     run = dpdk.capture(directory, "--generate", size, *arguments, name=name)

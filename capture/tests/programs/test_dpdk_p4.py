@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture.dpdk_writer import FORWARD
 from acapella_testing.new_files import write_file
 
-PROGRAM = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
 CONTROL = f"{dpdk.DROP_ARP}table exact add match 0x0800 action keep 100\n"
-pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 def some_traffic(count: int) -> list[dpdk.Frame]:
@@ -22,13 +21,14 @@ def some_traffic(count: int) -> list[dpdk.Frame]:
 
 def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
     frames = some_traffic(1000)
-    words = ["--p4", PROGRAM, "--p4-control", write_file(tmp_path / "control", CONTROL), "--filter", "ip"]
+    words = ["--p4", FORWARD, "--p4-control", write_file(tmp_path / "control", CONTROL), "--filter", "ip"]
     run = dpdk.capture_of(tmp_path, frames, *words, "--sample", 2, name="c.pcapng")
     assert run.status == 0, run.stderr
     sent = [(n, frame) for n, frame in enumerate(frames) if frame.data[12:14] != b"\x08\x06"]
     passed = [(n, frame) for n, frame in sent if frame.data[12:14] == b"\x08\x00"]
-    written = dpdk.read_pcapng(tmp_path / "c.pcapng").frames
-    assert [(f.number, f.wire, f.data) for f in written] == [(n, f.wire, f.data[:100]) for n, f in passed[::2]]
+    assert [(f.number, f.wire, f.data) for f in dpdk.read_pcapng(tmp_path / "c.pcapng").frames] == [
+        (n, f.wire, f.data[:100]) for n, f in passed[::2]
+    ]
     assert run.accounts["p4"]["sunk"] == {"no-arp": 1000 - len(sent)}
     assert run.counts["preprocessed"] == 1000 - len(sent)
     assert run.counts["filtered"] == len(sent) - len(passed)
@@ -38,10 +38,10 @@ def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--p4", PROGRAM, "--queues", "2"), "--p4: supports one queue, not 2; use --queues 1"),
+        (("--p4", FORWARD, "--queues", "2"), "--p4: supports one queue, not 2; use --queues 1"),
         (("--p4-control", "control"), "--p4-control: needs a program; use --p4"),
         (("--p4", "absent.spec"), "absent.spec: "),
-        (("--p4", PROGRAM, "--p4-control", "control"), "control:2: "),
+        (("--p4", FORWARD, "--p4-control", "control"), "control:2: "),
     ],
 )
 def test_impossible_options_are_rejected_in_one_line(tmp_path, monkeypatch, arguments, message):

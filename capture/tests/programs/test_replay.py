@@ -1,26 +1,21 @@
 """acapella-dpdk-replay on devices without a network: every packet is sent as recorded or counted."""
 
+import itertools
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.capture.commands import check_c_tests
+from acapella_testing.capture.replayer import NULL
 from acapella_testing.frames import pcapng_files
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run, running
 
 FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
-NULL = ("--vdev", "net_null0", "--tx", "net_null0")
-UNKNOWN_COMMAND = (
-    "unknown command; use record, rolling, load, stop, clear, run, status, save, departures, answer or quit"
-)
-
-
-pytestmark = pytest.mark.usefixtures("replay_program")
 
 
 @pytest.fixture
@@ -109,8 +104,9 @@ def test_file_interfaces_are_sent_to_the_ports_in_order(tmp_path, capture):
         assert program.ask(f"load {tmp_path / 'saved.pcapng'}", "loaded")["packets"] == 300
         program.run(speed_ppm=10_000_000)
         assert program.end() == 0, program.messages
-    for port, part in enumerate(parts):
-        assert replayer.sent_to_file(tmp_path / f"out{port}.pcap") == 2 * [frame.data for frame in part]
+    assert [replayer.sent_to_file(tmp_path / f"out{port}.pcap") for port in (0, 1)] == [
+        2 * [frame.data for frame in part] for part in parts
+    ]
 
 
 def test_packets_over_the_mtu_are_rejected_before_the_start(tmp_path, capture):
@@ -123,8 +119,9 @@ def test_packets_over_the_mtu_are_rejected_before_the_start(tmp_path, capture):
     assert scheduled["rejected"] == {"too_long": sum(long), "too_short": 0}
     assert done["dropped"]["too_long"] == sum(long) > 0
     assert [each.outcome == "too_long" for each in found] == long
-    sent = replayer.sent_to_file(tmp_path / "out.pcap")
-    assert [data[:-16] for data in sent] == [frame.data for frame in FRAMES if frame.wire + 16 <= 1514]
+    assert [data[:-16] for data in replayer.sent_to_file(tmp_path / "out.pcap")] == [
+        frame.data for frame in FRAMES if frame.wire + 16 <= 1514
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +146,10 @@ def patient():
         ("departures d", "no run has ended since the recording was changed"),
         ("load /nonexistent", "/nonexistent: No such file or directory; specify an existing file"),
         ("load", "usage: load FILE"),
-        ("sing", UNKNOWN_COMMAND),
-        ("", UNKNOWN_COMMAND),
+        *itertools.product(
+            ("sing", ""),
+            ["unknown command; use record, rolling, load, stop, clear, run, status, save, departures, answer or quit"],
+        ),
         ("status\x01", "a control character in a command"),
         ("status\0quit", "a control character in a command"),
         pytest.param("x" * 9000, "a command of more than 8192 bytes", id="too long"),
@@ -233,8 +232,9 @@ def test_closed_standard_output_ends_the_program_with_one_line():
         process.stdout.close()
         process.stdin.write("status\n")
         assert process.wait(dpdk.LIMIT_S) == 1
-        lines = [line for line in process.stderr if "error: " in line]
-        assert lines == ["acapella-dpdk-replay: error: standard output cannot be written\n"]
+        assert [line for line in process.stderr if "error: " in line] == [
+            "acapella-dpdk-replay: error: standard output cannot be written\n"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -289,11 +289,7 @@ def test_clock_is_synchronized_again(idle):
 
 
 def test_c_tests_pass_with_sanitizers():
-    names = ("queues", "lead", "replay", "bridge", "command", "session")
-    done = c_programs.run_tests(*names)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for name in names:
-        assert f"test_{name}: ok" in done.stdout
+    check_c_tests("queues", "lead", "replay", "bridge", "command", "session")
 
 
 @pytest.mark.parametrize(("pace", "own", "bursts"), [("bursts", 0, 20), ("single", 80, 80)])
@@ -307,5 +303,6 @@ def test_simultaneous_packets_are_one_burst_unless_paced_singly(tmp_path, pace, 
         assert program.end() == 0, program.messages
     assert sum(each.flags & 1 for each in found) == own
     assert sum(each.flags >> 1 & 1 for each in found) == bursts
-    groups = [found[at : at + 4] for at in range(0, 80, 4)]
-    assert pace == "single" or [len({each.departed_ns for each in group}) for group in groups] == [1] * 20
+    assert pace == "single" or all(
+        len({each.departed_ns for each in found[at : at + 4]}) == 1 for at in range(0, 80, 4)
+    )

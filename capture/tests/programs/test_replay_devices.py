@@ -24,9 +24,6 @@ BRIDGE = ("--vdev", "net_af_packet0,iface=left1", "--vdev", "net_af_packet1,ifac
 BRIDGE += ("--bridge", "net_af_packet0,net_af_packet1")
 
 
-pytestmark = pytest.mark.usefixtures("replay_program")
-
-
 @pytest.fixture
 def capture(tmp_path):
     return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
@@ -226,16 +223,15 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged, 
             done = program.run(loops=1)
         assert program.end() == 0, program.messages
     expected = {"left": [frame.data for frame in parts["right1"]], "right": [frame.data for frame in parts["left0"]]}
-    for side, frames in expected.items():
-        assert replayer.received(tmp_path / f"{side}.pcap") == replayer.received(tmp_path / f"{side}2.pcap") == frames
+    assert {side: replayer.received(tmp_path / f"{side}.pcap") for side in expected} == expected
+    assert {side: replayer.received(tmp_path / f"{side}2.pcap") for side in expected} == expected
     assert recorded["packets"] == done["sent"] == len(FRAMES)
     assert recorded["timestamps"] == "burst"
     assert recorded["unresolved"] == len(FRAMES) - recorded["bursts"]
     assert before < recorded["first_ns"] < recorded["last_ns"] < after
     assert lost_in_kernel(done) == []
-    for port in status["ports"]:
-        assert port["received"] == port["forwarded"] == 200
-        assert sum(port["dropped"].values()) == 0
+    assert [(port["received"], port["forwarded"]) for port in status["ports"]] == [(200, 200)] * 2
+    assert [sum(port["dropped"].values()) for port in status["ports"]] == [0, 0]
     check_saved(tmp_path / "saved.pcapng", expected, recorded)
 
 

@@ -6,12 +6,12 @@ import pytest
 from acapella_testing import c_programs
 from acapella_testing.capture import dpdk_writer as dpdk
 from acapella_testing.capture import replayer
+from acapella_testing.capture.replayer import NULL
 from acapella_testing.capture.small_disks import small_disk_or_skip
 from acapella_testing.new_files import new_directory
 from acapella_testing.soak import SOAK
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
-NULL = ("--vdev", "net_null0", "--tx", "net_null0")
 FILES = ("saved.pcapng", "departures")
 WHOLE = ["loaded", "done", "saved", "saved"]  # events without a fault
 
@@ -52,8 +52,9 @@ def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, p
     failed = 0
     for number in range(1, most + 1):
         found, files = with_fault(tmp_path, preload, plain, f"{kind}:{number}")
-        saved = (name for name, text in zip(FILES, found[2:], strict=True) if text == "saved")
-        assert files == {name: complete[name] for name in saved}, (number, found)
+        assert files == {
+            name: complete[name] for name, text in zip(FILES, found[2:], strict=True) if text == "saved"
+        }, (number, found)
         failed += found != WHOLE
         if found == WHOLE and kind != "malloc":  # there are fewer calls; memory may be optional
             break

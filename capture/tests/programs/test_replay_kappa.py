@@ -3,8 +3,8 @@
 import itertools
 
 import pytest
-from acapella_testing import c_programs
 from acapella_testing.capture import replayer
+from acapella_testing.capture.commands import check_c_tests
 from acapella_testing.frames.trial_captures import pair
 from acapella_testing.oracles import naive_captures
 from acapella_testing.processes import run
@@ -15,8 +15,7 @@ STEADY_NS, JITTER_NS, PACKETS = 10_000, 1_000, 2_000
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory):
     """Return a directory with two trials: the recordings, the captures of the receiver, the departures."""
-    done = c_programs.run_tests("replay")  # builds the test program
-    assert done.returncode == 0, done.stdout + done.stderr
+    check_c_tests("replay")  # builds the test program
     directory, program = tmp_path_factory.mktemp("trials"), replayer.built_or_skip().parent / "test_replay"
     done = run(program, "trials", directory, env=replayer.environment())
     assert done.returncode == 0, done.stderr

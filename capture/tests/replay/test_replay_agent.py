@@ -85,8 +85,8 @@ def test_two_runs_in_a_row_have_their_own_departures(agent):
         with agent.session() as peer:
             if number == 1:
                 peer.record()
-            at_ns = time.time_ns() + 50_000_000
-            assert "done" in peer.ask(run={"at_ns": at_ns, "loops": number, "speed_ppm": 1_000_000})
+            run = {"at_ns": time.time_ns() + 50_000_000, "loops": number, "speed_ppm": 1_000_000}
+            assert "done" in peer.ask(run=run)
             assert "no run has ended" in peer.ask(fetch={"offset": 0}).get("error", "no run has ended")
             wait_until(lambda peer=peer: peer.ask(status={})["done"]["run"] is not None, "done")
             assert peer.ask(fetch={"offset": 0})["done"]["size"] == 8 + 40 * 2 * number
@@ -130,8 +130,7 @@ def test_rejected_lines_are_answered_and_counted(agent, peer):
 
 
 def test_connection_with_too_many_rejected_lines_is_closed(agent, peer):
-    for _ in range(MAX_REFUSED_LINES):
-        assert "HMAC" in refused(peer, b"\n")
+    assert all("HMAC" in refused(peer, b"\n") for _ in range(MAX_REFUSED_LINES))
     assert peer.hear() == {}
     check_welcome(agent)
 
@@ -337,8 +336,8 @@ def test_secret_is_neither_sent_nor_logged(agent):
         peer.send(lines)
         sent = b"".join(iter(peer.line, b""))
     printed = "\n".join(agent.log) + repr(agent.agent)
-    for value in (SECRET.value, keys.from_agent.hex(), keys.from_controller.hex()):
-        assert value.encode() not in sent + lines and value not in printed
+    secrets = (SECRET.value, keys.from_agent.hex(), keys.from_controller.hex())
+    assert not [value for value in secrets if value.encode() in sent + lines or value in printed]
     assert b'"to":2' in sent
 
 

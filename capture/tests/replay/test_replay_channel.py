@@ -12,15 +12,6 @@ from acapella_core.control_lines import Challenge, InvalidMessage, Secret
 SECRET, OTHER = Secret("ab" * 32), Secret("ac" * 32)
 AGENT, CONTROLLER = Challenge("01" * 32), Challenge("02" * 32)
 KEYS = channel.Keys.derive(SECRET, AGENT, CONTROLLER)
-REQUESTS = st.one_of(
-    st.builds(messages.Record, st.integers(0, 2**61), st.one_of(st.just(0), st.integers(2**61 + 1, 2**62 - 1))),
-    st.builds(messages.Rolling, st.integers(1, messages.MAX_ROLLING_S)),
-    st.builds(messages.Run, *(st.integers(1, n) for n in (2**62 - 1, messages.MAX_LOOPS, messages.MAX_SPEED_PPM))),
-    st.builds(messages.Fetch, st.integers(0, 2**62 - 1)),
-    st.sampled_from(
-        [messages.Stop(), messages.Save(), messages.Clear(), messages.Status(), messages.Clock(), messages.Disconnect()]
-    ),
-)
 
 
 def reader_of() -> channel.Reader:
@@ -71,7 +62,15 @@ def test_invalid_challenges_are_rejected(line, why):
         channel.decode_challenge(line)
 
 
-@given(REQUESTS)
+@given(
+    st.builds(messages.Record, st.integers(0, 2**61), st.one_of(st.just(0), st.integers(2**61 + 1, 2**62 - 1)))
+    | st.builds(messages.Rolling, st.integers(1, messages.MAX_ROLLING_S))
+    | st.builds(messages.Run, *(st.integers(1, n) for n in (2**62 - 1, messages.MAX_LOOPS, messages.MAX_SPEED_PPM)))
+    | st.builds(messages.Fetch, st.integers(0, 2**62 - 1))
+    | st.sampled_from(
+        [messages.Stop(), messages.Save(), messages.Clear(), messages.Status(), messages.Clock(), messages.Disconnect()]
+    )
+)
 def test_requests_round_trip(request):
     sequence, message = reader_of().message(line_of(**messages.encode(request)))
     assert (sequence, messages.decode(message)) == (1, request)

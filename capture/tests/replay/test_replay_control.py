@@ -85,8 +85,8 @@ def tables_of(directory, *numbers: int) -> list[pa.Table]:
 
 def test_actions_print_an_acknowledgment_of_every_replayer(lines):
     with agents({}, {}) as found, controlled(found) as group:
-        for request in (messages.Record(), messages.Stop(), messages.Clear()):
-            assert actions.simple(group, request, lines.append) == 0
+        requests = (messages.Record(), messages.Stop(), messages.Clear())
+        assert [actions.simple(group, request, lines.append) for request in requests] == [0, 0, 0]
     names = [agent.name for agent in found]
     assert [line.split(": ")[:2] for line in lines] == [
         [name, action] for action in ("record", "stop", "clear") for name in names

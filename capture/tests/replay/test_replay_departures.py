@@ -96,8 +96,8 @@ def test_invalid_lead_time_range_is_unknown(wrong):
     measured = {"source": "loopback", "ns": 7300, "p5_ns": 7000, "p95_ns": 9000, "timestamps": "kernel"}
     (lead,) = leads_of({"leads": [measured | wrong]})
     assert lead == Lead(7300, wrong.get("source", "loopback"))
-    for stamps in (None, "guess", ["device"]):
-        assert leads_of({"leads": [measured | {"timestamps": stamps}]})[0].hardware is None
+    invalid = [measured | {"timestamps": stamps} for stamps in (None, "guess", ["device"])]
+    assert [lead.hardware for lead in leads_of({"leads": invalid})] == [None] * 3
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,5 @@ def test_link_that_goes_down_ends_the_replayer_with_one_line(bridged, agent):
     with agent(*BRIDGE) as (process, _):
         run(*bridged, "ip", "link", "set", "left0", "down", check=True)
         assert process.wait(TIMEOUT_S) == 2
-        lines = [line for line in process.stderr.read().splitlines() if line.startswith("acapella: error:")]
-    (line,) = lines
+        (line,) = [line for line in process.stderr.read().splitlines() if line.startswith("acapella: error:")]
     assert "ended: left1: no carrier; set its peer up" in line

@@ -55,8 +55,9 @@ def test_packets_lost_before_the_program_received_them_are_a_warning(lost):
     with ReplayProgram(stand_in_argv(missed=lost), report=messages.append) as program:
         program.command("record", 0, 0)
         program.command("stop")
-    text = "acapella: warning: net_fake0: the recording lacks packets: 3 missed by the device"
-    assert [line for line in messages if "warning" in line] == ([text] if lost else [])
+    assert [line for line in messages if "warning" in line] == (
+        ["acapella: warning: net_fake0: the recording lacks packets: 3 missed by the device"] if lost else []
+    )
     assert "acapella-dpdk-replay: memory for 65536 packets" in messages
 
 

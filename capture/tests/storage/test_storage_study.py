@@ -162,8 +162,7 @@ def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_pat
     for one in (buffered, direct):
         assert one["offered"] == one["written"] + one["lost"]
         assert one["written"] > 0
-        for each in one["intervals"]:
-            assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
+        assert all(each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0 for each in one["intervals"])
         assert sum(each["latency_ns"] for each in one["intervals"]) >= one["intervals"][-1]["longest_ns"] > 0
         assert one["missed_bytes"] >= 0
         assert one["lost_messages"] == 0

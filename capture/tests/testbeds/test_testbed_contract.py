@@ -23,7 +23,6 @@ from acapella_capture.testbeds.files import FilesTestbed
 from acapella_capture.testbeds.local import sandbox
 from acapella_core.errors import UserError
 
-SHEET = "site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n"
 PCAP = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1)
 HERE = Path(__file__)
 
@@ -32,7 +31,7 @@ def files_testbed(directory: Path) -> FilesTestbed:
     """Return a testbed with two sites and three ports."""
     for name in ("a", "b", "c"):
         (directory / f"{name}.pcap").write_bytes(PCAP + name.encode())
-    return FilesTestbed(write_file(directory / "s.tsv", SHEET))
+    return FilesTestbed(write_file(directory / "s.tsv", "site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n"))
 
 
 @pytest.fixture(scope="module", params=["bridge", "ovs"] if sandbox.inside() else ["files"])

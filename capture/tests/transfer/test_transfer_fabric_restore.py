@@ -142,8 +142,7 @@ def interrupted(fabric: FabricTransfers, monkeypatch, *words: str) -> str:
         status, out, err = fabric.transfer(*words, grid={"algorithm": ["cubic"]})
     assert status == 130, err + out
     assert not ended.is_set(), "the command waited for a connection"
-    started = set(threading.enumerate()) - before
-    assert [thread for thread in started if not thread.daemon] == [], "Python waits for them"
+    assert not [thread for thread in set(threading.enumerate()) - before if not thread.daemon], "Python waits for them"
     return out
 
 

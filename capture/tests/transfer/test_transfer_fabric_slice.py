@@ -198,8 +198,9 @@ def test_missing_resources_and_permissions_are_errors_before_any_request(fabric)
     fabric.orchestrator.tags = TAGS
     assert "the project lacks the permission Slice.Multisite" in fabric.failure()
     fabric.orchestrator.tags = (*TAGS, "Slice.Multisite")
-    unknown = fabric.topology(DUMBBELL.replace("SALT", "NONE"), "unknown")
-    assert "no site 'NONE' that is in use" in fabric.failure(topology=unknown)
+    assert "no site 'NONE' that is in use" in fabric.failure(
+        topology=fabric.topology(DUMBBELL.replace("SALT", "NONE"), "unknown")
+    )
     assert fabric.slices == []
     assert fabric.cells() == []
     assert fabric.orchestrator.posts(CREATE) == 0
@@ -214,10 +215,12 @@ def test_missing_token_is_one_line_that_does_not_mention_a_slice(fabric):
 
 
 def test_topology_that_fabric_cannot_have_is_an_error(fabric):
-    short = fabric.topology(DUMBBELL.replace("h2", "z"), "short")
-    assert "nodes.z: FABRIC rejects names of one character" in fabric.failure(topology=short)
-    without = fabric.topology(DUMBBELL.replace(", site: SALT", ""), "without")
-    assert "nodes.h2.site: missing" in fabric.failure(topology=without)
+    assert "nodes.z: FABRIC rejects names of one character" in fabric.failure(
+        topology=fabric.topology(DUMBBELL.replace("h2", "z"), "short")
+    )
+    assert "nodes.h2.site: missing" in fabric.failure(
+        topology=fabric.topology(DUMBBELL.replace(", site: SALT", ""), "without")
+    )
     assert fabric.cells() == []
     assert fabric.orchestrator.requests == []
 

@@ -165,8 +165,9 @@ def test_traffic_opposite_to_the_data_counts_as_background(tmp_path, slice_of_st
 def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, slice_of_stubs):
     monkeypatch.setattr(runner, "IDLE_S", 0)
     slice_of_stubs._emulation.is_empty.return_value = False
-    found = errors_of(slice_of_stubs, tmp_path, CELLS[:1])
-    assert found == ["an emulated link is not idle after 0 s; other traffic uses it"]
+    assert errors_of(slice_of_stubs, tmp_path, CELLS[:1]) == [
+        "an emulated link is not idle after 0 s; other traffic uses it"
+    ]
 
 
 def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
@@ -175,16 +176,18 @@ def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
     assert errors_of(slice_of_stubs, tmp_path, CELLS) == [None, "probe: node h1: no reply"] * 2
 
 
-# What is counted before the end of the transfer; counters are read for other traffic, too.
-COUNTED = {"_delays.counts": [{}], "_emulation.counters": [dict.fromkeys(LINKS, (0, 0, 0))] * 3}
-
-
-@pytest.mark.parametrize("broken", COUNTED)
-def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(tmp_path, monkeypatch, slice_of_stubs, broken):
+@pytest.mark.parametrize(
+    ("broken", "counted"),
+    [("_delays.counts", [{}]), ("_emulation.counters", [dict.fromkeys(LINKS, (0, 0, 0))] * 3)],
+)
+def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(
+    tmp_path, monkeypatch, slice_of_stubs, broken, counted
+):
+    """``counted``: before the end of the transfer; counters are read for other traffic, too."""
     program, (owner, name) = Mock(spec=Tcpdump), broken.split(".")
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
-    reading = Mock(side_effect=[*COUNTED[broken], UserError("lost connection", where="node r1")])
+    reading = Mock(side_effect=[*counted, UserError("lost connection", where="node r1")])
     monkeypatch.setattr(getattr(slice_of_stubs, owner), name, reading)
     assert errors_of(slice_of_stubs, tmp_path, CELLS[:1]) == ["node r1: lost connection"]
     assert program.method_calls == [call.start(), call.kill()]

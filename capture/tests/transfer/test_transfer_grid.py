@@ -58,8 +58,9 @@ def test_missing_algorithms_are_omitted_on_request():
 def test_dry_run_prints_the_defaults_of_keys_that_the_grid_does_not_set(grid, defaults):
     settings = settings_of(grid=grid)
     runs = plan(settings)
-    found = [line for line in command.describe(settings, "one", runs, runs) if line.startswith("not set")]
-    assert found == ([f"not set in transfer.grid, so defaults are used: {defaults}"] if defaults else [])
+    assert [line for line in command.describe(settings, "one", runs, runs) if line.startswith("not set")] == (
+        [f"not set in transfer.grid, so defaults are used: {defaults}"] if defaults else []
+    )
 
 
 @pytest.mark.parametrize(

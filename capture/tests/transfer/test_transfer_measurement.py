@@ -218,8 +218,9 @@ def test_bucket_holds_two_frames_or_as_published_the_whole_queue():
 
 
 def test_netem_gets_delay_loss_and_reordering():
-    line = netem("eth1", 30_000_000, replace(CELL, loss_percent=0.5, reorder_percent=2))
-    assert line.endswith("limit 1000000 delay 30000us loss 0.5% reorder 2%")
+    assert netem("eth1", 30_000_000, replace(CELL, loss_percent=0.5, reorder_percent=2)).endswith(
+        "limit 1000000 delay 30000us loss 0.5% reorder 2%"
+    )
 
 
 @pytest.mark.parametrize(

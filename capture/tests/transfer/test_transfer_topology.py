@@ -1,6 +1,5 @@
 """Topologies of slices: the built-in ones, errors in files, addresses and routes."""
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -11,8 +10,6 @@ from acapella_capture.transfer import routing
 from acapella_capture.transfer.topology import BUILT_IN, read_topology
 from acapella_core import topology as core_topology
 from acapella_core.errors import UserError
-
-MULTIPATH = yaml.safe_load((BUILT_IN / "multipath.yaml").read_text())
 
 
 def test_linear_slice_has_five_nodes_and_one_bottleneck():
@@ -39,7 +36,7 @@ def test_topology_file_is_read_by_path(tmp_path):
 
 
 def changed(change) -> dict:
-    values = copy.deepcopy(MULTIPATH)
+    values = yaml.safe_load((BUILT_IN / "multipath.yaml").read_text())
     change(values)
     return values
 

@@ -8,15 +8,13 @@ from unittest.mock import Mock
 
 import pytest
 from acapella_testing.fabric.behavior import BEHAVIORS, PAGE, PRECAUTIONS, Faults
-from acapella_testing.fabric.collection_runs import ONE
-from acapella_testing.fabric.loopback import check_release
+from acapella_testing.fabric.collection_runs import ONE, PORTS
+from acapella_testing.fabric.loopback import SITE, check_release
 from acapella_testing.runs.in_process import call_before
 
 from acapella_capture.testbeds.base import NotReleased, ResourceRequest
 from acapella_core.errors import UserError
 
-SITE = "STAR"
-PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
 HOUR_NS = 3600 * 10**9
 SOURCE = re.compile(  # a file with the function or key in it, a page, a standard, or the run notes
     r"(CF|Authz \w+|AMHandlers \w+|Client|fabrictestbed) [\w/-]+\.(py|yaml|alfa)\b|Run notes of Patchwork: |RFC \d+, "
@@ -29,10 +27,8 @@ def test_every_behavior_has_a_source_and_an_existing_switch(fabric):
     switches = faults | set(vars(fabric.nodes)) | set(vars(fabric.orchestrator))
     rows = (*BEHAVIORS, *PRECAUTIONS)
     assert len({each.name for each in rows}) == len(rows)
-    for each in BEHAVIORS:
-        assert SOURCE.match(each.source), each.name
-    for each in rows:
-        assert each.source and (each.switch is None or each.switch in switches), each.name
+    assert [each.name for each in BEHAVIORS if not SOURCE.match(each.source)] == []
+    assert [each.name for each in rows if not each.source or each.switch not in (None, *switches)] == []
     assert faults <= {each.switch for each in rows}, "each fault has a row"
 
 

@@ -10,21 +10,18 @@ from acapella_testing.processes import executable, run
 
 from acapella_capture.testbeds.fabric.nodes.build import CONFIGURE
 
-MESON = '#!/bin/sh\nprintf "%s\\n" "$@" > "$MESON_LOG"\n'
-FLAGS = "HARDENED := -fstack-protector-strong -O2\nHARDENED_LINK := -Wl,-z,now\n"
-
 
 def configure(directory: Path, hardening: str) -> tuple[int, Path]:
     """Run the step with an archive whose hardening.mk has this text; return the exit status and meson's arguments."""
     with tarfile.open(directory / "build.tar.gz", "w:gz") as archive:
         archive.add(write_file(directory / "hardening.mk", hardening), "workflow/setup/hardening.mk")
-    log = executable(directory / "meson", MESON).with_suffix(".log")
+    log = executable(directory / "meson", '#!/bin/sh\nprintf "%s\\n" "$@" > "$MESON_LOG"\n').with_suffix(".log")
     environment = os.environ | {"PATH": f"{directory}:{os.environ['PATH']}", "MESON_LOG": str(log)}
     return run("sh", "-c", CONFIGURE, "sh", directory / "build", env=environment).returncode, log
 
 
 def test_program_is_configured_with_the_flags_of_the_archive(tmp_path):
-    status, log = configure(tmp_path, FLAGS)
+    status, log = configure(tmp_path, "HARDENED := -fstack-protector-strong -O2\nHARDENED_LINK := -Wl,-z,now\n")
     assert status == 0
     assert log.read_text().splitlines() == [
         "setup", "build", "-Dc_args=-fstack-protector-strong -O2", "-Dc_link_args=-Wl,-z,now",

@@ -30,7 +30,6 @@ from acapella_capture.testbeds.fabric.nodes.source_archive import source_archive
 NODE, RECEIVERS = "UTAH-listener1", ("enp8s0", "enp9s0")
 FRAMES = 400
 IMAGE = "default_debian_12"
-FORWARD = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec"
 # The node lacks a library until it is installed. All other packages are on this machine.
 PKG_CONFIG = """#!/bin/sh
 case "$*" in *liburing) [ -e "$HOME/installed" ] || exit 1 ;; esac
@@ -40,11 +39,6 @@ APT_GET = """#!/bin/sh
 echo "install $*" >> "$HOME/commands.log"
 case "$*" in *" install "*liburing-dev*) touch "$HOME/installed" ;; esac
 """
-BROKEN_CC = """#!/bin/sh
-case "$*" in *capture/common/*.c*) echo "clock.c:1:1: error: broken by the test"; exit 1 ;; esac
-exec /usr/bin/cc "$@"
-"""
-NO_PACKAGE = "#!/bin/sh\necho 'E: Unable to locate package liburing-dev' >&2\nexit 100\n"
 CCACHE = '#!/bin/sh\nexport CCACHE_DIR={cache} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=/\nexec {ccache} "$@"\n'
 
 
@@ -148,13 +142,14 @@ def test_p4_program_and_its_control_file_are_uploaded(fabric, network, tmp_path,
     control = write_file(tmp_path / "control", dpdk.DROP_ARP)
     frames = dpdk.some_frames(30, sizes=(64, 1514))
     arp = [replace(frame, data=frame.data[:12] + b"\x08\x06" + frame.data[14:]) for frame in frames[:10]]
-    capture = {"method": "fpga", "p4_program": str(FORWARD), "p4_control": str(control), "format": "pcapng"}
+    capture = {"method": "fpga", "p4_program": str(dpdk.FORWARD), "p4_control": str(control), "format": "pcapng"}
     with sending(fabric, network, arp + frames[10:]):
         done = collection(collect=ONE, sample_s=3, capture=capture, image=IMAGE)
     assert done.status == 0, done.err
     (manifest,) = done.manifests()
-    captured = dpdk.read_pcapng(done.raw / manifest["file"])
-    assert [frame.data for frame in captured.frames] == [frame.data[:200] for frame in frames[10:]]
+    assert [frame.data for frame in dpdk.read_pcapng(done.raw / manifest["file"]).frames] == [
+        frame.data[:200] for frame in frames[10:]
+    ]
     assert manifest["p4"]["not_sent"] == {"no-arp": 10}
     assert manifest["p4"]["control_sha256"] == hashlib.sha256(control.read_bytes()).hexdigest()
     assert manifest["dpdk"]["driver"] == "net_af_packet"
@@ -204,17 +199,19 @@ def collector(fabric: Loopback) -> list:
 @pytest.mark.parametrize(
     ("step", "failing"),
     [
-        ("install packages", ("apt-get", NO_PACKAGE, "E: Unable to locate package liburing-dev")),
-        ("compile", ("cc", BROKEN_CC, "clock.c:1:1: error: broken by the test")),
+        ("install packages", ("apt-get", "*", "E: Unable to locate package liburing-dev")),
+        ("compile", ("cc", "*capture/common/*.c*", "clock.c:1:1: error: broken by the test")),
     ],
 )
 def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, collection, monkeypatch, step, failing):
-    broken, script, reason = failing
+    """A program fails with a reason if its command line matches a pattern."""
+    broken, when, reason = failing
     monkeypatch.setattr(node_build, "LOG_BYTES", 1000)  # a node may write any length
     with_packages(fabric)
     if step == "compile":
         (fabric.nodes.home(NODE) / "installed").touch()
-    executable(fabric.nodes.program(broken), script)
+    script = f'case "$*" in {when}) echo "{reason}" >&2; exit 100 ;; esac\nexec /usr/bin/{broken} "$@"\n'
+    executable(fabric.nodes.program(broken), f"#!/bin/sh\n{script}")
     done = collection(collect=ONE, capture={"method": "dpdk"}, image=IMAGE)
     log = done.campaign / "logs" / "collect" / f"{NODE}-{PROGRAM}-{step.replace(' ', '-')}.log"
     line = f"node {NODE}: {PROGRAM}: {step} failed: {reason}; log: {log}; see the log, or set capture.method: tcpdump"
@@ -248,9 +245,8 @@ def own_nodes(tmp_path) -> Iterator[Loopback]:
 
 def check_unchanged(fabric: Loopback) -> None:
     """Check that the user's nodes have no file of ours, and that no package was installed."""
-    for node in OWN_NODES:
-        assert not list(fabric.nodes.home(node).glob("acapella*"))
-        assert not [line for line in fabric.nodes.commands_of(node) if "install " in line]
+    assert not [path for node in OWN_NODES for path in fabric.nodes.home(node).glob("acapella*")]
+    assert not [line for node in OWN_NODES for line in fabric.nodes.commands_of(node) if "install " in line]
 
 
 @pytest.mark.soak
@@ -261,9 +257,9 @@ def test_user_node_captures_from_a_socket_and_is_left_unchanged(build, own_nodes
         done = ended(own_nodes, capsys, collect=OWN, sample_s=1, capture={"method": "dpdk"})
     assert done.status == 0, done.err
     assert [each["captured_at"] for each in done.manifests()] == ["host"] * 2
-    for each in done.manifests():
-        assert each["dpdk"]["driver"] == "net_af_packet"
-        assert each["dpdk"]["reason"] == "the interface of the user's own node stays with the kernel"
+    assert [each["dpdk"]["driver"] for each in done.manifests()] == ["net_af_packet"] * 2
+    reason = "the interface of the user's own node stays with the kernel"
+    assert [each["dpdk"]["reason"] for each in done.manifests()] == [reason] * 2
     check_unchanged(own_nodes)
 
 
@@ -271,6 +267,5 @@ def test_no_package_is_installed_on_a_user_node(own_nodes, capsys):
     done = ended(own_nodes, capsys, collect=OWN, capture={"method": "dpdk"})
     assert done.status == 2
     assert done.error.startswith("acapella: error: ")
-    line = "packages are missing or too old: liburing-dev; sudo apt-get install liburing-dev"
-    assert f"node {OWN_NODES[0]}: {line}" in done.printed
+    assert "node n3: packages are missing or too old: liburing-dev; sudo apt-get install liburing-dev" in done.printed
     check_unchanged(own_nodes)

@@ -7,7 +7,7 @@ import time
 import pytest
 from acapella_testing.capture.process_tree import stat_of
 from acapella_testing.fabric.collection_runs import OWN
-from acapella_testing.fabric.experiment import NODES, SLICE, fabric_with_experiment
+from acapella_testing.fabric.experiment import NODES, SLICE, fabric_with_experiment, mine
 from acapella_testing.fabric.loopback import offline_client
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.waiting import interrupt_when
@@ -52,7 +52,7 @@ def files_of(fabric, node: str) -> list[str]:
 @pytest.mark.soak
 def test_own_nodes_capture_without_any_permission_and_are_left_unchanged(fabric, collection):
     """No setting is changed, no package installed, no file or program left."""
-    before = fabric.mine.stored.model
+    before = mine(fabric).model
     done = collection(collect=OWN)
     assert done.status == 0, done.err
     assert "STAR: success" in done.out and "UTAH: success" in done.out
@@ -65,7 +65,7 @@ def test_own_nodes_capture_without_any_permission_and_are_left_unchanged(fabric,
         assert each["nic"]["offloads"] == OFFLOADS
         assert "congestion" not in each, "there is no mirror"
     assert "note: enp8s0 of n1: offloads are on: gro, rxvlan" in done.out
-    assert fabric.mine.stored.model == before and writes(fabric) == []
+    assert mine(fabric).model == before and writes(fabric) == []
     for node in NODES:
         commands = fabric.nodes.commands_of(node)
         assert {words.split()[0] for words in commands} == {"ip", "ethtool"}
@@ -129,8 +129,9 @@ def test_p4_switches_of_a_slice_do_not_capture(tmp_path):
     node.add_component(model="NIC_Basic", name="nic")
     ends = [node.get_interfaces()[0], switch.get_interfaces()[0]]
     created.add_l2network(name="net", interfaces=ends, type="L2Bridge")
-    found = own_nodes(created, lambda each: each, our_names("c"))
-    assert [(name, list(own.rates)) for name, own in found] == [("node", ["node-nic-p1"])]
+    assert [(name, list(own.rates)) for name, own in own_nodes(created, lambda each: each, our_names("c"))] == [
+        ("node", ["node-nic-p1"])
+    ]
 
 
 @pytest.mark.parametrize("above", ["enp8s0.100", "bridge0", None])
@@ -188,7 +189,7 @@ def test_release_all_ends_programs_and_deletes_files_of_a_crash(fabric, collecti
     done = collection("--release-all", collect=OWN)
     assert done.status == 0 and f"still allocated: {SLICE}/n3" in done.out and "released" in done.out
     assert files_of(fabric, "n3") == [] and stat_of(pid) is None
-    assert fabric.mine.stored.state == "StableOK" and writes(fabric) == []
+    assert mine(fabric).state == "StableOK" and writes(fabric) == []
 
 
 def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, collection):

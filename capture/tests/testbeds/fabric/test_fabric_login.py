@@ -7,20 +7,15 @@ import subprocess
 from unittest.mock import Mock
 
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
-import paramiko
-from acapella_testing.fabric.loopback import Loopback
+from acapella_testing.fabric.loopback import SITE, Loopback
 from acapella_testing.fabric.nodes import BASTION
 from acapella_testing.runs.in_process import call_before
 from fabrictestbed_extensions.fablib.fablib import FablibManager
+from paramiko import AuthenticationException, ECDSAKey
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_capture.testbeds.fabric.login import LoginError
 from acapella_core.errors import UserError
-
-SITE = "STAR"
 
 
 def logins(fabric: Loopback) -> int:
@@ -46,21 +41,20 @@ def test_plan_names_a_refused_login(fabric, collection):
     assert re.search(r"(?m)^missing: \S+bastion_key: FABRIC's bastion host rejects user me_0000", plan.out)
 
 
-def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric):
+def test_nothing_is_created_if_the_bastion_host_is_not_reachable(fabric, testbed):
     fabric.nodes.refusing = True
-    with fabric.testbed() as testbed:
-        with pytest.raises(UserError, match=r"no SSH connection to FABRIC's bastion host bastion\.invalid, port 22"):
-            testbed.allocate(SITE, ResourceRequest(1))
-        fabric.nodes.refusing = False
-        with pytest.raises(UserError, match="no SSH connection"):  # the other sites do not wait, too
-            testbed.allocate("UTAH", ResourceRequest(1))
+    with pytest.raises(UserError, match=r"no SSH connection to FABRIC's bastion host bastion\.invalid, port 22"):
+        testbed.allocate(SITE, ResourceRequest(1))
+    fabric.nodes.refusing = False
+    with pytest.raises(UserError, match="no SSH connection"):  # the other sites do not wait, too
+        testbed.allocate("UTAH", ResourceRequest(1))
     assert not fabric.orchestrator.slices
 
 
 def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
     """Paramiko raises the same exception as for a refused key."""
     texts = ("Authentication failed: transport shut down or saw EOF", "Authentication timeout.")
-    faults = [paramiko.AuthenticationException(text) for text in texts]
+    faults = [AuthenticationException(text) for text in texts]
     call_before(monkeypatch, FablibManager, "probe_bastion_host", Mock(side_effect=[*faults, None]))
     with fabric.allocated():
         assert logins(fabric) == 1
@@ -104,7 +98,7 @@ def test_slices_left_by_a_crash_are_released_although_the_bastion_host_refuses_t
 def test_unusable_slice_key_is_an_error_before_any_request(fabric, options, why):
     key = fabric.directory / "slice_key"
     if options is None:
-        paramiko.ECDSAKey.generate().write_private_key_file(str(key))
+        ECDSAKey.generate().write_private_key_file(str(key))
     else:
         key.unlink()
         subprocess.run(["ssh-keygen", "-q", *shlex.split(options), "-f", key], check=True)

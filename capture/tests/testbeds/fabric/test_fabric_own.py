@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import networkx
 import pytest
 from acapella_testing.fabric.collection_runs import OWN as OWN_SLICE
-from acapella_testing.fabric.experiment import NODES, SLICE, fabric_with_experiment
+from acapella_testing.fabric.experiment import NODES, SLICE, fabric_with_experiment, mine
 from acapella_testing.fabric.graphs import SHARED_PORT, graph
 from acapella_testing.fabric.loopback import check_release
 from acapella_testing.fabric.orchestrator import TAGS
@@ -52,7 +52,7 @@ def mirror_first_port(testbed: OwnSliceTestbed, site: str = "UTAH") -> None:
 
 def everything(fabric) -> tuple[dict, set]:
     """Return all elements of the user's slice with all properties, and all connections."""
-    model = networkx.parse_graphml(fabric.mine.stored.model)
+    model = networkx.parse_graphml(mine(fabric).model)
     names = {node: properties["NodeID"] for node, properties in model.nodes(data=True)}
     elements = {names[node]: {key: value for key, value in properties.items() if key != "GraphID"}
                 for node, properties in model.nodes(data=True)}  # fmt: skip
@@ -67,12 +67,12 @@ def before(fabric) -> tuple[dict, set]:
 
 def mirrors(fabric) -> list[tuple[str, str]]:
     """Return port and VLAN of the mirrors in the user's slice."""
-    services = graph(fabric.mine.stored.model).network_services.values()
+    services = graph(mine(fabric).model).network_services.values()
     return sorted((each.mirror_port, each.mirror_vlan) for each in services if each.mirror_port)
 
 
 def our_nodes(fabric) -> set[str]:
-    return set(graph(fabric.mine.stored.model).nodes) - set(NODES)
+    return set(graph(mine(fabric).model).nodes) - set(NODES)
 
 
 @pytest.mark.soak
@@ -102,7 +102,7 @@ def test_only_the_vlan_of_the_users_interface_is_mirrored(fabric):
 
 
 def test_shared_port_without_a_known_vlan_is_not_mirrored(fabric):
-    stored = fabric.mine.stored
+    stored = mine(fabric)
     stored.model = re.sub(r", &quot;vlan&quot;: &quot;\d+&quot;|, \"vlan\": \"\d+\"", "", stored.model)
     testbed = own_testbed(fabric)
     assert testbed.sites() == ()
@@ -148,7 +148,7 @@ def test_nodes_left_by_a_crash_are_reused(fabric):
 
 
 def test_other_slice_changes_are_reported(fabric):
-    testbed, stored = allocated(fabric), fabric.mine.stored
+    testbed, stored = allocated(fabric), mine(fabric)
     topology = graph(stored.model)
     topology.remove_node(name="n2")
     stored.model = topology.serialize()
@@ -195,7 +195,7 @@ def test_sites_share_the_release_time_limit(fabric, monkeypatch):
     clock = SimulatedClock()
     for module in (own, slices):
         monkeypatch.setattr(module, "time", clock)
-    fabric.orchestrator.faults.stuck, fabric.mine.stored.state = True, "Modifying"
+    fabric.orchestrator.faults.stuck, mine(fabric).state = True, "Modifying"
     for site in ("STAR", "UTAH", None):
         with pytest.raises(NotReleased):
             testbed.release(site)
@@ -211,7 +211,7 @@ def test_refused_nodes_leave_the_slice_unchanged(fabric, before):
 
 
 def test_ctrl_c_while_a_node_is_added_leaves_the_slice_unchanged(fabric, before, collection):
-    with fabric.interrupted_while_stuck(lambda: fabric.mine.stored.state == "Modifying", held_s=0.5):
+    with fabric.interrupted_while_stuck(lambda: mine(fabric).state == "Modifying", held_s=0.5):
         done = collection(collect=OWN, nodes="own")
     assert done.status == 130, done.printed
     assert everything(fabric) == before

@@ -4,12 +4,11 @@ import re
 
 import pytest
 from acapella_testing.fabric.graphs import graph
+from acapella_testing.fabric.loopback import SITE
 from acapella_testing.fabric.orchestrator import TAGS
 
 from acapella_capture.testbeds.base import ResourceRequest
 from acapella_core.errors import UserError
-
-SITE = "STAR"
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,9 @@ def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watc
     assert left == 0 and {frame.data[:12].hex(":") for frame in sent} == {f"{DESTINATION}:{MACS[0]}"}
     arrived, left = dpdk.read_pcap(tmp_path / "arrived.pcap")
     assert [frame.data for frame in arrived] == [frame.data for frame in [*sent * 2, *sent[::2] * 2]]
-    there = [file.read_bytes() for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)]
-    assert there == [replay.program().read_bytes()]
+    assert [file.read_bytes() for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)] == [
+        replay.program().read_bytes()
+    ]
     assert fabric.slices == [MINE], "the user's slice is kept, ours is not"
     runs, reads = watched
     assert len(runs) == 2 + 2 * 2 and max(reads) > runs[-1][1]
@@ -190,7 +191,7 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, replays
     monkeypatch.setattr(NodeSender, "schedule", schedule_first)
     trials_failed(replays(capture=given, senders=[SENDER, OTHER]), "the second refuses")
     (events,) = fabric.nodes.home(NODE).rglob("replay-1-events")
-    ended = [json.loads(line) for line in events.read_text().splitlines()]
+    ended = map(json.loads, events.read_text().splitlines())
     assert [event["stopped_by"] for event in ended if event["event"] == "done"] == ["stop", "stop"]
     check_nothing_runs(fabric)
 
@@ -222,12 +223,15 @@ def test_plan_lists_the_replay_and_uploads_nothing(fabric, replays):
     plan = replays("--dry-run", senders=[SENDER, OTHER], environments=environments)
     assert plan.status == 0 and not plan.campaign.exists()
     assert f"2 times in each environment, by {replay.PROGRAM}\n" in plan.out
-    nodes = f"node {NODE}, interface left0; node {SECOND}, interface side0\n"
-    assert f"replay: uploaded to slice {MINE}: {nodes}" in plan.out
-    trials = "path-1 to path-2; fast-1 to fast-2, by 2 replayers together, 4 times as fast as recorded\n"
-    assert f"replay: trials {trials}" in plan.out
-    for name in ("path", "fast"):
-        assert f"then 2 trials {name}-1 to {name}-2 at STAR" in plan.out
+    assert (
+        f"replay: uploaded to slice {MINE}: node {NODE}, interface left0; node {SECOND}, interface side0\n" in plan.out
+    )
+    assert (
+        "replay: trials path-1 to path-2; fast-1 to fast-2, by 2 replayers together, 4 times as fast as recorded\n"
+        in plan.out
+    )
+    assert "then 2 trials path-1 to path-2 at STAR" in plan.out
+    assert "then 2 trials fast-1 to fast-2 at STAR" in plan.out
     assert not fabric.orchestrator.slices
 
 

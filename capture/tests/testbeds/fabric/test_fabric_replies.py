@@ -5,10 +5,8 @@ import contextlib
 import json
 from types import SimpleNamespace
 
+import acapella_testing.fabric  # noqa: F401 (skips this module if FABRIC's client is not installed)
 import pytest
-
-pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
-
 from acapella_testing.new_files import write_file
 from hypothesis import given
 from hypothesis import strategies as st

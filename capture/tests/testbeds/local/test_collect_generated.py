@@ -20,7 +20,6 @@ from acapella_core.files import sha256_of
 
 pytestmark = pytest.mark.soak
 
-PROGRAMS = ("acapella-dpdk-generate", "acapella-monitor", "acapella-link")
 LOSS_PPM, DUPLICATE_PPM, SEED = 30_000, 50_000, 7
 STAMPS = {0x0800: 42, 0x86DD: 74}  # offset of the stamp after Ethernet, IP, and UDP or TCP
 MODEL = """
@@ -57,7 +56,7 @@ def model(open_directory) -> Path:
 @pytest.fixture(scope="module")
 def campaign(caller, open_directory, model) -> Path:
     """Kill a collection while traffic is generated, run it again, and return its campaign."""
-    for name in PROGRAMS:
+    for name in ("acapella-dpdk-generate", "acapella-monitor", "acapella-link"):
         require_built(name)
     c_programs.built_or_skip("acapella-dpdk-generate")
     campaign, config = open_directory / "generated", config_of(model)
@@ -167,6 +166,5 @@ def test_manifest_describes_the_trial_and_lists_its_files(campaign, sent, model)
 )
 def test_unusable_settings_are_rejected(caller, open_directory, text, generate, complaint):
     model = write_file(open_directory / "other_model.yaml", text)
-    config = write_file(open_directory / "other.yaml", config_of(model, **generate))
-    done = caller.run(open_directory / "other", "--config", config)
+    done = caller.collect(open_directory / "other", config_of(model, **generate))
     assert done.returncode == 2 and complaint in done.stderr

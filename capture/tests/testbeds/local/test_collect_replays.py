@@ -68,8 +68,9 @@ QUIET, LOADED = ([f"{environment}-{number}" for number in range(1, TRIALS + 1)] 
 @pytest.mark.soak
 @AS_ROOT
 def test_trials_are_listed_as_samples_in_advance(raw, caller):
-    names = [row["sample"] for row in read_rows(raw / "samples.tsv")]
-    assert [name for name in names if not name.startswith("run")] == QUIET + LOADED
+    assert [
+        row["sample"] for row in read_rows(raw / "samples.tsv") if not row["sample"].startswith("run")
+    ] == QUIET + LOADED
     listed = caller.run(raw.parent, "--config", raw.parent.with_suffix(".yaml"), "--list")
     assert listed.stdout == (raw / "samples.tsv").read_text()
 
@@ -96,8 +97,9 @@ def test_manifest_counts_replayed_and_lost_frames(raw, given):
         manifest = manifest_of(raw, trial)
         lost = sent - len(contents(raw / f"{trial}.pcap"))
         assert manifest["replayed_frames"] == sent == manifest["frames_captured"] + lost
-        reported = [note for note in manifest["notes"] if "not in the capture" in note]
-        assert reported == ([f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else [])
+        assert [note for note in manifest["notes"] if "not in the capture" in note] == (
+            [f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else []
+        )
     assert all("replayed_frames" not in manifests.read(path) for path in raw.glob("run*.json"))
 
 
@@ -129,9 +131,8 @@ def test_quiet_trials_contain_the_capture_without_dropped_packets(raw, given, tr
 def test_loaded_trials_lose_or_reorder_frames_and_add_none(raw, given):
     expected = contents(given)
     found = [contents(raw / f"{trial}.pcap") for trial in LOADED]
-    for packets in found:
-        assert len(packets) > len(expected) / 2
-        assert len(set(packets)) == len(packets) and set(packets) <= set(expected)
+    assert min(map(len, found)) > len(expected) / 2
+    assert all(len(set(packets)) == len(packets) and set(packets) <= set(expected) for packets in found)
     assert any(packets != expected for packets in found)
     assert any([packet for packet in expected if packet in set(packets)] != packets for packets in found)
 
@@ -187,8 +188,8 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         assert replay["path"] == path
         assert replay["noise_streams"] == (4 if trial.startswith("loaded") else 0)
         assert replay["median_gap_ns"] == replay_capture.GAP_NS
-        for named in (*replay["departures"], *replay["recordings"]):
-            assert sha256_of(acapella / named["file"]) == named["sha256"]
+        files = (*replay["departures"], *replay["recordings"])
+        assert [sha256_of(acapella / named["file"]) for named in files] == [named["sha256"] for named in files]
         rows = pq.read_table(acapella / f"{trial}.departures.parquet")
         assert rows["packet"].to_pylist() == list(range(manifest["replayed_frames"]))
         assert set(rows["outcome"].to_pylist()) == {"sent"}
@@ -196,8 +197,8 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         span = manifest["actual"]
         times = rows["departed_ns"].to_pylist()
         assert span["start_ns"] < times[0] and times == sorted(times) and times[-1] < span["end_ns"]
-        delays = [departed - due for departed, due in zip(times, rows["requested_ns"].to_pylist(), strict=True)]
-        assert replay["sent_late"] == sum(delay > replay["late_ns"] for delay in delays)
+        pairs = zip(times, rows["requested_ns"].to_pylist(), strict=True)
+        assert replay["sent_late"] == sum(departed - due > replay["late_ns"] for departed, due in pairs)
 
 
 @AS_USER
@@ -261,8 +262,7 @@ def test_invalid_capture_to_replay_fails_before_any_sample(caller, open_director
     wrong = open_directory / "wrong.pcap"
     if content is not None:
         write_file(wrong, content).chmod(0o644)
-    config = write_file(open_directory / "wrong.yaml", config_of({"capture": str(wrong)}))
-    done = caller.run(open_directory / "wrong", "--config", config)
+    done = caller.collect(open_directory / "wrong", config_of({"capture": str(wrong)}))
     wrong.unlink(missing_ok=True)
     assert done.returncode == 2
     assert complaint.format(wrong) in done.stderr

@@ -102,8 +102,8 @@ def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path
 
 @pytest.mark.parametrize("host", range(1, 5))
 def test_largest_frames_reach_the_host_of_the_same_slice(testbed, host):
-    largest = [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]  # the full MTU, plus tags
-    assert testbed.run(f"site1-host{host}", largest).status == 0
+    # the full MTU, plus tags
+    assert testbed.run(f"site1-host{host}", [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]).status == 0
 
 
 @pytest.mark.parametrize("address", ["10.10.1.2", "10.10.2.2", "10.10.2.3", "10.10.2.4"])

@@ -47,9 +47,9 @@ def test_slice_uses_only_ports_between_its_sites():
 @pytest.mark.parametrize("named", [{}, {"client": "site2-host3"}, {"server": "site1-host2"}])
 def test_traffic_goes_between_hosts_of_the_same_slice(named):
     created = testbed(slices=[ALPHA, BETA], traffic=[{"kind": "ping"} | named] * 12)
-    for item in created._items:
-        assert item.client != item.server and created.network.connected(item.client, item.server)
-        assert {role: getattr(item, role).name for role in named} == named
+    assert all(item.client != item.server for item in created._items)
+    assert all(created.network.connected(item.client, item.server) for item in created._items)
+    assert all({role: getattr(item, role).name for role in named} == named for item in created._items)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.capture.callers import AS_USER
-from acapella_testing.new_files import write_file
 from acapella_testing.processes import executable
 
 from acapella_capture import manifest as manifests
@@ -36,8 +35,7 @@ def collected(broken, open_directory):
     replay = {"repeats": 1} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
     config = {"testbed": "local", "capture": {"sample_s": 0.2, "filter": "icmp"}}
     config["local"] = {"traffic": TRAFFIC, "replay": replay}
-    file = write_file(open_directory / "faults.yaml", json.dumps(config))
-    done = broken.run(open_directory / "faults", "--config", file)
+    done = broken.collect(open_directory / "faults", json.dumps(config))
     assert done.returncode == 0, done.stderr
     return done, open_directory / "faults" / "raw"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.new_files import write_file
+from acapella_testing.processes import run
 from acapella_testing.requirements import require_programs, require_success
 from acapella_testing.source_tree import ROOT
 
@@ -38,9 +39,11 @@ class Caller:
         return [*self.prefix, self.python, "-m", "acapella_capture.collect", *map(str, arguments)]
 
     def run(self, *arguments: object, timeout: float = 300) -> subprocess.CompletedProcess:
-        return subprocess.run(
-            self.argv(*arguments), env=self.env(), capture_output=True, text=True, timeout=timeout, check=False
-        )
+        return run(*self.argv(*arguments), env=self.env(), timeout=timeout)
+
+    def collect(self, campaign: Path, config: str) -> subprocess.CompletedProcess:
+        """Collect a campaign with the text of a config, which is written beside the campaign."""
+        return self.run(campaign, "--config", write_file(campaign.with_suffix(".yaml"), config))
 
     def start(self, *arguments: object) -> subprocess.Popen:
         return subprocess.Popen(self.argv(*arguments), env=self.env(), stdout=subprocess.PIPE, text=True)
@@ -68,7 +71,7 @@ def ordinary_user(directory: Path) -> Caller:
         caller = Caller(prefix, python, {"PYTHONPATH": str(directory), "HOME": "/nonexistent"})
         # through a shell: setpriv would look up the interpreter with the privileges of root
         argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
-        tried = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, check=False)
+        tried = run(*argv, env=caller.env())
         if tried.returncode == 0:
             return namespaces_or_skip(caller)
     reason = closed_directories(ROOT, Path(python), directory) or tried.stderr.strip().splitlines()[-1:]

@@ -1,4 +1,4 @@
-"""Commands of acapella in this process, and monitors as processes."""
+"""Commands of acapella in this process, monitors as processes, and the tests of the C programs."""
 
 import argparse
 import contextlib
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from acapella_testing import c_programs
 from acapella_testing.processes import running
 
 ACAPELLA = Path(sys.executable).with_name("acapella")
@@ -17,6 +18,13 @@ ACAPELLA = Path(sys.executable).with_name("acapella")
 def run_command(module: ModuleType, *words: object) -> int:
     """Run the command of a module with these arguments in this process; return its exit code."""
     return module.run(module.register_parser(argparse.ArgumentParser().add_subparsers()).parse_args([*map(str, words)]))
+
+
+def check_c_tests(*names: str) -> None:
+    """Run tests of the C programs with the sanitizers; check that each of them passes."""
+    done = c_programs.run_tests(*names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [name for name in names if f"test_{name}: ok" not in done.stdout] == []
 
 
 @contextlib.contextmanager

@@ -14,12 +14,13 @@ from acapella_testing import c_programs
 from acapella_testing.frames import pcap_files
 from acapella_testing.new_files import write_file
 from acapella_testing.oracles import naive_captures
+from acapella_testing.processes import run
 from acapella_testing.source_tree import ROOT
 
 SOURCE = ROOT / "capture" / "dpdk"
-BINARY = c_programs.path_of("acapella-dpdk-capture")
 SECOND = 1_000_000_000
-DROP_ARP = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"  # rules of p4/loader/tests/forward.spec
+FORWARD = ROOT / "p4" / "loader" / "tests" / "forward.spec"
+DROP_ARP = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"  # rules of this program
 LIMIT_S = 300  # reached only if the program hangs
 
 
@@ -170,7 +171,8 @@ class Run:
 
 
 def command(*arguments: object) -> list[str]:
-    return [str(BINARY), *map(str, arguments)]
+    """Return a command line of the program, which is built before."""
+    return [str(built_or_skip()), *map(str, arguments)]
 
 
 def finished(directory: Path, status: int, stderr: str) -> Run:
@@ -190,8 +192,7 @@ def finished(directory: Path, status: int, stderr: str) -> Run:
 
 def capture(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> Run:
     """Run a capture to its end."""
-    argv = [*prefix, *command("--write", directory / name, *arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment())
+    done = run(*prefix, *command("--write", directory / name, *arguments), timeout=LIMIT_S, env=environment())
     return finished(directory, done.returncode, done.stderr)
 
 

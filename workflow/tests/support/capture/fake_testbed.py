@@ -4,6 +4,7 @@ import hashlib
 import struct
 from collections.abc import Sequence
 from typing import ClassVar
+from unittest.mock import Mock
 
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
@@ -50,22 +51,6 @@ class FakeMirror(Mirror):
 
     def counters(self) -> MirrorCounters:
         return MirrorCounters(offered_frames=1, delivered_frames=1, offered_bytes=60, delivered_bytes=60)
-
-
-class FakeJob(Job):
-    """The watchdog loop of a node, which runs until it is stopped."""
-
-    def poll(self) -> int | None:
-        return None
-
-    def signal(self, name: str) -> None:
-        """End the job."""
-
-    def wait(self, timeout_s: float) -> int | None:
-        return 0
-
-    def log(self) -> str:
-        return ""
 
 
 class FakeTestbed(Testbed):
@@ -126,7 +111,8 @@ class FakeTestbed(Testbed):
         return CompletedProgram(127 if argv[0] == "zstd" else 0, "", "")
 
     def start(self, node, argv, *, output=None):
-        return FakeJob()
+        """Return the watchdog loop of a node, which runs until it is stopped."""
+        return Mock(spec=Job, **{"poll.return_value": None, "wait.return_value": 0, "log.return_value": ""})
 
     def path_on_node(self, node, file):
         return f"/nowhere/{file}"

@@ -11,13 +11,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from acapella_testing import processes
 from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.requirements import required
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.replay import channel
 from acapella_capture.replay.agent import Agent, Replayer, Timeouts
@@ -91,30 +92,20 @@ def listening(
         facts = directories | {"ports": "eth1", "pacing": "bursts"} | replayer
         clocks = {"clock": lambda: time.time_ns() + clock_ns, "own_clock": lambda: NO_CLOCK}
         agent = Agent(Replayer(program, **facts), secret, timeouts, **clocks, log=log.append)
-        ready, address, ended = threading.Event(), [], []
+        agent.over, agent.failure, address = threading.Event(), [], Future()
 
         def serve() -> None:
-            def listens(host: str, port: int) -> None:
-                address.append(port)
-                ready.set()
-
             try:
-                asyncio.run(agent.serve("127.0.0.1", 0, listens))
+                asyncio.run(agent.serve("127.0.0.1", 0, lambda _host, port: address.set_result(port)))
             except Exception as error:
-                ended.append(error)
+                agent.failure.append(error)
             finally:
                 agent.over.set()
-                ready.set()
+                address.cancel()  # if the agent did not listen
 
-        agent.over, agent.failure = threading.Event(), ended
-        thread = threading.Thread(target=serve)
-        thread.start()
-        assert ready.wait(TIMEOUT_S) and address, ended
-        try:
-            yield RunningAgent(agent, address[0], log)
-        finally:
-            agent.request_stop()
-            thread.join()
+        parts.enter_context(in_background(serve))
+        parts.callback(agent.request_stop)
+        yield RunningAgent(agent, address.result(TIMEOUT_S), log)
 
 
 class Peer:

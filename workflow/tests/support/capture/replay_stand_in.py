@@ -63,15 +63,14 @@ class StandIn:
             handler = getattr(self, f"on_{name}", None)
             if handler is None:
                 self.event("error", message=f"unknown command {name}")
-            elif name == "quit":
-                return False
             else:
                 handler(*words)
         except (OSError, ValueError) as error:
             self.event("error", message=str(error))
-        return True
+        return name != "quit"
 
-    def on_quit(self) -> None: ...
+    def on_quit(self) -> None:
+        """Do nothing."""
 
     def on_load(self, file: str) -> None:
         data = Path(file).read_bytes()

@@ -24,6 +24,7 @@ RECORD = struct.Struct("<IHBBQqqIHH")
 NEVER = -(1 << 63)
 OUTCOMES = ("sent", "ring_full", "late", "too_long", "too_short", "driver_error", "stopped")
 SMALL = ("--packets", 4096, "--departures", 65536)
+NULL = ("--vdev", "net_null0", "--tx", "net_null0")  # sends to a null device
 
 
 def built_or_skip() -> Path:

@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_testing.fabric.loopback import Loopback, loopback_fabric
@@ -18,30 +17,21 @@ SITES = {"STAR": [HOSTS, HOSTS], "UTAH": [HOSTS], "WASH": [HOSTS]}
 NODES = {"n1": "STAR", "n2": "STAR", "n3": "UTAH"}
 
 
-@dataclass(frozen=True)
-class Experiment:
-    """The user's slice."""
-
-    fabric: Loopback
-
-    @property
-    def stored(self) -> StoredSlice:
-        (found,) = [each for each in self.fabric.orchestrator.alive() if each.name == SLICE]
-        return found
+def mine(fabric: Loopback) -> StoredSlice:
+    """Return the user's slice."""
+    return next(each for each in fabric.orchestrator.alive() if each.name == SLICE)
 
 
 @contextlib.contextmanager
 def fabric_with_experiment(directory: Path, tags: tuple[str, ...], nodes: dict[str, str] = NODES) -> Iterator[Loopback]:
-    """Run a FABRIC whose project has these permissions, with the user's slice, which is its attribute `mine`."""
+    """Run a FABRIC whose project has these permissions, with the user's slice."""
     with loopback_fabric(directory, SITES) as fabric:
         fabric.orchestrator.tags = tags
-        fabric.mine = experiment(fabric, nodes)
+        experiment(fabric, nodes)
         yield fabric
 
 
-def experiment(
-    fabric: Loopback, nodes: dict[str, str] = NODES, model: str = "NIC_Basic", hours: int = 24
-) -> Experiment:
+def experiment(fabric: Loopback, nodes: dict[str, str] = NODES, model: str = "NIC_Basic", hours: int = 24) -> None:
     """Create the user's slice with FABRIC's client. `nodes` has the site of each node."""
     session = fabric.testbed("unused").session
     with GRAPH_LOCK:
@@ -58,7 +48,5 @@ def experiment(
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=hours)
     session.call_manager("cannot create", lambda manager: manager.create_slice(
         name=SLICE, graph_model=graph, ssh_keys=[key], lifetime=hours, lease_end_time=end.strftime(LEASE)))  # fmt: skip
-    created = Experiment(fabric)
     slices = fabric.testbed("unused").slices
-    wait_until(lambda: bool(slices.list_project()) and created.stored.state == "StableOK")
-    return created
+    wait_until(lambda: bool(slices.list_project()) and mine(fabric).state == "StableOK")

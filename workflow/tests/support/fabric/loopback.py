@@ -28,6 +28,7 @@ from acapella_capture.settings import FabricSettings, parse_settings
 from acapella_capture.testbeds.base import Instance, ResourceRequest
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
+SITE = "STAR"
 Connection = Callable[[str], tuple[object, object]]  # from a node's name: the bastion host and the node
 PATCHES = (
     (Utils, "is_reachable"), (fablib.FablibManager, "probe_bastion_host"), (node.Node, "_get_ssh_connection")
@@ -61,7 +62,7 @@ class Loopback:
         return FabricTestbed(self.settings(**changes), campaign, follow=follow, fixed=fixed)
 
     @contextlib.contextmanager
-    def allocated(self, site: str = "STAR", campaign: str = "c", **changes) -> Iterator[tuple[FabricTestbed, Instance]]:
+    def allocated(self, site: str = SITE, campaign: str = "c", **changes) -> Iterator[tuple[FabricTestbed, Instance]]:
         """Provide a testbed with one instance at a site; release everything at the end."""
         with self.testbed(campaign, **changes) as testbed:
             (instance,) = testbed.allocate(site, ResourceRequest(1))

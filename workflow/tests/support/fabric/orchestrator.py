@@ -153,7 +153,7 @@ class Orchestrator:
                 return refused("Unable to validate provided token: INVALID/Signature has expired")
             for pattern, verb, respond in self._routes():
                 found = re.fullmatch(pattern, path)
-                if found and verb == method:
+                if found and verb == method and found.groupdict().get("slice_id") in (None, *self.slices):
                     return respond(*found.groups(), query, body)
             return 404, {"errors": [{"message": f"{method} {path}"}]}
 
@@ -170,11 +170,11 @@ class Orchestrator:
             ("/resources/summary", "GET", self._summary),
             ("/slices/creates", "POST", self._create),
             ("/slices", "GET", self._list),
-            ("/slices/modify/([^/]+)", "PUT", self._modify),
-            ("/slices/modify/([^/]+)/accept", "POST", self._accept),
-            ("/slices/renew/([^/]+)", "POST", self._renew),
-            ("/slices/delete/([^/]+)", "DELETE", self._delete),
-            ("/slices/([^/]+)", "GET", self._show),
+            ("/slices/modify/(?P<slice_id>[^/]+)", "PUT", self._modify),
+            ("/slices/modify/(?P<slice_id>[^/]+)/accept", "POST", self._accept),
+            ("/slices/renew/(?P<slice_id>[^/]+)", "POST", self._renew),
+            ("/slices/delete/(?P<slice_id>[^/]+)", "DELETE", self._delete),
+            ("/slices/(?P<slice_id>[^/]+)", "GET", self._show),
             ("/slivers", "GET", self._slivers),
         )
 
@@ -329,9 +329,7 @@ class Orchestrator:
         return 200, {"data": [self._description(stored) for stored in found]}
 
     def _show(self, slice_id: str, query: dict, _body: bytes) -> tuple[int, object]:
-        stored = self.slices.get(slice_id)
-        if stored is None:
-            return 404, {"errors": [{"message": "no such slice"}]}
+        stored = self.slices[slice_id]
         self._advance(stored)
         return 200, {"data": [self._description(stored, with_model=query.get("graph_format") != ["NONE"])]}
 
@@ -345,9 +343,7 @@ class Orchestrator:
         return 200, {"data": self._slivers_of(self.slices[query["slice_id"][0]])}
 
     def _modify(self, slice_id: str, _query: dict, body: bytes) -> tuple[int, object]:
-        stored = self.slices.get(slice_id)
-        if stored is None:
-            return 404, {"errors": [{"message": "no such slice"}]}
+        stored = self.slices[slice_id]
         if stored.state not in STABLE:
             return refused(f"Unable to modify Slice# {slice_id} that is not yet stable, try again later")
         model = body.decode()
@@ -394,9 +390,7 @@ class Orchestrator:
         return 200, {"data": []}
 
     def _delete(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
-        stored = self.slices.get(slice_id)
-        if stored is None:
-            return 404, {"errors": [{"message": f"Slice# {slice_id} not found"}]}
+        stored = self.slices[slice_id]
         if stored.state in GONE:
             return 200, {"data": []}
         if stored.state in UNSTABLE:

@@ -61,9 +61,7 @@ class FabricTransfers(TransferResults):
         file = write_file(self.loopback.directory / "config.json", json.dumps(config))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sys.argv", ["acapella transfer", str(self.campaign), "--config", str(file), *words])
-            status = command.main()
-        printed = self.capsys.readouterr()
-        return status, printed.out, printed.err
+            return command.main(), *self.capsys.readouterr()
 
     def failure(self, *words: str, **changes) -> str:
         """Run `acapella transfer`, which must fail with an error of one line; return the error."""
