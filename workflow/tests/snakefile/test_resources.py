@@ -151,6 +151,11 @@ def test_memory_of_process_covers_measured_campaigns_up_to_its_limit(catalog_mib
     assert at_least_mb <= memory - SNAKEMAKE_MB <= at_most_mb
 
 
+def test_catalog_does_not_determine_the_memory_of_the_report():
+    large, larger = (memory_mb("report")({}, Input(catalog_duckdb=mib), 1) for mib in (3000, 100_000))
+    assert large == larger < 3200
+
+
 def test_index_and_process_receive_the_memory_that_their_jobs_request():
     index, process = ((ROOT / "rules" / f"{rule}.smk").read_text() for rule in ("index", "process"))
     assert 'mem_mb=memory_mb("process", samples=SAMPLES.number_for_job)' in process
