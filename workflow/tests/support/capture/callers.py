@@ -42,7 +42,7 @@ class Caller:
         return run(*self.argv(*arguments), env=self.env(), timeout=timeout)
 
     def collect(self, campaign: Path, config: str) -> subprocess.CompletedProcess:
-        """Collect a campaign with the text of a config, which is written beside the campaign."""
+        """Collect a campaign with the text of a config, which is written next to the campaign."""
         return self.run(campaign, "--config", write_file(campaign.with_suffix(".yaml"), config))
 
     def start(self, *arguments: object) -> subprocess.Popen:
