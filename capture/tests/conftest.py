@@ -1,7 +1,6 @@
 """Fixtures of the tests of capture: callers of `acapella collect`, programs, a FABRIC on loopback."""
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +29,6 @@ collect_ignore_glob = [] if sandbox.inside() else ["testbeds/local/test_local_*.
 def pytest_configure(config):
     """Register the selection of long tests; restore SIGINT if the tests run as a background job of a shell."""
     soak.register(config)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ import fcntl
 import gc
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import zlib
@@ -39,8 +38,6 @@ from acapella_testing import soak  # noqa: E402
 def pytest_configure(config):
     """Register the selection of long tests; restore SIGINT if the tests run as a background job of a shell."""
     soak.register(config)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection():

@@ -8,6 +8,7 @@ modules that import SOAK, which test more there.
 
 import hashlib
 import os
+import signal
 import sys
 
 import pytest
@@ -22,9 +23,14 @@ takes_minutes = pytest.mark.soak(minutes=True)
 
 
 def register(config: pytest.Config) -> None:
-    """Add the hooks below, once. Conftests call this function in `pytest_configure`."""
+    """Add the hooks below, once, and restore SIGINT if the tests run as a background job of a shell.
+
+    Conftests call this function in `pytest_configure`.
+    """
     if not config.pluginmanager.has_plugin(__name__):
         config.pluginmanager.register(sys.modules[__name__], __name__)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def runs_in_soak(item: pytest.Item) -> bool:
