@@ -1,10 +1,11 @@
 """Tests samples from a node whose clock was not set: they are dated 1970, the others today."""
 
 import pytest
-from acapella_testing.generated.generated_report import plain, quality_with
+from acapella_testing.generated.generated_report import quality_with
 from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
 from acapella_testing.oracles import naive_samples, naive_tables
 from acapella_testing.runs.stages import analyze_campaign, catalog_rows, rows
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign import index
 from acapella.campaign.layout import Campaign
@@ -72,7 +73,7 @@ def test_flows_only_in_misdated_samples_have_a_size_but_no_duration(made, table,
 def test_durations_of_flows_only_in_misdated_samples_are_excluded_and_counted(made):
     assert max(row["value"] for row in rows(made, "flow_times") if row["measure"] == "duration_ns") <= 118 * SECOND
     assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(
-        plain, flow_times.draw(Source(Campaign(made))).key
+        with_spaces, flow_times.draw(Source(Campaign(made))).key
     )
 
 
@@ -105,12 +106,12 @@ def test_median_start_ignores_starts_before_1980_if_possible(starts_s, expected,
 def test_title_and_figure_exclude_misdated_samples_and_count_them(tmp_path):
     source = quality_with(tmp_path, misdated=True, actual_start_ns=5 * SECOND, actual_end_ns=25 * SECOND)
     assert "1970" not in summary.heading(source)
-    captured = plain(dict(summary.facts(source))["Captured"])
+    captured = with_spaces(dict(summary.facts(source))["Captured"])
     assert "1970" not in captured
     assert captured.endswith(", without 1 misdated sample)")
-    (warning,) = [plain(text) for text in warnings.collect(source)]
+    (warning,) = [with_spaces(text) for text in warnings.collect(source)]
     assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
-    assert "1 misdated sample omitted" in plain(throughput.draw(source).key[0])
+    assert "1 misdated sample omitted" in with_spaces(throughput.draw(source).key[0])
 
 
 def test_bins_of_a_misdated_sample_are_excluded_even_within_the_range_of_others():

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from acapella_testing.generated.generated_report import note, plain, quality_with
+from acapella_testing.generated.generated_report import note, quality_with
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.stages import analyze_campaign, rows
@@ -30,7 +30,7 @@ def test_capture_counted_twice_is_a_warning(tmp_path):
         (stitched,) = rows(tmp_path, "stitched_flows")
         found.append((max(row["rate_bps"] for row in rows(tmp_path, "throughput")), stitched["wire_bytes"]))
     assert found[1] == (2 * found[0][0], 2 * found[0][1])
-    (warning,) = [text for text in map(plain, warnings.collect(Source(Campaign(tmp_path)))) if "overlap" in text]
+    (warning,) = [text for text in map(with_spaces, warnings.collect(Source(Campaign(tmp_path)))) if "overlap" in text]
     assert warning.startswith("2 samples of 2 overlap in time with another sample of their port: a, b. A frame in ")
 
 
@@ -61,7 +61,7 @@ def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
     spans = {name: (year and int(year * 31_557_600 * 10**9), year, {"misdated": False}) for name, year in starts}
     warning = warnings.far_apart(created(**spans))
     assert (warning is None) == (expected is None)
-    assert plain(warning or "").startswith(expected or "")
+    assert with_spaces(warning or "").startswith(expected or "")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_samples_with_the_same_capture_are_named():
     same = {"sha256": "1"}
     changes = {"a": same, "b": same | {"port": "q"}, "c": {"sha256": "2"}, "d": {}, "e": {}}
     rows = created(**{name: (0, 9, change) for name, change in changes.items()})
-    warning = plain(warnings.repeated(rows))
+    warning = with_spaces(warnings.repeated(rows))
     assert warning.startswith("2 samples of 5 have the same capture as another sample (SHA-256), so")
     assert ": a, b. Exclude all but one" in warning
     assert warnings.repeated(rows[2:]) is None
@@ -98,9 +98,9 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
     rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
     bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"
-    assert plain(quality.mirror_loss_bounds(rows)) == bounds
-    assert bounds in plain(warnings.congested(rows))
-    assert bounds in plain(quality.mirror_loss(rows)[0])
+    assert with_spaces(quality.mirror_loss_bounds(rows)) == bounds
+    assert bounds in with_spaces(warnings.congested(rows))
+    assert bounds in with_spaces(quality.mirror_loss(rows)[0])
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_flaws_of_samples_are_warnings(changes, warning, tmp_path):
 def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
     source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered=True)
     frames, total = source.quality[0]["frames"], sum(row["frames"] for row in source.quality)
-    assert [plain(text) for text in warnings.collect(source)] == [
+    assert [with_spaces(text) for text in warnings.collect(source)] == [
         f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
         "To include them, set analysis.traffic: all."
     ]
-    facts = {name: plain(value) for name, value in summary.facts(source)}
+    facts = {name: with_spaces(value) for name, value in summary.facts(source)}
     assert facts["In traffic statistics"] == f"3 of 4 samples, {total - frames:,} of {total:,} frames"
     (quality,) = [table for table in tables.report_tables(source) if table["name"] == "capture_quality"]
     place = [name for name, _ in quality["columns"]].index("Excluded from statistics")

@@ -21,8 +21,3 @@ def quality_with(tmp_path, **changes) -> Source:
 def note(directory, sample: str, *notes: str) -> None:
     """Return a manifest with the fields that the report uses."""
     write_file(directory / "raw" / f"{sample}.json", json.dumps({"notes": notes}))
-
-
-def plain(text: str) -> str:
-    """Return a text with spaces instead of no-break spaces."""
-    return text.replace("\N{NO-BREAK SPACE}", " ")
