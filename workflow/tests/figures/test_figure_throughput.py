@@ -33,9 +33,9 @@ def visits(*starts_s: float, seconds: int = 20, rate: int = 10**6, port: str = "
     return [{**shared, "start_ns": time, "end_ns": time + SECOND, "samples": 1} for time in times]
 
 
-def binned(rows: list[dict], *, gapless: bool = False) -> tuple[list[dict], bool]:
+def binned(rows: list[dict]) -> tuple[list[dict], bool]:
     """Return the bins of rows in ``WIDTH`` pixels, and whether gaps are drawn."""
-    bins, gaps = throughput.bin_ports({("S0", "p0"): rows}, WIDTH, gapless=gapless)
+    bins, gaps = throughput.bin_ports({("S0", "p0"): rows}, WIDTH, gapless=False)
     assert sum(row["frames"] for row in bins) == sum(row["frames"] for row in rows)
     return bins, gaps
 

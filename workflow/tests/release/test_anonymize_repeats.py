@@ -52,9 +52,9 @@ def labels(text: Text, count: int) -> bytes:
     return bytes(entries) + PACKET
 
 
-def chunk(kind: int, value: bytes, flags: int = 0) -> bytes:
+def chunk(kind: int, value: bytes) -> bytes:
     """Return an SCTP chunk."""
-    return struct.pack("!BBH", kind, flags, 4 + len(value)) + value + bytes(-len(value) % 4)
+    return struct.pack("!BBH", kind, 0, 4 + len(value)) + value + bytes(-len(value) % 4)
 
 
 def init(parameters: bytes) -> bytes:

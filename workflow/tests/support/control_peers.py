@@ -55,9 +55,9 @@ def listening(rings, pace=PATIENT):
 
 
 @contextlib.contextmanager
-def collector_at(port, secret=SECRET):
+def collector_at(port):
     """Yield the address of a collector at a port, with a private file of its secret."""
     with tempfile.NamedTemporaryFile("w") as file:
-        file.write(f"{secret.value}\n")
+        file.write(f"{SECRET.value}\n")
         file.flush()
         yield Collector("127.0.0.1", port, Path(file.name))

@@ -169,8 +169,8 @@ class Peer:
         self.socket.close()
 
 
-def secret_file(directory: Path, secret: Secret = SECRET) -> Path:
-    """Write a secret to a private file."""
-    path = write_file(directory / "replay.secret", f"{secret.value}\n")
+def secret_file(directory: Path) -> Path:
+    """Write the secret to a private file."""
+    path = write_file(directory / "replay.secret", f"{SECRET.value}\n")
     path.chmod(0o600)
     return path

@@ -31,7 +31,7 @@ def fabric_with_experiment(directory: Path, tags: tuple[str, ...], nodes: dict[s
         yield fabric
 
 
-def experiment(fabric: Loopback, nodes: dict[str, str] = NODES, model: str = "NIC_Basic", hours: int = 24) -> None:
+def experiment(fabric: Loopback, nodes: dict[str, str] = NODES) -> None:
     """Create the user's slice with FABRIC's client. `nodes` has the site of each node."""
     session = fabric.testbed("unused").session
     with GRAPH_LOCK:
@@ -40,13 +40,13 @@ def experiment(fabric: Loopback, nodes: dict[str, str] = NODES, model: str = "NI
             ends = []
             for name in [name for name, place in nodes.items() if place == site]:
                 node = made.add_node(name=name, site=site, cores=2, ram=8, disk=10)
-                node.add_component(model=model, name="nic")
+                node.add_component(model="NIC_Basic", name="nic")
                 ends.append(node.get_interface(name=f"{name}-nic-p1"))
             made.add_l2network(name=f"net-{site}", interfaces=ends, type="L2Bridge")
         graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
         session.fablib().remove_slice_from_cache(made)
-    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=hours)
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=24)
     session.call_manager("cannot create", lambda manager: manager.create_slice(
-        name=SLICE, graph_model=graph, ssh_keys=[key], lifetime=hours, lease_end_time=end.strftime(LEASE)))  # fmt: skip
+        name=SLICE, graph_model=graph, ssh_keys=[key], lifetime=24, lease_end_time=end.strftime(LEASE)))  # fmt: skip
     slices = fabric.testbed("unused").slices
     wait_until(lambda: bool(slices.list_project()) and mine(fabric).state == "StableOK")

@@ -99,10 +99,10 @@ def every_template(packets: int = 60) -> str:
     return "\n".join(["seed: 11", "flows:", *flows, ""])
 
 
-def every_error(packets: int = 60) -> str:
+def every_error() -> str:
     """Return a model with a flow for each deliberate error."""
     flows = [
-        flow(name, headers, at, packets, f"  malformed: {errors}")
+        flow(name, headers, at, 60, f"  malformed: {errors}")
         for at, (name, (headers, errors)) in enumerate(ERRORS.items())
     ]
     return "\n".join(["seed: 12", "port: {rate_bps: 100000000}", "flows:", *flows, ""])
