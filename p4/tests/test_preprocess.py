@@ -64,8 +64,7 @@ def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> Iterat
     rules = []
     for rule in table.rules:
         parts = zip(*(_parts(value, widths) for value in rule.match["address"]), strict=True)
-        match = dict(zip(names, parts, strict=True))
-        rules.append(Rule(match, rule.action, divided(rule.arguments), rule.priority))
+        rules.append(Rule(dict(zip(names, parts, strict=True)), rule.action, divided(rule.arguments), rule.priority))
     action, arguments = table.default
     return _rules(f"{prefix}_addresses", prefix, Table((action, divided(arguments)), rules), names)
 

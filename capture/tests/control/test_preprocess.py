@@ -12,6 +12,7 @@ from acapella_testing.capture.small_disks import mount_command
 from acapella_testing.frames import pcap_files
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import executable, run
+from acapella_testing.release_records import write_key
 from acapella_testing.requirements import require, require_built
 
 from acapella_capture.control import coordinator
@@ -66,9 +67,7 @@ def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
 
 @pytest.fixture
 def key(tmp_path) -> Path:
-    path = write_file(tmp_path / "key", bytes(range(32)))
-    path.chmod(0o600)
-    return path
+    return write_key(tmp_path / "key", bytes(range(32)))
 
 
 @pytest.fixture

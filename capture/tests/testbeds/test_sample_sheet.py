@@ -52,8 +52,7 @@ def complaint(directory, text, header=HEADER) -> str:
 
 
 def test_manifest_and_link_for_each_capture(directory):
-    rows = "first\tRUTG\tport 1\ta.pcap\t2024-05-01T12:00:00.5Z\n\tRUTG\tport2\tb.pcapng.gz\n"
-    found = described(directory, rows)
+    found = described(directory, "first\tRUTG\tport 1\ta.pcap\t2024-05-01T12:00:00.5Z\n\tRUTG\tport2\tb.pcapng.gz\n")
     assert [manifest["sample"] for manifest in found] == ["first", "b"]
     assert found[0]["requested"] == {"start_ns": 1714564800_500000000, "end_ns": None}
     assert found[0]["port"] == "port 1"

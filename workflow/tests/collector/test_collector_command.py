@@ -164,9 +164,8 @@ def test_results_are_replaced_only_with_replace(capture, collect, tmp_path):
 
 def test_sql_queries_results_of_a_finished_collector(capture, collect, tmp_path, capsys):
     collect(capture)
-    out = str(tmp_path / "out")
     query = "select max(bytes) as most, (select value from counters where name = 'bad_qp') as bad from flows"
-    assert main(["p4", "sql", out, query, "--format", "csv"]) == 0
+    assert main(["p4", "sql", str(tmp_path / "out"), query, "--format", "csv"]) == 0
     assert capsys.readouterr().out == "most,bad\n30000,1\n"
 
 

@@ -37,8 +37,7 @@ def packet_block(  # noqa: PLR0913 (its fields)
     number: int, units: int, frame: bytes, wire_len: int | None = None, options: bytes = b"", *, order: str = "<"
 ) -> bytes:
     """Return an Enhanced Packet Block of an interface; ``units``: its time since 1970."""
-    lengths = (len(frame), wire_len or len(frame))
-    head = struct.pack(f"{order}IIIII", number, units >> 32, units & 0xFFFFFFFF, *lengths)
+    head = struct.pack(f"{order}IIIII", number, units >> 32, units & 0xFFFFFFFF, len(frame), wire_len or len(frame))
     return block(PACKET_TYPE, head + frame + bytes(-len(frame) % 4) + options, order)
 
 
