@@ -51,7 +51,6 @@ from acapella.snakefile.snakemake_internals import (
     hides_errors,
     is_dry_run,
     is_main_process,
-    keeps_going,
     record_signals,
     runs_no_jobs,
 )
@@ -96,13 +95,7 @@ logger.addHandler(PROGRESS)
 
 
 AFTER_FAILURE = lambda: quarantine.after_failure(
-    CAMPAIGN,
-    config,
-    JOB_RECORDS,
-    recorded_capture,
-    recorded_values,
-    writes=is_main_process(workflow),
-    keeps_going=keeps_going(workflow),
+    CAMPAIGN, config, JOB_RECORDS, recorded_capture, recorded_values, writes=is_main_process(workflow)
 )
 DIRECTORY = os.getcwd()  # that of --directory, which Snakemake leaves before it ends
 # Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.

@@ -2,11 +2,9 @@
 #
 # The earlier catalog is kept if the job fails (rules/process.smk); logs/index.done is deleted, so that the job reruns.
 
-# With batches, the inputs are lists of samples, so that the captures determine the memory.
+# With batches, the inputs are lists of samples, so that the captures determine the memory and the run time.
 INDEXED = (
-    {"captures": BATCHES.captures_of_campaign, "share": ACAP_SHARE, "together_mib": float("inf")}
-    if BATCHED
-    else {"samples": SAMPLES.number_for_job}
+    {"captures": BATCHES.captures_of_campaign, "share": ACAP_SHARE} if BATCHED else {"samples": SAMPLES.number_for_job}
 )
 
 
@@ -25,8 +23,8 @@ rule index:
         "<campaign>/benchmarks/index.tsv"
     priority: 2
     resources:
-        mem_mb=memory_mb("index", **INDEXED),
-        runtime=run_minutes("index", samples=SAMPLES.number_for_job),
+        mem_mb=memory_mb("index", together_mib=float("inf"), **INDEXED),
+        runtime=run_minutes("index", **INDEXED),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],

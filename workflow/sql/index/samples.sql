@@ -1,8 +1,9 @@
 -- One row per listed sample: its manifest, its digest, when the port was observed, and whether the sample counts in
--- traffic statistics. A sample that was not collected has no manifest. With $traffic 'unfiltered', only samples of the
--- least restricted kind that has frames count: samples without a restriction, else with a filter, P4 program or
--- sampling, else trials. A sample is misdated if it starts or ends more than 10 years from the median start of the
--- samples: an unset clock starts in 1970 or 2000. The median is of starts since 1980, if there are any.
+-- traffic statistics. A sample that was not collected has no manifest, and the site and port of the sheet. With
+-- $traffic 'unfiltered', only samples of the least restricted kind that has frames count: samples without a
+-- restriction, else with a filter, P4 program or sampling, else trials. A sample is misdated if it starts or ends more
+-- than 10 years from the median start of the samples: an unset clock starts in 1970 or 2000. The median is of starts
+-- since 1980, if there are any.
 with
 
 listed as (
@@ -86,8 +87,8 @@ traffic as (
 described as (
     select
         l.sample,
-        m.site,
-        m.port,
+        coalesce(m.site, l.site) as site,
+        coalesce(m.port, l.port) as port,
         d.acap,
         m.campaign,
         m.run,

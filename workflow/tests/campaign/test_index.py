@@ -242,6 +242,20 @@ def test_content_depends_on_the_inputs_alone(indexed, tmp_path):
     assert content(moved) == first
 
 
+def test_databases_share_the_memory_of_the_job(directory, monkeypatch):
+    limits, connect = [], queries.connect
+
+    def limited(*arguments, **resources):
+        con = connect(*arguments, **resources)
+        if "memory_limit" in resources:
+            limits.extend(con.execute("select current_setting('memory_limit')").fetchone())
+        return con
+
+    monkeypatch.setattr(queries, "connect", limited)
+    run("campaign", "index", directory, "--memory", "1G")
+    assert limits == ["234.0 MiB"] * index.DATABASES
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -320,7 +334,8 @@ def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     assert "2 samples in no table, because excluded or without acap: a, d" in capsys.readouterr().out
     found = query(directory, "select sample, site is null, acap is null, excluded from samples order by 1")
     digested = [(name, False, False, None) for name in "bc"]
-    assert found == [("a", False, True, "config"), *digested, ("d", True, True, "failed")]
+    assert found == [("a", False, True, "config"), *digested, ("d", False, True, "failed")]
+    assert query(directory, "select site, port, file from samples where sample = 'd'") == [("WEST", "p", None)]
     tables = ("flows", "stacks", "acaps")
     assert [query(directory, f"select count(*) from {table} where sample = 'a'") for table in tables] == [[(0,)]] * 3
 

@@ -21,7 +21,7 @@ from acapella_testing.waiting import wait_until
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.cli import entry as start
 from acapella.cli.main import main
-from acapella.snakefile.failures import STOPS_EARLY, failure_report
+from acapella.snakefile.failures import failure_report
 from acapella.snakefile.job_records import FailedJob
 from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
@@ -121,14 +121,6 @@ def test_only_the_failed_sample_is_excluded_if_the_machine_also_fails(tmp_path, 
         "  collect f: f: No space left on device",
         "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
     ]
-
-
-def test_keep_going_is_suggested_if_it_would_have_processed_other_samples(tmp_path):
-    jobs = [FailedJob("digest", "a", write_file(tmp_path / "a.log", BROKEN), 2)]
-    assert failure_report(jobs, []).splitlines()[2] == STOPS_EARLY
-    for options in ({"keeps_going": True}, {"stopping": True}, {"missing": "report"}):
-        assert STOPS_EARLY not in failure_report(jobs, [], **options)
-    assert STOPS_EARLY not in failure_report([FailedJob("process", None, jobs[0].log, 2)], [])
 
 
 @pytest.mark.parametrize("code", [1, 2])
@@ -321,7 +313,6 @@ def test_broken_sample_is_named_if_snakemake_is_quiet(letters, letter, quiet):
         printed
     )
     assert "\n  exclude: [letter]\n" in printed
-    assert STOPS_EARLY not in printed
     assert "no sample caused this failure" not in printed
 
 

@@ -53,8 +53,8 @@ def test_state_of_a_run_is_known_when_jobs_are_planned(run):
     assert true_at(states, "read") == {"is_main_process"}, "not known yet, so that the Snakefile asks later"
     assert true_at(states, "planned") == {"is_main_process", "is_dry_run", "runs_no_jobs"}
     assert "started" not in states
-    states, _ = run("--touch", "--configfile", "config.yaml", "--keep-going")
-    assert true_at(states, "planned") == {"is_main_process", "runs_no_jobs", "has_configfile", "keeps_going"}
+    states, _ = run("--touch", "--configfile", "config.yaml")
+    assert true_at(states, "planned") == {"is_main_process", "runs_no_jobs", "has_configfile"}
 
 
 @pytest.mark.parametrize("options", [["--forceall"], ["--force"], ["--forcerun", "copy"]])

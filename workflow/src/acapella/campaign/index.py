@@ -8,8 +8,8 @@ The column `excluded` of samples gives the reason why a sample is excluded from 
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
 counts. By default, only samples without these restrictions count. If none of them has frames, samples with a filter, a
 P4 program or sampling count; if none of these has frames either, trials count. A sample that could not be collected,
-for example because its capture is missing, has null in all columns but `sample` and `excluded`; CAMPAIGN/quarantine/
-contains the reason.
+for example because its capture is missing, has null in all columns but `sample`, `site`, `port` and `excluded`;
+CAMPAIGN/quarantine/ contains the reason.
 
 CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
 (of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
@@ -37,6 +37,7 @@ import contextlib
 import json
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 from acapella.common import queries
@@ -56,6 +57,11 @@ from .views import TABLES, add_views, coded, create_stored_view, new_database, p
 KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
 FILES_AT_ONCE = 1000  # digests whose footers are in memory at the same time
 FLOWS_AT_ONCE = 32 << 20  # bytes of flow tables that are sorted at the same time
+LISTS = {  # temporary tables of the samples on which the catalog depends -> columns
+    "listed": "sample varchar, site varchar, port varchar",
+    **dict.fromkeys(("named_trials", "excluded", "failed"), "sample varchar"),
+}
+DATABASES = 2  # open at the same time: the catalog, and the one that reads digests
 TRAFFIC = ("unfiltered", "all")
 
 
@@ -129,7 +135,7 @@ def run(args) -> None:
         traffic=args.traffic,
         tables=args.tables,
         threads=args.threads,
-        **queries.memory_limit(args.memory),
+        **queries.memory_limit(args.memory, databases=DATABASES),
     )
     print(f"{campaign.catalog}: " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for samples, frames, reason in excluded(campaign):
@@ -172,8 +178,9 @@ def build(  # noqa: PLR0913
         files = input_files(campaign, listed, {*exclude, *failed}, start_ns)
         try:
             files = copy_earlier(campaign, files, temporary)
-            inputs = {"listed": listed, "named_trials": sorted(set(trials)), "excluded": sorted(set(exclude))}
-            inputs["failed"] = sorted(set(failed))
+            named = {"named_trials": trials, "excluded": exclude, "failed": failed}
+            inputs = {"listed": [(name, *place) for name, place in listed.items()]}
+            inputs |= {name: [(sample,) for sample in sorted({*samples})] for name, samples in named.items()}
             with name_failing_sample(campaign, inputs, files, traffic=traffic):
                 counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, **resources)
             add_views(campaign, temporary, published(campaign, tables))
@@ -187,19 +194,20 @@ def sheet_of(campaign: Campaign) -> Path:
     return campaign.directory / "raw" / "samples.tsv"
 
 
-def listed_samples(campaign: Campaign) -> list[str]:
-    """Return the samples in raw/samples.tsv, so that files of an earlier sheet are ignored.
+def listed_samples(campaign: Campaign) -> dict[str, tuple[str | None, str | None]]:
+    """Return site and port of the samples in raw/samples.tsv, so that files of an earlier sheet are ignored.
 
-    Without this sheet, return all samples that have a manifest or an acap. Raises UserError if the sheet contains an
-    invalid name.
+    Without this sheet, return all samples that have a manifest or an acap, with None as site and port. Raises UserError
+    if the sheet contains an invalid name.
     """
     sheet = sheet_of(campaign)
     if not sheet.is_file():
-        return sorted({path.stem for kind in ("raw", "acap") for path in campaign.files(kind, KINDS[kind])})
-    return sorted(row["sample"] for row in sheets.read(sheet))
+        names = {path.stem for kind in ("raw", "acap") for path in campaign.files(kind, KINDS[kind])}
+        return dict.fromkeys(sorted(names), (None, None))
+    return {row["sample"]: (row["site"], row["port"]) for row in sorted(sheets.read(sheet), key=itemgetter("sample"))}
 
 
-def input_files(campaign: Campaign, listed: Sequence[str], omitted: Collection[str], start_ns: int) -> Files:
+def input_files(campaign: Campaign, listed: Collection[str], omitted: Collection[str], start_ns: int) -> Files:
     """Return the digests and manifests of the listed samples; ``omitted``: samples whose digests are ignored.
 
     ``start_ns``: start of the index, by the clock of the file system. Raises UserError if no sample has an acap, a file
@@ -247,7 +255,7 @@ def check_cached(file: Path, checksum: str) -> None:
 
 
 @contextlib.contextmanager
-def name_failing_sample(campaign: Campaign, samples: dict[str, list[str]], files: Files, *, traffic: str):
+def name_failing_sample(campaign: Campaign, samples: dict[str, list[tuple]], files: Files, *, traffic: str):
     """If DuckDB cannot create the tables of the catalog, raise UserError with the name of the sample that causes it.
 
     The parameters are those of `fill`.
@@ -287,7 +295,7 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: Files
                 link.parent.mkdir(parents=True, exist_ok=True)
                 if (campaign.directory / name).exists():
                     link.symlink_to((campaign.directory / name).resolve())
-        of_part = {key: [name for name in names if name in part] for key, names in samples.items()}
+        of_part = {name: [row for row in rows if row[0] in part] for name, rows in samples.items()}
         try:
             fill(
                 Campaign(Path(directory), campaign.sharded),
@@ -325,7 +333,7 @@ def misdated(campaign: Campaign) -> list[str]:
 def fill(
     campaign: Campaign,
     database: Path,
-    samples: dict[str, list[str]],
+    samples: dict[str, list[tuple]],
     files: Files,
     *,
     traffic: str,
@@ -333,7 +341,7 @@ def fill(
 ) -> tuple[dict[str, int], list[str]]:
     """Create the tables of the catalog in a new database file, or a copy of the earlier catalog; return as `build`.
 
-    ``samples``: names of samples by table; ``resources``: see `build`.
+    ``samples``: rows of each table in LISTS; ``resources``: see `build`.
     """
     with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory):
         con = new_database(database, **resources)
@@ -346,10 +354,9 @@ def fill(
             add_digests(con, campaign, digests, **resources)
         for name in ("files", "manifest_files", "manifests"):
             con.execute(f"create temp view {name} as from indexed.{name}")
-        for name, listed in samples.items():
-            con.execute(
-                f"create temp table {name} as select unnest($samples::varchar[]) as sample", {"samples": listed}
-            )
+        for name, columns in LISTS.items():
+            con.execute(f"create temp table {name} ({columns})")
+            queries.insert(con, name, samples[name])
         for name in ("digests", "restrictions"):
             con.execute(f"create temp table {name} as {queries.text('index', name)}")
         store(con, "samples", *queries.bound("index", "samples", {"traffic": traffic}))

@@ -70,13 +70,16 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def memory_limit(size: str | None) -> dict[str, str]:
-    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size."""
+def memory_limit(size: str | None, *, databases: int = 1) -> dict[str, str]:
+    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size.
+
+    ``databases``: number of databases that are open at the same time, each of which has its own memory.
+    """
     if size is None:
         return {}
     share = int(DUCKDB_SHARE * (size_bytes(size) - SNAKEMAKE_BYTES))
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"memory_limit": f"{min(max(share, DUCKDB_LEAST_BYTES), machine * 8 // 10)}B"}
+    return {"memory_limit": f"{min(max(share, DUCKDB_LEAST_BYTES), machine * 8 // 10) // databases}B"}
 
 
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):

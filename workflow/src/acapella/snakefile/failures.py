@@ -24,36 +24,25 @@ HINTS = {
 }
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
 MEMORY_OR_TIME = (None, OUTSIDE, 128 + signal.SIGKILL)  # exit codes of jobs that may have exceeded their limits
-STOPS_EARLY = (
-    "Snakemake started no other jobs after the first failure. To process all other samples in one run, and list every "
-    "one that fails, add --keep-going."
-)
 PREFIX = "acapella: error: "
 MAX_NAMED = 3  # number of jobs named per reason
 
 
-def report_failures(records: JobRecords, excluded: Sequence[str], missing: str, *, keeps_going: bool) -> None:
+def report_failures(records: JobRecords, excluded: Sequence[str], missing: str = "fail") -> None:
     """Print the result of `failure_report` on standard error, once for each run of Snakemake."""
     if not records.reported:
         records.reported = True
-        state = {"stopping": records.stopping, "missing": missing, "keeps_going": keeps_going}
-        print(failure_report(records.failed, excluded, **state), file=sys.stderr)
+        print(failure_report(records.failed, excluded, stopping=records.stopping, missing=missing), file=sys.stderr)
 
 
 def failure_report(
-    jobs: Sequence[FailedJob],
-    excluded: Sequence[str],
-    *,
-    stopping: bool = False,
-    missing: str = "fail",
-    keeps_going: bool = False,
+    jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False, missing: str = "fail"
 ) -> str:
     """Return a report about the failed samples and jobs, with the last line of each log, and how to continue.
 
     Only exit codes determine whether a sample is the cause of a failure, not the text of logs. ``jobs``: failed jobs;
     ``excluded``: samples that the config excludes; ``stopping``: whether Snakemake received SIGTERM or SIGINT;
-    ``missing``: the config key, which determines whether the next run omits failed samples; ``keeps_going``: whether
-    the run has --keep-going.
+    ``missing``: the config key, which determines whether the next run omits failed samples.
     """
     if is_disk_full(jobs):
         return f"acapella: the disk is full; free space in {Path.cwd()}, then run snakemake again"
@@ -62,7 +51,7 @@ def failure_report(
     failed = [job for job in jobs if job not in outside and job not in stopped]
     of_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
     others = [job for job in failed if job not in of_samples.values()]
-    lines = [*about_samples(of_samples, excluded, missing, stops_early=not (keeps_going or stopping))]
+    lines = [*about_samples(of_samples, excluded, missing)]
     if outside and not of_samples and not others:  # other logs may name a sample that caused the failure
         lines.append("acapella: no sample caused this failure")
     if others:
@@ -115,13 +104,8 @@ def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tu
     return failed
 
 
-def about_samples(
-    failed: dict[str, FailedJob], excluded: Sequence[str], missing: str, *, stops_early: bool
-) -> list[str]:
-    """Return the lines about samples that caused failures.
-
-    ``stops_early``: whether Snakemake started no other jobs after the first failure.
-    """
+def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str], missing: str) -> list[str]:
+    """Return the lines about samples that caused failures."""
     if not failed:
         return []
     damaged = sorted(sample for sample, job in failed.items() if job.rule == "digest" and job.exit_code == DAMAGED)
@@ -132,8 +116,6 @@ def about_samples(
     if missing == "report":
         lines.append("acapella: the next run makes tables and figures without them; the report names them")
         return lines
-    if stops_early:
-        lines.append(STOPS_EARLY)
     lines += [
         "To make tables without samples that fail, which the report then names, set `missing: report` in the config.",
         "Repair them and run snakemake again; or exclude them with this line in the config:",

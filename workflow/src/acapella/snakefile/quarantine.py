@@ -55,16 +55,14 @@ def after_failure(  # noqa: PLR0913
     values_of: Callable[[str], list] = no_values,
     *,
     writes: bool,
-    keeps_going: bool,
 ) -> None:
     """Record the failed samples, and report the failure of a run; once.
 
-    ``writes``: whether this is Snakemake's main process; ``keeps_going``: whether the run has --keep-going. Other
-    parameters: see `record_failures`.
+    ``writes``: whether this is Snakemake's main process. Other parameters: see `record_failures`.
     """
     if writes and not records.reported:
         record_failures(campaign, config, records, capture_of, values_of)
-    report_failures(records, config["exclude"], config["missing"], keeps_going=keeps_going)
+    report_failures(records, config["exclude"], config["missing"])
 
 
 def record_failures(

@@ -45,15 +45,6 @@ def forces_jobs(workflow) -> bool:
     return settings is not None and bool(settings.forceall or settings.forcerun or settings.forcetargets)
 
 
-def keeps_going(workflow) -> bool:
-    """Return whether jobs that do not depend on a failed one still start (--keep-going).
-
-    False before all rules are read.
-    """
-    settings = workflow.execution_settings
-    return settings is not None and settings.keep_going
-
-
 def first_directory(workflow) -> str:
     """Return the directory in which Snakemake was started; --directory changes the working directory."""
     return workflow.rundir

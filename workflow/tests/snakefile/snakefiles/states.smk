@@ -3,7 +3,7 @@ import os
 
 from acapella.snakefile import snakemake_internals as internals
 
-NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_configfile", "forces_jobs", "keeps_going")
+NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_configfile", "forces_jobs")
 
 
 def state(at):
