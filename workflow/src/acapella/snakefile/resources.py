@@ -83,8 +83,8 @@ NEEDS = {
         minutes_per_1000_samples=6,
         at_most_mb=4096,
         measured="30 samples: 163 MiB, 0.6 s; 300: 176 MiB, 3.2 s; acaps and flows of 837 MiB: 1685 MiB, 27 s; "
-        "4171 MiB: 6626 MiB, 138 s; 1681 MiB, CPU time: without limit 1371 MiB, 16 s, with DuckDB limited to 468 MiB "
-        "834 MiB, 16 s",
+        "4171 MiB: 6626 MiB, 138 s; 1681 MiB, CPU time: without limit 1371 MiB, 16 s, with both databases limited to "
+        "468 MiB 834 MiB, 16 s",
     ),
     # The catalog contains the flows of all samples. Beyond its memory, DuckDB writes intermediate results to TMPDIR.
     "process": Need(
