@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,8 +17,17 @@ def first_match(path: str, pattern: str) -> str | None:
     return found[1].strip() if found else None
 
 
+def commit() -> str | None:
+    """Return the commit of the checkout, with the suffix -dirty if files differ from it; None without git."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
 def facts() -> dict:
-    """Return processor, cores, memory, load at the start, and versions."""
+    """Return processor, cores, memory, load at the start, commit, and versions."""
     try:
         reference = tshark.find().version
     except UserError:
@@ -30,6 +40,7 @@ def facts() -> dict:
         "load_1_min": os.getloadavg()[0],
         "kernel": platform.release(),
         "acapella": version("acapella"),
+        "commit": commit(),
         "tshark": reference,
         "pyarrow": version("pyarrow"),
         "duckdb": version("duckdb"),
