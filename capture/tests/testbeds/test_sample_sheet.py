@@ -322,6 +322,7 @@ def test_unknown_column_is_an_error(directory):
 
 def test_too_many_fields_are_an_error(directory):
     assert complaint(directory, "\tS\tp\ta.pcap\t\tmore\n") == "line 2: 6 fields, 5 columns"
+    assert complaint(directory, "s S p a.pcap\n") == "line 2: no tabs: 1 field, 5 columns"
 
 
 def test_sheet_without_samples_is_an_error(directory):

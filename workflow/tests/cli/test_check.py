@@ -106,16 +106,26 @@ def test_records_of_failed_samples_are_files_of_the_workflow(directory, check):
 
 
 def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_listed(directory, check):
-    for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):
+    for name in (
+        "figures/flow_sizes.svg",
+        "figures/mine.svg",
+        "report.html",
+        "no\x1btes.txt",
+        "tables/mine.csv",
+        "acap/z.parquet",
+    ):
         write_file(directory / name, "text")
     code, lines = check(directory)
     assert code == 1
     assert lines[0] == "no\\x1btes.txt: its name has control characters"
     assert sorted(lines[1:-1]) == [
-        f"{name}: not verified: the workflow writes no such file"
-        for name in ("figures/mine.svg", "no\\x1btes.txt", "tables/mine.csv")
+        "acap/z.parquet: not verified: no catalog lists it",
+        *(
+            f"{name}: not verified: the workflow writes no such file"
+            for name in ("figures/mine.svg", "no\\x1btes.txt", "tables/mine.csv")
+        ),
     ]
-    assert lines[-1].endswith("; 3 other files")
+    assert lines[-1].endswith("; 4 other files")
     assert "figures 1, " in lines[-1]
     assert "report 1" in lines[-1]
     counted = re.search(r"; (\d+) files that the workflow writes without a checksum \((.*)\)", lines[-1])

@@ -98,6 +98,11 @@ def test_name_of_a_command_in_a_group_gives_a_hint(name, hint, capsys):
     assert (ended.value.code, capsys.readouterr().err) == (2, line)
 
 
+def test_reader_of_a_script_may_end_early():
+    done = run("bash", "-o", "pipefail", "-c", "acapella --print-completion bash | true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.fixture(scope="module")
 def completion(tmp_path_factory):
     """Return a function that returns bash's completions of a line, in a directory with the file trace.pcap."""

@@ -185,6 +185,8 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
     for number, values in enumerate(lines, start=2):
         if not any(value.strip() for value in values) or values[0].startswith("#"):
             continue
+        if len(values) == 1 < len(header):
+            raise UserError(f"no tabs: 1 field, {len(header)} columns", where=f"{sheet} line {number}")
         if len(values) > len(header):
             raise UserError(f"{len(values)} fields, {len(header)} columns", where=f"{sheet} line {number}")
         padded = [value.strip() for value in values] + [""] * (len(header) - len(values))

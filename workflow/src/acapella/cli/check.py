@@ -169,11 +169,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def about_unlisted(findings: Findings) -> list[str]:
-    """Print the files of a campaign that the workflow does not write. Return the counts of files without checksum."""
+    """Print the files of a campaign that are neither listed nor of a kind that the workflow writes without checksum.
+
+    Return the counts of files without checksum.
+    """
     kinds = Counter(map(kind_of, findings.unlisted))
     for name in findings.unlisted:
         if kind_of(name) is None:
-            print(names.shown(f"{name}: not verified: the workflow writes no such file"))
+            reason = "no catalog lists it" if Path(name).parts[0] in KINDS else "the workflow writes no such file"
+            print(names.shown(f"{name}: not verified: {reason}"))
     added = kinds.pop(None, 0)
     counts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
     counted = names.pluralize(kinds.total(), "file")

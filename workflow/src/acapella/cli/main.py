@@ -50,6 +50,12 @@ def report_error(message: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
+def end_output() -> int:
+    """Discard the buffer of standard output, whose reader has ended; return the exit code."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 @contextlib.contextmanager
 def exceptions_for_signals() -> Iterator[list[int]]:
     """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yield received signals.
@@ -93,7 +99,13 @@ def main(argv: list[str] | None = None) -> int:
     own_process = argv is None
     argv = sys.argv[1:] if argv is None else argv
     refuse_other_name(argv)
-    args = build_parser(argv).parse_args(argv)
+    try:
+        try:
+            args = build_parser(argv).parse_args(argv)
+        finally:
+            sys.stdout.flush()  # --help and --print-completion end here
+    except BrokenPipeError:  # `acapella --print-completion bash | head`
+        return end_output()
     args.own_process = own_process
     if own_process:
         handle_fatal_signals(args.debug)
@@ -128,8 +140,7 @@ def run_command(args: argparse.Namespace, received: list[int]) -> int:
         code = args.run(args) or 0
         sys.stdout.flush()  # reports a full disk now, not at exit
     except BrokenPipeError:  # `acapella show ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return end_output()
     except (UserError, OSError) as error:
         if args.debug:
             raise
