@@ -47,7 +47,7 @@ from acapella.snakefile.released import (
 )
 from acapella.snakefile.replays import with_replays
 from acapella.snakefile.snakemake_internals import (
-    has_configfile,
+    config_files,
     hides_errors,
     is_dry_run,
     is_main_process,
@@ -61,7 +61,10 @@ from acapella_core import beneath
 from acapella_core.files import temporary_directory
 
 # With --configfile, config/config.yaml is not read, so the keys of both are never mixed.
-if not has_configfile(workflow):
+for file in config_files(workflow):
+    with exit_on_user_error():
+        configuration.check_file(file)
+if not config_files(workflow):
     with exit_on_user_error():
         CONFIG_FILE = config_file(config)
         configuration.check_file(CONFIG_FILE)

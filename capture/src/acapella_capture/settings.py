@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import yaml
 
-from acapella_core import schemas
+from acapella_core import schemas, unique_keys
 from acapella_core.errors import UserError
 from acapella_core.validation import first_error, with_defaults
 
@@ -259,7 +259,7 @@ def read_config(path: Path) -> dict[str, Any]:
     Keys that only other stages use are also checked with the schema.
     """
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        config = unique_keys.load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=path) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -114,7 +114,10 @@ def test_summary_shows_the_contribution_of_each_component(trials, capsys):
 
 def test_summary_of_three_trials_has_each_pair(trials, tmp_path, capsys):
     assert main(["kappa", *map(str, trials), str(trials[1])]) == 0
-    assert capsys.readouterr().out.count("against A") == 4
+    text = capsys.readouterr().out
+    assert text.count("against A") == 4
+    assert "100 common of 100 in A and 100 in C" in text
+    assert "median of C - A" in text
     assert main(["kappa", *map(str, trials), str(trials[1]), "--all-pairs"]) == 0
     lines = capsys.readouterr().out.splitlines()
     matrix = [line.split() for line in lines if line.startswith(("kappa", "A   ", "B   "))]

@@ -54,7 +54,7 @@ def test_state_of_a_run_is_known_when_jobs_are_planned(run):
     assert true_at(states, "planned") == {"is_main_process", "is_dry_run", "runs_no_jobs"}
     assert "started" not in states
     states, _ = run("--touch", "--configfile", "config.yaml")
-    assert true_at(states, "planned") == {"is_main_process", "runs_no_jobs", "has_configfile"}
+    assert true_at(states, "planned") == {"is_main_process", "runs_no_jobs", "config_files"}
 
 
 @pytest.mark.parametrize("options", [["--forceall"], ["--force"], ["--forcerun", "copy"]])

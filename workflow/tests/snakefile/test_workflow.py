@@ -300,6 +300,8 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
         "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)"
         in place.fail(*words)
     )
+    write_file(tmp_path / "mine.yaml", "campaign: other\nsamples: a.tsv\nsamples: b.tsv\n")
+    assert "mine.yaml: not YAML: key 'samples' occurs twice, in lines 2 and 3" in place.fail(*words)
 
 
 @pytest.mark.parametrize(
@@ -308,9 +310,10 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
         ("- a list\n", "not a mapping of keys to values; write campaign: NAME"),
         ("", "not a mapping of keys to values; write campaign: NAME"),
         ("campaign: [\n", "not YAML: "),
+        ("digest: {threads: 1, threads: 2}\n", "not YAML: key 'threads' occurs twice, in lines 1 and 1"),
         (None, "cannot read: No such file or directory; start in the directory that contains it"),
     ],
-    ids=["list", "empty", "no YAML", "absent"],
+    ids=["list", "empty", "no YAML", "key twice", "absent"],
 )
 def test_invalid_config_yaml_is_reported_in_one_line(place, tmp_path, text, complaint):
     (tmp_path / "config" / "config.yaml").unlink()

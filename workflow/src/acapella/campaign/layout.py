@@ -114,6 +114,9 @@ def open_campaign(directory: str | Path) -> Campaign:
     Raises UserError if the directory does not exist, or the path is a file.
     """
     directory = Path(directory)
+    if directory.is_file():
+        fix = "specify the directory that contains catalog.duckdb; acapella digest --help shows a query of one acap"
+        raise UserError("a file, not the directory of a campaign", where=directory, fix=fix)
     beneath.protect(directory)
     if not directory.is_dir():
         raise UserError("no such campaign directory", where=directory)

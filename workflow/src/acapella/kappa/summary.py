@@ -123,7 +123,7 @@ def replay_lines(entry: dict) -> list[str]:
     if entry["replayer"] is not None:
         parts = ", ".join(f"{name} {format_number(entry['replayer'][name])}" for name in NAMES)
         lines.append(f"  replayer    kappa {format_kappa(entry['replayer']['kappa'])} ({parts}){not_sent(entry)}")
-        lines += order_lines(entry["replayer"])
+        lines += order_lines(entry)
     if entry["corrected_unknown"]:
         return [*lines, f"  path        corrected kappa unknown: {entry['corrected_unknown']}"]
     path = entry["corrected"]
@@ -142,13 +142,14 @@ def replay_lines(entry: dict) -> list[str]:
     return lines
 
 
-def order_lines(replayer: dict) -> list[str]:
+def order_lines(entry: dict) -> list[str]:
     """Return a line for each trial of several replayers: the order in which their packets arrived."""
-    orders = {side.upper(): replayer[f"order_{side}"] for side in "ab"}
+    orders = {entry[side]: entry["replayer"][f"order_{side}"] for side in "ab"}
     return [
-        f"  order {side}     {order['reversed']:,} of {count(order['pairs'], 'pair')} of different replayers reversed; "
-        f"{order['unexplained']:,} not explained by skew and departure errors, {order['sent_in_order']:,} sent in order"
-        for side, order in orders.items()
+        f"  {f'order {name}':11} {order['reversed']:,} of {count(order['pairs'], 'pair')} of different replayers "
+        f"reversed; {order['unexplained']:,} not explained by skew and departure errors, "
+        f"{order['sent_in_order']:,} sent in order"
+        for name, order in orders.items()
         if order
     ]
 
@@ -162,17 +163,18 @@ def interval(path: dict, name: str, form) -> str:
 def not_sent(entry: dict) -> str:
     """Return a text with the number of packets not sent in each trial; an empty string if all were sent."""
     sums = [sum(entry["replayer"][f"not_sent_{side}"].values()) for side in "ab"]
-    return f"; not sent: {sums[0]:,} in A, {sums[1]:,} in B" if any(sums) else ""
+    return f"; not sent: {sums[0]:,} in {entry['a']}, {sums[1]:,} in {entry['b']}" if any(sums) else ""
 
 
 def detail_lines(entry: dict) -> list[str]:
     """Return the numbers from which the components are computed."""
-    lines = [f"  packets     {entry['n_common']:,} common of {entry['n_a']:,} in A and {entry['n_b']:,} in B"]
+    a, b = entry["a"], entry["b"]
+    lines = [f"  packets     {entry['n_common']:,} common of {entry['n_a']:,} in {a} and {entry['n_b']:,} in {b}"]
     if not entry["n_common"]:
         return lines
     near = ", ".join(f"{percent(share)} within {bound} ns" for bound, share in entry["within_ns"].items())
     lines.append(f"  gap delta   {delta(entry['iat_delta_ns'])}; {near}")
-    lines.append(f"  latency     {delta(entry['latency_delta_ns'])}; median of B - A {entry['offset_ns']:,} ns")
+    lines.append(f"  latency     {delta(entry['latency_delta_ns'])}; median of {b} - {a} {entry['offset_ns']:,} ns")
     moves, bursts = entry["moves"], entry["bursts"]
     if not moves["count"]:
         return [*lines, "  moved       none"]

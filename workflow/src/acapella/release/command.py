@@ -14,8 +14,8 @@ captures. If anything is found, nothing is published, and the error names the fi
 
 If the tables were created with pseudonyms, the release has the same pseudonyms for sites, ports and samples.
 --pseudonyms writes the private mapping from pseudonyms to original names to a file outside of the release that only its
-owner can read. It fails unless the tables have pseudonyms: first run snakemake --config pseudonyms=True. Tables of
-individual stages that still have original names are omitted.
+owner can read. It fails unless the tables have pseudonyms: first set `pseudonyms: true` in the config, and run
+snakemake. Tables of individual stages that still have original names are omitted.
 
 The key is not published. It is the file given with --key-file, otherwise CAMPAIGN/release.key, which is created if it
 does not exist. With the same key, a later release of the campaign has the same pseudonyms. Review the files before you
@@ -53,8 +53,8 @@ KEY_FILE = "release.key"
 NAMES_FILE = "release-pseudonyms.tsv"
 PAPER_TABLES = {"kappa_published"}  # values printed in papers, which contain no data of the campaign
 TRUE_NAMES = "original names of sites, ports or samples"
-PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
-PSEUDONYMS_FIX = f"; to create them with pseudonyms: {PSEUDONYMS_COMMAND}; then release again"
+PSEUDONYMS_STEPS = "set pseudonyms: true in the campaign's config, run snakemake, then release again"
+PSEUDONYMS_FIX = f"; to create them with pseudonyms: {PSEUDONYMS_STEPS}"
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
 SHEET_COLUMNS = (
     "sample",
@@ -286,7 +286,7 @@ def check_tables(campaign: Campaign, *, hidden: bool) -> None:
         raise UserError(
             f"the tables have {TRUE_NAMES}, so none could be released with --pseudonyms",
             where=campaign.directory / "tables",
-            fix=f"run {PSEUDONYMS_COMMAND}, then release again",
+            fix=PSEUDONYMS_STEPS,
         )
 
 

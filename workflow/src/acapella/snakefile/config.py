@@ -12,7 +12,7 @@ import yaml
 from acapella.dashboard.campaigns import DIRECTORY as DASHBOARD
 from acapella.infrastructure.inputs import has_infrastructure
 from acapella.kappa import selection
-from acapella_core import schemas
+from acapella_core import schemas, unique_keys
 from acapella_core.errors import UserError
 from acapella_core.validation import first_error
 
@@ -40,9 +40,12 @@ def checked(config: dict) -> dict:
 
 
 def check_file(path: Path, fix: str = "write campaign: NAME") -> None:
-    """Raise UserError if the file cannot be read or is not a mapping. Snakemake's error would not name the file."""
+    """Raise UserError if the file cannot be read, is not a mapping, or contains a key twice.
+
+    Snakemake's errors would not name the file, and it would use the last of two values.
+    """
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = unique_keys.load(path.read_text(encoding="utf-8"))
     except OSError as error:
         fix = "start in the directory that contains it, or specify a different file: --configfile FILE"
         raise UserError(f"cannot read: {error.strerror}", where=f"config error: {path}", fix=fix) from error

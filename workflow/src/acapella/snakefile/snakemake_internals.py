@@ -10,6 +10,7 @@ import subprocess
 import threading
 import traceback
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from snakemake.settings.enums import Quietness
 
@@ -50,9 +51,9 @@ def first_directory(workflow) -> str:
     return workflow.rundir
 
 
-def has_configfile(workflow) -> bool:
-    """Return whether the command line or the profile has --configfile."""
-    return bool(workflow.overwrite_configfiles)
+def config_files(workflow) -> list[Path]:
+    """Return the files of --configfile on the command line or in the profile."""
+    return [*workflow.overwrite_configfiles]
 
 
 def force_outputs(workflow, paths: Iterable[str]) -> None:

@@ -3,11 +3,11 @@ import os
 
 from acapella.snakefile import snakemake_internals as internals
 
-NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_configfile", "forces_jobs")
+NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "config_files", "forces_jobs")
 
 
 def state(at):
-    values = {name: getattr(internals, name)(workflow) for name in NAMES}
+    values = {name: bool(getattr(internals, name)(workflow)) for name in NAMES}
     print("state", at, *(f"{name}={value}" for name, value in values.items()), flush=True)
     return []
 
