@@ -300,7 +300,7 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
     before = files(campaign)
     line = failed(capsys, "release", campaign, "--pseudonyms", "-o", hidden)
     assert line.startswith(f"acapella: error: {campaign / 'tables'}: the tables have original names of sites")
-    assert line.endswith("; run snakemake --config pseudonyms=True, then release again")
+    assert line.endswith("; set pseudonyms: true in the campaign's config, run snakemake, then release again")
     assert files(campaign) == before
     assert not hidden.exists()
 
@@ -318,7 +318,7 @@ def test_tables_with_true_names_are_omitted_with_the_reason(copied, public, tmp_
     assert not [path for path in files(hidden) if SITES[0].encode() in path.read_bytes()]
     assert [line for line in capsys.readouterr().out.splitlines() if "consistency" in line] == [
         "table consistency omitted: original names of sites, ports or samples; to create them with pseudonyms: "
-        "snakemake --config pseudonyms=True; then release again"
+        "set pseudonyms: true in the campaign's config, run snakemake, then release again"
     ]
     assert "- consistency: original names of sites, ports or samples\n" in (hidden / "README.md").read_text()
     assert (copied / "release-pseudonyms.tsv").is_file()
