@@ -71,7 +71,7 @@ def read(path: str) -> Departures:
             table = file.read(columns=names, use_threads=False)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or str(error).splitlines()[0]}", where=path) from error
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise UserError(f"not a file of departures: {str(error).splitlines()[0]}", where=path) from error
     rows = Departures(
         path=path,
