@@ -255,6 +255,24 @@ def test_moved_campaign_can_be_queried(campaign, run_sql, tmp_path):
         shutil.move(campaign / "away", campaign / "acap")
 
 
+def test_query_of_frames_without_an_acap_prints_a_warning(campaign, run_sql, tmp_path):
+    directory = shutil.copytree(campaign, tmp_path / "copy")
+    removed, *others = sorted((directory / "acap").glob("*.parquet"))
+    assert run_sql(directory, "select count(distinct sample) from frames")[2] == ""
+    removed.unlink()
+    assert run_sql(directory, "select count(*) from samples")[2] == ""
+    _, out, err = run_sql(directory, "select count(distinct sample) as samples from frames")
+    assert out == f"samples\n{len(others)}\n"
+    assert f": frames of 1 of {len(others) + 1} samples are missing (acap/{removed.name}: no such file); " in err
+    assert err.count("\n") == 1
+
+
+def test_directory_of_campaigns_is_an_error_that_names_them(campaign, run_sql):
+    code, out, err = run_sql(campaign.parent, "from samples")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith(f"; specify a campaign: {campaign}\n")
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -332,7 +332,7 @@ def test_settings_in_a_sheet(tmp_path):
     lines = ["file\tdelay_ms\tbuffer_bytes\tmode\trtt_ms", "data/one.json\t0.5\t1M\tpublished\t90"]
     sheet = write_file(tmp_path / "sheet.tsv", "\n".join([*lines, "data/none.json\t\t\t\t\n"]))
     campaign = new_directory(tmp_path / "c")
-    tables(campaign, "--data", f"{tmp_path}/data/*.json", "--sheet", str(sheet))
+    tables(campaign, "--data", f"{tmp_path}/data/../data/*.json", "--sheet", str(sheet))
     found = "algorithm, delay_ns, buffer_bytes, mode, measured_rtt_ns"
     assert rows(campaign, "cells", found) == [("bbr", 500_000, 2**20, "published", 90_000_000)]
     assert [(file.rpartition("/")[2], reason) for _, file, _, reason in files(campaign)] == [

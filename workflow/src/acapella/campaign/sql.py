@@ -147,7 +147,7 @@ def query_catalog(  # noqa: PLR0913
     """
     from . import views  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}").resolve()
+    catalog = require(campaign.catalog, fix_without_catalog(campaign)).resolve()
     directory = campaign.directory.absolute()
     with contextlib.chdir(directory), queries.one_line():
         con = queries.connect(threads=threads)
@@ -158,7 +158,7 @@ def query_catalog(  # noqa: PLR0913
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        acaps = acaps_for(con, query) if "acaps" in tables else ""  # a release has no list of them
+        acaps = acaps_for(con, query, campaign) if "acaps" in tables else ""  # a release has no list of them
         views.create_views(con, here.directory, acaps=acaps)
         views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
         with known_names(con):
@@ -166,17 +166,37 @@ def query_catalog(  # noqa: PLR0913
             write_result(con, statement, out, form, spreadsheet=spreadsheet)
 
 
-def acaps_for(con, query: str) -> str:
+def fix_without_catalog(campaign: Campaign) -> str:
+    """Return what to do if a directory has no catalog: specify one of the campaigns in it, or create the catalog."""
+    below = sorted(str(path.parent) for path in campaign.directory.glob("*/catalog.duckdb"))
+    return f"specify a campaign: {', '.join(below)}" if below else f"run acapella campaign index {campaign.directory}"
+
+
+def acaps_for(con, query: str, campaign: Campaign) -> str:
     """Return the pattern of the acaps that view `frames` reads: only one if the query does not use the view, else "".
 
-    Listing a directory of 100,000 acaps takes a second, which is more than most queries of the tables.
+    If the query uses the view and acaps do not exist, print a warning. Listing a directory of 100,000 acaps takes a
+    second, which is more than most queries of the tables.
     """
     ((tree,),) = con.execute("select json_serialize_sql($query)", {"query": query}).fetchall()
     ((first,),) = con.execute("select min(file) from catalog.acaps").fetchall()
     is_select = '"error":false' in tree
-    if not is_select or USES_FRAMES.search(tree) or not first or not Path(first).is_file():
-        return ""
-    return glob.escape(first)
+    if is_select and USES_FRAMES.search(tree):
+        warn_of_missing_acaps(con, campaign)
+    elif is_select and first and Path(first).is_file():
+        return glob.escape(first)
+    return ""
+
+
+def warn_of_missing_acaps(con, campaign: Campaign) -> None:
+    """Print a warning if acaps of the catalog do not exist, because view `frames` lacks their frames."""
+    files = [file for (file,) in con.execute("select file from catalog.acaps order by file").fetchall()]
+    missing = [file for file in files if not Path(file).is_file()]
+    if missing:
+        names.report(
+            f"acapella: warning: {campaign.directory}: frames of {len(missing):,} of {len(files):,} samples are missing"
+            f" ({missing[0]}{', ...' if missing[1:] else ''}: no such file); to restore them: run Snakemake again"
+        )
 
 
 def catalog_tables(con) -> list[str]:

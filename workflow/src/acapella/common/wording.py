@@ -17,7 +17,7 @@ def count(number: int, singular: str = "", plural: str | None = None) -> str:
 def percent(share: float) -> str:
     """Return a fraction in percent with three digits, or two below 1 %: ``74.7 %``, ``0.031 %``, ``253 %``.
 
-    Only 1 is rounded to ``100 %``.
+    Only 1 is ``100 %``; close to it, there are more digits: ``99.98 %``.
     """
     value = 100 * share
     if 0 < value < 1e-4:
@@ -26,8 +26,16 @@ def percent(share: float) -> str:
         return f"{value:.2g}{GAP}%"
     text = f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 101 else f"{value:.0f}"
     if text == "100.0":
-        text = {-1: "99.9", 0: "100", 1: "100.1"}[(share > 1) - (share < 1)]
+        text = near_100(value)
     return f"{text}{GAP}%"
+
+
+def near_100(value: float) -> str:
+    """Return a number with the fewest digits, at most four after the point, that distinguish it from 100."""
+    if value == 100:
+        return "100"
+    texts = [f"{value:.{places}f}" for places in (2, 3, 4)]
+    return next((text for text in texts if float(text) != 100), f">{GAP}99.9999" if value < 100 else f"<{GAP}100.0001")
 
 
 def scaled(value: float, unit: str) -> str:

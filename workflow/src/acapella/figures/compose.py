@@ -119,12 +119,17 @@ def no_data_figure(subject: str, reason: str) -> Figure:
 
 def text_figure(title: str, sentence: str) -> Figure:
     """Return a figure with a sentence instead of marks."""
+    height, line_height = 90, 18  # px
     text = [{"line": line, "place": place} for place, line in enumerate(wrap_lines(sentence, 12))]
+    half = line_height * len(text) / 2
     chart = (
         alt.Chart(Rows(values=text))
         .mark_text(fontSize=12, color=theme.GRAY)
-        .encode(text="line:N", y=alt.Y("place:O", axis=None))
-        .properties(width=theme.WIDTH - 20, height=90)
+        .encode(
+            text="line:N",
+            y=alt.Y("place:O", axis=None, scale=alt.Scale(range=[height / 2 - half, height / 2 + half])),
+        )
+        .properties(width=theme.WIDTH - 20, height=height)
         .properties(view=alt.ViewConfig(stroke=theme.GRID))
     )
     return Figure(title, chart)

@@ -119,7 +119,7 @@ def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
             ticks=frame["below"],
             domain=False,
             tickCount=max(2, frame["width"] // 40),
-            labelFlush=True,
+            labelFlush=12,  # px; otherwise the label of a tick near the end would not fit, and be omitted
             labelBound=True,
         ),
     )

@@ -1,6 +1,7 @@
 """Reads the runs of a campaign: cell.json with its iperf3 files, and imported iperf3 files."""
 
 import glob
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -154,10 +155,13 @@ def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
     Runs of the same settings are numbered from 0, unless the sheet or the name contains the number.
     """
     listed = settings.sheet(foreign.sheet) if foreign.sheet else {}
-    paths = sorted(
-        {Path(found) for pattern in foreign.data for found in glob.glob(pattern, recursive=True)}  # noqa: PTH207 - absolute
-        | {*listed}
-    )
+    matching = [
+        Path(found)
+        for pattern in foreign.data
+        for found in glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute
+    ]
+    # a file that both name is one, also if one path is absolute and the other is relative
+    paths = sorted({os.path.abspath(path): path for path in [*matching, *listed]}.values())  # noqa: PTH100 - removes ..
     if foreign.data and not paths:
         raise UserError(f"transfer.data: no file matches {', '.join(foreign.data)}")
     numbers: dict[tuple, int] = {}
