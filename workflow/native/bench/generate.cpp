@@ -26,9 +26,9 @@ constexpr const char* kHelp =
     "  fabric  TCP connections in VLAN, two MPLS labels and an Ethernet pseudowire with control word; each\n"
     "          direction has its own labels; two of three frames carry data; every second connection is TLS\n"
     "  plain   the same connections without the encapsulation\n"
-    "  vlan    the same connections with a VLAN tag; mpls, VLAN and a label before IP; pw, VLAN, a label and "
-    "an\n"
-    "          Ethernet pseudowire with control word\n"
+    "  vlan    the same connections with a VLAN tag\n"
+    "  mpls    the same connections with a VLAN tag and an MPLS label before IP\n"
+    "  pw      as mpls, but with an Ethernet pseudowire with control word after the label\n"
     "  single  as fabric, but the connections are sequential, with one data frame in each direction: the\n"
     "          maximum number of flows for a number of frames\n"
     "  iperf   bulk TCP over Ethernet: frames of 1514 bytes, acknowledgments of 66\n"
@@ -66,7 +66,8 @@ Profile profile_of(std::string_view name) {
             return profile;
         }
     }
-    exit_with_error("--profile: fabric, iperf, plain, vlan, mpls, pw or single, not " + std::string(name));
+    exit_with_error("--profile: expected fabric, iperf, plain, vlan, mpls, pw or single, got " +
+                    std::string(name));
 }
 
 Arguments parse(int argc, char** argv) {
@@ -80,7 +81,7 @@ Arguments parse(int argc, char** argv) {
             std::exit(0);
         }
         if (i + 1 == argc) {
-            exit_with_error(std::string(name) + ": unknown, or without its value; see --help");
+            exit_with_error(std::string(name) + ": unknown option, or its value is missing; see --help");
         }
         const std::string_view value = argv[++i];
         if (name == "--frames") {
@@ -101,7 +102,7 @@ Arguments parse(int argc, char** argv) {
         } else if (name == "-o") {
             out.output = value;
         } else {
-            exit_with_error(std::string(name) + ": unknown; see --help");
+            exit_with_error(std::string(name) + ": unknown option; see --help");
         }
     }
     if (out.options.profile == Profile::iperf && !has_flows) {

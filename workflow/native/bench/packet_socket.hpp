@@ -31,7 +31,7 @@ struct TimedFrame {
     std::vector<char> data;
 };
 
-// Little-endian pcap with complete frames.
+// Reads a little-endian pcap with complete frames.
 inline std::vector<TimedFrame> frames_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     const std::vector<char> raw(std::istreambuf_iterator<char>(file), {});

@@ -1,4 +1,5 @@
-// acapella-reports: generates flow reports to measure the collector. They depend only on the arguments.
+// acapella-reports: generates flow reports to measure the collector. The reports depend only on the
+// arguments.
 //   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   convert reports in memory to flows
 //   acapella-reports ring FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]     read reports from a device's ring
 //   acapella-reports frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   convert RoCEv2 frames to flows
@@ -32,7 +33,7 @@ namespace {
 using namespace acapella::collector;
 
 constexpr std::uint64_t kBase = 0x7f0000000000;
-constexpr std::size_t kRingBytes = std::size_t{64} << 20;  // --ring
+constexpr std::size_t kRingBytes = std::size_t{64} << 20;  // default of --ring
 constexpr std::uint64_t kReportNs = 125;                   // between two reports: 8 million per second
 constexpr std::uint32_t kQueuePair = 0x11;
 constexpr std::uint32_t kKey = 0x1234;

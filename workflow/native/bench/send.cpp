@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBatch = 64;
 constexpr std::uint64_t kMaxBacklog =
-    256;  // frames; frames overdue for longer are skipped, so that there are no bursts
+    256;  // frames; if more are overdue, the oldest are skipped, so that there are no bursts
 
 using Clock = std::chrono::steady_clock;
 

@@ -35,7 +35,7 @@ void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uin
     add16(add16(out, from), type);
 }
 
-// VLAN, one or two MPLS labels that only this direction uses.
+// Adds a VLAN tag and one or two MPLS labels that only this direction uses.
 void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool two) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
@@ -53,7 +53,7 @@ void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool tw
     add32(out, label << 12U | kBottom | kTtl);
 }
 
-// The headers before IP: FABRIC's encapsulation, then Ethernet except in profile mpls.
+// Adds the headers before IP: FABRIC's encapsulation, then Ethernet except in profile mpls.
 void add_link(ByteVector& out, Profile profile, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kOpenStack = 0xfa163e;  // OUI of its virtual machines
     const bool two = profile == Profile::fabric || profile == Profile::single;

@@ -1,4 +1,5 @@
-// Generates frames of many TCP connections, as seen on a mirrored port. They depend only on the options.
+// Generates frames of many TCP connections, as seen on a mirrored port. The frames depend only on the
+// options.
 #pragma once
 
 #include <array>

@@ -1,9 +1,9 @@
-// acapella-trials: generates two trials to measure the comparison. They depend only on the arguments.
+// acapella-trials: generates two trials to measure the comparison. The trials depend only on the arguments.
 //   acapella-trials write PACKETS ORDER A.pcap B.pcap   write captures of 200-byte frames
 //   acapella-trials compare PACKETS ORDER               compare without files; print CPU seconds as JSON
 //   acapella-trials files A.pcap B.pcap                 read and compare files; print CPU seconds as JSON
-// ORDER is the order of the packets of A in B: ordered, reversed, shuffled, or bursts (bursts of 64 packets
-// from two senders that are swapped).
+// ORDER is the order of the packets of A in B: ordered, reversed, shuffled, or bursts (every two adjacent
+// bursts of 64 packets are swapped).
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -63,8 +63,8 @@ class Arrangement {
 
 // The clock of the second trial has a jitter of some ns and never goes backwards.
 std::int64_t stamp(std::uint32_t place, bool second) {
-    const std::int64_t tremble = second ? static_cast<std::int64_t>(scattered(place) % 40) : 0;
-    return kStart + std::int64_t{place} * kGap + tremble;
+    const std::int64_t jitter_ns = second ? static_cast<std::int64_t>(scattered(place) % 40) : 0;
+    return kStart + std::int64_t{place} * kGap + jitter_ns;
 }
 
 // CPU time of the kernel for this process, which is mostly spent clearing memory.

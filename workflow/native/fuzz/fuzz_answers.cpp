@@ -2,7 +2,8 @@
 // frame within their arrays. One of 64 inputs, chosen by hash, is also read with the reader's thread through
 // a pipe.
 //
-// Input: one byte of options (the layout; all bits except the first: the tags read by the core), then lines.
+// Input: one byte of options (bit 0: the layout; the other bits: the order in which the core read the tags),
+// then lines.
 #include <unistd.h>
 
 #include <algorithm>

@@ -120,7 +120,7 @@ def outcome(line: bytes) -> object:
 
 
 def check_frame(data: bytes) -> None:
-    """Check that bytes are no frame, or one whose fields are those bytes; ``data`` may also follow a header."""
+    """Check that bytes are rejected or are the encoding of a frame: ``data`` alone, and after an Ethernet header."""
     for frame_bytes in (data, frames.encode(HEAD)[:14] + data):
         try:
             frame = frames.decode(frame_bytes)

@@ -128,9 +128,9 @@ using ByteVector = std::vector<std::uint8_t>;
 
 enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
-// Returns true if an RFC gives options of this type this length. Written independently of lengths.hpp.
-// Unknown types are never kept. Types that contain only addresses are valid with any length, because the
-// addresses are replaced.
+// Returns true if an RFC specifies this length for options of this type. Written independently of
+// lengths.hpp. Unknown types are never kept. Types that contain only addresses are valid with any length,
+// because the addresses are replaced.
 bool right_length(Planted where, unsigned type, std::size_t length) {
     switch (where) {
         case Planted::tcp:

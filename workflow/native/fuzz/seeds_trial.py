@@ -17,7 +17,7 @@ def packet(number: int) -> bytes:
 
 
 def packet_6(number: int) -> bytes:
-    """ICMPv6."""
+    """Return an ICMPv6 packet."""
     return MACS + b"\x86\xdd" + struct.pack("!IHBB", 6 << 28, 8, 58, 64) + bytes(32) + struct.pack("!Q", number)
 
 

@@ -52,7 +52,7 @@ int run(int argc, char** argv) {
     if (argc < 5)
         throw std::runtime_error("usage: acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]");
     const std::string how = argv[4];
-    if (how != "replace" && how != "blank") throw std::runtime_error(how + ": replace or blank");
+    if (how != "replace" && how != "blank") throw std::runtime_error(how + ": expected replace or blank");
     const auto key = key_of(argv[3]);
     const Vendors vendors = vendors_of(argv + 5, argv + argc);
     Output out(argv[2]);

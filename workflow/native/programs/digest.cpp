@@ -4,7 +4,8 @@
 // creates the Parquet files on the user's machine. RECORD is stored in OUT. IN must not be compressed.
 //
 // The facts about the capture, including whether it is damaged, are in OUT and are printed as JSON. The exit
-// status is 0 if OUT is complete; otherwise OUT is not written: 75 without memory or disk space, else 2.
+// status is 0 if OUT is complete. Otherwise OUT is not written, and the exit status is 75 if memory or disk
+// space is insufficient, and 2 for other errors.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -136,7 +137,7 @@ std::string facts_of(const NativeDigest& digest, std::uint32_t longest) {
     return facts.text();
 }
 
-// Returns the facts.
+// Writes all blocks of the digest to `out` and returns the facts as JSON.
 std::string write_digest(NativeDigest& digest, const Output& out, const std::string& path,
                          const std::string& record) {
     const auto write_block = [&](std::string_view kind, std::string_view payload, std::string block = {}) {
@@ -165,7 +166,7 @@ int run(int argc, char** argv) {
     const std::string path = argv[2];
     const Vendors vendors = vendors_of(argv + 7, argv + argc);
     Output out(path);
-    // the capture contains other people's frames, and the program may run as root
+    // the capture is untrusted input, and the program may run as root
     confine::confine_self({std::filesystem::absolute(path).parent_path()}, false, false);
     NativeDigest digest(argv[1], CapturePoint{argv[3], argv[4]}, kBatchRows, argc > 7 ? &vendors : nullptr,
                         {}, std::stoull(argv[5]));

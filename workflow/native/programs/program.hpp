@@ -1,4 +1,4 @@
-// What the programs for nodes have in common: files, errors and vendor lists. Each is one source file, linked
+// Code shared by the programs for nodes: files, errors and vendor lists. Each is one source file, linked
 // statically.
 #pragma once
 

@@ -185,7 +185,8 @@ signs as (
 bounds as (
     select
         *,
-        -- the capture has each frame that the port sent, and its queue holds buffer_low_bytes or more
+        -- nothing contradicts that the capture has each frame that the port sent, and that the queue holds
+        -- buffer_low_bytes or more
         complete and not (never_full and (tcp_lossy or bytes_missing) or partly_copied or ids_missing) as consistent,
         coalesce(
             complete and never_full and busy_periods = 0 and not (bytes_missing or partly_copied or ids_missing)
@@ -237,7 +238,7 @@ judged as (
             when capacity_bps is null then 'unknown'
             when not usable and peak_bps is null then 'unknown'
             when not usable then case when overloaded then 'congested' else 'at risk' end
-            -- contradiction: evidence of loss, and a bound that excludes it
+            -- there is evidence of loss, but a bound excludes loss
             when high <= $clear_share and calm then 'clear'
             when high <= $clear_share then 'at risk'
             when tcp_lossy and busy_periods > 0 then 'congested'

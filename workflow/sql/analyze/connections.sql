@@ -1,5 +1,5 @@
--- One row per sample, protocol and handshake RTT (null: no complete handshake): the number of pairs of flows with it.
--- The flows of a pair are each other's peer.
+-- One row per sample, protocol and handshake RTT (null: no complete handshake): the number of flow pairs with this RTT.
+-- The two flows of a pair are each other's peer.
 with
 
 flows as (

@@ -1,5 +1,5 @@
--- One row per sample, header stack up to its innermost transport header, and length bin: the content of its frames. An
--- ICMP error that quotes a segment has neither TCP flags nor a TCP flow.
+-- One row per sample, header stack up to its innermost transport header, and length bin: its frames, counted by TCP
+-- content. An ICMP error that quotes a segment has neither TCP flags nor a TCP flow.
 with
 
 frames as (

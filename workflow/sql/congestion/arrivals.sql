@@ -1,7 +1,7 @@
 -- One row per frame with a timestamp: the latest time at which the mirror port can have sent it. The port sends frames
--- one after the other. Frames whose timestamps are closer than that were timestamped late, in batches: by interrupt
--- coalescing, NAPI, or polling. at_ns is the latest time that the following frames allow; late_ns is its difference
--- from the timestamp. If the capacity is unknown, at_ns is the timestamp.
+-- one after the other. Frames whose timestamps are closer together than the port can send them were timestamped late,
+-- in batches: by interrupt coalescing, NAPI, or polling. at_ns is the latest time that the following frames allow;
+-- late_ns is its difference from the timestamp. If the capacity is unknown, at_ns is the timestamp.
 with
 
 frames as (

@@ -1,7 +1,8 @@
 -- One row per sample: the bytes that the mirror should have copied between the first and the last captured frame, by
 -- the port's counters, and the bytes of the capture, counted in the same way. Readings in between show the load between
 -- them. For the two intervals that contain the start and the end, the part within is at least what was captured there
--- and at most what they counted: estimated by even traffic, or by the loss of the intervals in between.
+-- and at most what their counters counted: it is estimated from even traffic, or from the loss of the intervals in
+-- between.
 with
 
 frames as (

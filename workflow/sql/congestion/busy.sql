@@ -1,8 +1,8 @@
 -- One row per sample: how busy the mirror port was, by the arrival of its frames; no row if its capacity is unknown.
--- The content of a full queue is sent back to back: fill_bytes in their time at the port's rate, timestamped at most
--- late_ns late. This time is divided into 32 cells, rounded up, with one more for its start. If no such time has
--- fill_bytes, or if no stretch of frames can have left as many waiting, the queue was never full, independent of the
--- windows.
+-- The content of a full queue is sent back to back: fill_bytes in their transmission time at the port's rate,
+-- timestamped at most late_ns late. This time is divided into 32 cells, rounded up, with one more for its start. If no
+-- such time has fill_bytes, or if no stretch of frames can have left as many waiting, the queue was never full,
+-- independent of the windows.
 with
 
 arrivals as (

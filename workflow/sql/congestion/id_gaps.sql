@@ -2,7 +2,7 @@
 -- skipped. A flow is included if it has at least $id_steps steps, and at least $id_regular_share of them are from 1 to
 -- $id_step; identifications of other flows are constant (RFC 6864 allows this for atomic datagrams), random, or count
 -- too many other packets. A step beyond $id_gap in either direction begins a new range, so that one frame does not
--- count as many lost ones. `after full`: between two frames of which one arrived while the queue may have been full.
+-- count as many lost ones. `after_full`: between two frames of which one arrived while the queue may have been full.
 -- Identifications skipped at other times are not losses of the mirror: packets lost before it, or packets of other
 -- flows.
 with
@@ -154,7 +154,7 @@ final as (
         coalesce(sum(c.other_frames), 0)::bigint as id_other_frames,
         coalesce(sum(c.full_gaps), 0)::bigint as id_full_missing,
         coalesce(sum(c.other_gaps), 0)::bigint as id_other_missing,
-        -- flows with their own counter: most of their frames have c.successive identifications
+        -- flows with their own counter: most of their steps are 1 (c.successive)
         coalesce(sum(c.full_gaps + c.other_gaps) filter (where c.successive > c.steps / 2), 0)::bigint
             as id_own_missing,
         coalesce(sum(c.full_frames + c.other_frames) filter (where c.successive > c.steps / 2), 0)::bigint

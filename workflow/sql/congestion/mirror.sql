@@ -1,6 +1,6 @@
--- One row per sample: its mirror, by its manifest. A frame occupies overhead_bytes more than wire_len at the mirror
--- port, and counter_overhead_bytes more in the counters; `readings` are counter readings, [ns, bytes], in order. The
--- port's queue holds between buffer_low_bytes and buffer_bytes.
+-- One row per sample: its mirror, according to its manifest. A frame occupies overhead_bytes more than wire_len at the
+-- mirror port, and counter_overhead_bytes more in the counters; `readings` are counter readings, [ns, bytes], in order.
+-- The port's queue holds between buffer_low_bytes and buffer_bytes.
 with
 
 frames as (

@@ -1,4 +1,4 @@
--- The flow_id in the catalog of a flow_id in tables with pseudonyms, which is computed as in merge/flows.sql.
+-- The flow_id in the catalog for a flow_id in tables with pseudonyms; the latter is computed as in merge/flows.sql.
 with
 
 known_flows as (

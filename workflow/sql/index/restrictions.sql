@@ -1,4 +1,4 @@
--- One row per sample that does not contain all traffic of its port: the reasons, by its manifest or the config.
+-- One row per sample that does not contain all traffic of its port: the reasons, from its manifest or the config.
 with
 
 manifests as (

@@ -1,7 +1,7 @@
--- One row per site, port and flow, stitched across the samples of the port. Without a time in all samples it has no
--- duration; without a time in one of them it has no rate, because the time of that sample's bytes is unknown. Times of
--- misdated samples count only if all samples of the flow are misdated. dated: the flow has a sample that is not
--- misdated, or all samples are misdated.
+-- One row per site, port and flow, stitched across the samples of the port. A flow without a time in any of its samples
+-- has no duration; a flow without a time in one of them has no rate, because the time of that sample's bytes is
+-- unknown. Times of misdated samples count only if all samples of the flow are misdated. dated: the flow has a sample
+-- that is not misdated, or all samples are misdated.
 with
 
 samples as (

@@ -1,5 +1,5 @@
--- One row per kind of share, sample and category: the frames whose share gets an interval, and other sums (null if the
--- kind does not have them).
+-- One row per kind of share, sample and category: the frames whose share has a confidence interval, and other sums
+-- (null if the kind does not have them).
 with
 
 headers as (

@@ -1,4 +1,4 @@
--- One row per site, header stack and length bin with frames: the content of these frames.
+-- One row per site, header stack and length bin with frames: these frames, counted by TCP content.
 with
 
 header_stack_sizes as (

@@ -1,5 +1,5 @@
--- One row per sample with an acap: the input of its release, and the values that the release must not contain. A row
--- of only one of the two tables is kept, with nulls: the catalog was changed, and the release has to refuse it.
+-- One row per sample with an acap: the input of its release, and the values that the release must not contain. A row of
+-- only one of the two tables is kept, with nulls: the catalog was changed, and the release must reject it.
 with
 
 samples as (

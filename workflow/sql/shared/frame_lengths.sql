@@ -1,4 +1,4 @@
--- One row per sample, header stack and frame length: the content of its frames.
+-- One row per sample, header stack and frame length: its frames, counted by TCP content.
 with
 
 frames as (

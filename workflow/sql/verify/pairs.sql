@@ -1,5 +1,5 @@
--- One row per frame on which the two digests disagree, or that only one of them has. `decided`: whether the core
--- identified the protocols above layer 4, or tshark or the flow did.
+-- One row per frame on which the two digests disagree, or that only one of them has. `decided`: true if the core,
+-- tshark or the flow identified the protocols above layer 4.
 with
 
 ours as (

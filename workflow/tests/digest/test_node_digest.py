@@ -113,7 +113,7 @@ def test_program_prints_the_facts_of_the_capture(tmp_path):
     ("out", "memory", "status", "reason"),
     [
         ("/dev/full", 1 << 30, 75, "/dev/full: No space left on device; free some space"),
-        ("{}/a.columns", 1, 75, "2 header stacks need 1 MiB at frame 40, 0 MiB are allowed"),
+        ("{}/a.columns", 1, 75, "2 header stacks need 1 MiB at frame 40; the limit is 0 MiB"),
         ("{}/none/a.columns", 1 << 30, 2, "No such file or directory"),
     ],
 )

@@ -129,7 +129,7 @@ def test_file_with_only_implausible_times_is_an_error(tmp_path, capsys, far_ns):
     message = capsys.readouterr()
     assert message.out == ""
     assert message.err.count("\n") == 1
-    assert "far.pcapng: its 2 frames are dated outside the years 1970 to 2106" in message.err
+    assert "far.pcapng: its 2 frames have timestamps outside the years 1970 to 2106" in message.err
 
 
 def test_last_plausible_time_is_accepted(tmp_path, capsys):

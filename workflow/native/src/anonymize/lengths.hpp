@@ -88,7 +88,8 @@ inline constexpr KeptLength kMptcpOptions[] = {
     {8, 4},                                                  // MP_TCPRST
 };
 
-// At most the first length listed here is kept of a chunk. SACK chunks are kept whole (sack_length).
+// Chunks whose value is kept if the length is valid. After the fixed fields, only the parameters of INIT,
+// INIT ACK and ASCONF, and the SACK blocks selected by KeptBlocks, are kept.
 inline constexpr KeptLength kSctpChunks[] = {
     {1, 20, 1, 0xffff},     // INIT, RFC 9260 3.3.2
     {2, 20, 1, 0xffff},     // INIT ACK, RFC 9260 3.3.3

@@ -18,7 +18,8 @@ namespace acapella::anonymize {
 // Maximum number of consecutive four-byte values: at most 12 bytes of payload.
 inline constexpr std::size_t kMaxInRow = 3;
 
-// Returns true if a type of option, chunk or parameter occurs for the first time in its header.
+// The types of options, chunks or parameters seen in a header. first() returns true when a type occurs for
+// the first time.
 template <std::size_t Types>
 class Seen {
   public:

@@ -34,7 +34,7 @@ Key key_of(const nb::bytes& key) {
 MacPolicy macs_of(const std::string& name) {
     if (name == "replace") return MacPolicy::replace;
     if (name == "blank") return MacPolicy::blank;
-    throw nb::value_error("macs: replace or blank");
+    throw nb::value_error("macs: expected replace or blank");
 }
 
 template <typename Address>

@@ -14,7 +14,7 @@
 
 namespace acapella {
 
-// For functions that read or write files: the other end of a pipe may be in another thread of Python.
+// For functions that read or write files: the other end of a pipe may belong to another Python thread.
 using ReleasesGil = nanobind::call_guard<nanobind::gil_scoped_release>;
 
 template <typename Digest>

@@ -58,7 +58,7 @@ RdmaConfig rdma_of(const nb::dict& options, Format format) {
     config.port = nb::cast<std::uint8_t>(options["port"]);
     config.gid_index = nb::cast<int>(options["gid_index"]);
     const auto peer = nb::cast<nb::bytes>(options["peer"]);
-    if (peer.size() != config.peer.size()) throw nb::value_error("peer: an IPv4 address");
+    if (peer.size() != config.peer.size()) throw nb::value_error("peer: expected an IPv4 address");
     std::memcpy(config.peer.data(), peer.data(), peer.size());
     config.peer_queue_pair = nb::cast<std::uint32_t>(options["peer_queue_pair"]);
     config.initial_psn = nb::cast<std::uint32_t>(options["psn"]);
@@ -95,7 +95,7 @@ std::uint64_t measure_of(const FlowState& state, const std::string& by) {
         const std::uint64_t from = state.from_ns(), until = state.until_ns();
         return rate_bps(state.bytes(), until > from ? until - from : 0).value_or(0);
     }
-    throw nb::value_error("by: bytes, packets, reports, last_ns, rtt or throughput");
+    throw nb::value_error("by: expected bytes, packets, reports, last_ns, rtt or throughput");
 }
 
 class PyCollector {

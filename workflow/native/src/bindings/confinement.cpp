@@ -56,12 +56,12 @@ void bind_confinement(nb::module_& module) {
     module.def(
         "confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("allow_listen") = false,
         nb::arg("allow_programs") = false,
-        "Restrict this thread and what it starts: writes only beneath these directories, no network "
-        "(allow_listen: "
-        "listening Unix sockets), signals only to itself (allow_programs: also to programs that it starts)");
+        "Restrict this thread and the programs that it starts: writes only beneath these directories, no "
+        "network (allow_listen: listening Unix sockets), signals only to this process (allow_programs: also "
+        "to the programs)");
     module.def(
         "open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
-        "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");
+        "Open a directory below an open directory; symbolic links are errors; see acapella_core.beneath");
     module.def("confinement_support", &kernel_support,
                "Confinement features of the kernel: Landlock ABI, seccomp, other user ids");
 }

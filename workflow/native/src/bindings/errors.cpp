@@ -61,7 +61,8 @@ constexpr std::array<FatalSignal, 5> kFatalSignals{{
      "acapella: error: a file changed or could not be read while in use (SIGBUS); --debug shows where\n"},
     {SIGABRT, "acapella: error: a library ended the program (SIGABRT); --debug shows where\n"},
     {SIGFPE, "acapella: error: invalid arithmetic (SIGFPE); --debug shows where\n"},
-    {SIGILL, "acapella: error: an instruction that this CPU does not have (SIGILL); --debug shows where\n"},
+    {SIGILL,
+     "acapella: error: an instruction that this CPU does not support (SIGILL); --debug shows where\n"},
 }};
 
 // Makes only async-signal-safe calls (signal-safety(7)). The exit code is 128 plus the number, as in a shell,
@@ -74,8 +75,8 @@ void exit_with_fatal_signal(int number) {
     ::_exit(128 + number);
 }
 
-// DuckDB reads through a null pointer after some failed allocations. The handler has its own stack, because
-// the stack may be full; threads other than the caller's use their own stacks.
+// DuckDB dereferences a null pointer after some failed allocations. In the calling thread, the handler has a
+// separate stack, because that of the thread may be full; in other threads, it uses the thread's stack.
 void exit_on_fatal_signal() {
     static std::array<char, 16 * 1024> stack;  // more than MINSIGSTKSZ with AVX-512 registers
     const stack_t own{stack.data(), 0, stack.size()};
@@ -83,7 +84,7 @@ void exit_on_fatal_signal() {
     for (const FatalSignal& fatal : kFatalSignals) {
         struct sigaction action {};
         ::sigaction(fatal.number, nullptr, &action);
-        if (action.sa_handler != SIG_DFL) continue;  // PYTHONFAULTHANDLER, or a parent that ignores it
+        if (action.sa_handler != SIG_DFL) continue;  // PYTHONFAULTHANDLER, or ignored by the parent
         action.sa_handler = exit_with_fatal_signal;
         action.sa_flags = SA_ONSTACK;
         ::sigaction(fatal.number, &action, nullptr);

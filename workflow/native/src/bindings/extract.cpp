@@ -33,7 +33,7 @@ std::vector<Integer> integers(const nb::bytes& text) {
     return values;
 }
 
-// The columns frame, ts_ns, wire_len and cap_len of an acap, each as bytes.
+// Converts the columns frame, ts_ns, wire_len and cap_len of an acap, each stored as bytes.
 std::vector<SelectedFrame> selected_frames(const nb::bytes& frames, const nb::bytes& times,
                                            const nb::bytes& wire_lens, const nb::bytes& cap_lens) {
     const auto numbers = integers<std::uint64_t>(frames);
@@ -47,7 +47,7 @@ std::vector<SelectedFrame> selected_frames(const nb::bytes& frames, const nb::by
     selected.reserve(numbers.size());
     for (std::size_t i = 0; i < numbers.size(); ++i) {
         if (numbers[i] <= (i == 0 ? 0 : numbers[i - 1]))
-            throw std::invalid_argument("frame numbers do not increase from 1 or more");
+            throw std::invalid_argument("frame numbers must be at least 1 and increase");
         selected.push_back({numbers[i], ts_ns[i], wire_len[i], cap_len[i]});
     }
     return selected;

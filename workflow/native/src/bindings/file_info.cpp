@@ -64,7 +64,7 @@ void bind_captures(nb::module_& module) {
         .def_ro("bytes", &DecompressionLimits::bytes)
         .def_ro("ratio", &DecompressionLimits::ratio);
     module.def("features", &features,
-               "Whether the core was built with the libraries of gzip, zstd and lz4, and of AES");
+               "Whether the core was built with the libraries for gzip, zstd, lz4 and AES");
     module.def("scan_capture", &scan_capture, nb::arg("path"), nb::arg("limits") = DecompressionLimits(),
                "Metadata of a capture, as in the summary of a digest without flows");
 }

@@ -99,7 +99,7 @@ void bind_hybrid(nb::module_& module) {
             },
             nb::arg("first"), nb::arg("kinds"), nb::arg("again"));
     nb::class_<PyHybridDigest> digest(module, "HybridDigest",
-                                      "Engines hybrid and tshark: as NativeDigest, with tshark");
+                                      "Engines hybrid and tshark: digest of a capture");
     def_batches(digest);
     digest
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,

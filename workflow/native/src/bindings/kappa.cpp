@@ -196,14 +196,14 @@ IdentityKind kind_of(const std::string& name) {
     if (name == "regions") return IdentityKind::regions;
     if (name == "frame") return IdentityKind::frame;
     if (name == "invariant") return IdentityKind::invariant;
-    throw nb::value_error("kind: invariant, tag, regions or frame");
+    throw nb::value_error("kind: expected invariant, tag, regions or frame");
 }
 
 TagLayout layout_of(const std::string& name) {
     if (name == "auto") return TagLayout::automatic;
     if (name == "v1") return TagLayout::v1;
     if (name == "v2") return TagLayout::v2;
-    throw nb::value_error("tag: auto, v1 or v2");
+    throw nb::value_error("tag: expected auto, v1 or v2");
 }
 
 std::optional<FlowFilter::Address> address_of(nb::handle packed) {
@@ -353,7 +353,7 @@ using Keys = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::dev
 using Timestamps = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 NumberedTrial numbered(const Keys& keys, const Timestamps& timestamps) {
-    if (keys.size() != timestamps.size()) throw nb::value_error("as many keys as timestamps");
+    if (keys.size() != timestamps.size()) throw nb::value_error("the numbers of keys and timestamps differ");
     return {{keys.data(), keys.size()}, {timestamps.data(), timestamps.size()}};
 }
 

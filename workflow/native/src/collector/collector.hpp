@@ -19,7 +19,7 @@
 
 namespace acapella::collector {
 
-// The configuration is contradictory.
+// The configuration is invalid.
 class ConfigError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;

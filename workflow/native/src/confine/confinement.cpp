@@ -118,8 +118,8 @@ bool limit(__rlimit_resource what, std::uint64_t maximum) {
     return ::setrlimit(what, &limits) == 0;
 }
 
-// Sets descriptors 0, 1 and 2; all others are closed at exec. First copies them to numbers above 2, so that
-// none is overwritten.
+// Sets descriptors 0, 1 and 2; all others are closed at exec. The streams are first copied to numbers above
+// 2, so that none is overwritten.
 void set_streams(const Prepared& prepared) {
     const int from[] = {prepared.program.standard_input, prepared.program.standard_output,
                         prepared.program.standard_error};
@@ -212,8 +212,8 @@ void confine_self(const std::vector<std::string>& writable, bool allow_listen, b
         allow(rules.number(), "/dev/null", landlock::kWriteFile);
         (void)::syscall(landlock::kRestrictSelf, rules.number(), 0);
     }
-    // A started program may need both: nfpcapd uses semaphores and sends signals to its own threads, whose
-    // process id is not known before the fork.
+    // A program that is started may need signals and System V IPC: nfpcapd uses semaphores and sends signals
+    // to its own threads, whose process id is not known before the fork.
     if (!allow_programs) {
         (void)refuse_signals(::getpid());
         (void)refuse_system_v();
@@ -245,7 +245,7 @@ pid_t spawn(const Program& program, const Rights& rights) {
     if (bytes_read != sizeof fault) return child;
     while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
-    throw SpawnError(std::string("cannot set ") + fault.step, fault.error);
+    throw SpawnError(std::string("cannot start the program: ") + fault.step, fault.error);
 }
 
 }  // namespace acapella::confine

@@ -1,4 +1,4 @@
-// Opens a directory below another one without following links.
+// Opens a directory below another one without following symbolic links.
 #pragma once
 
 #include <string>

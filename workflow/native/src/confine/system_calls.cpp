@@ -26,7 +26,7 @@ constexpr std::uint32_t kArchitecture = 0;  // unknown: no filter
 #endif
 constexpr std::uint32_t kX32Calls = 0x40000000;  // x86-64 only: the same calls with other numbers
 
-// Missing in older headers. The numbers are the same on all architectures.
+// Missing from older headers. The numbers are the same on all architectures.
 constexpr std::uint32_t kIoUringSetup = 425;
 constexpr std::uint32_t kIoUringEnter = 426;
 constexpr std::uint32_t kIoUringRegister = 427;

@@ -63,7 +63,7 @@ class HashIndex {
     template <typename HashOf>
     void grow(std::uint32_t rows, const HashOf& hash_of) {
         const std::size_t size = slots_.size() * 2;
-        slots_ = {};  // free it first, so that both are never allocated at once
+        slots_ = {};  // freed first, so that the old and new slots never coexist
         slots_.resize(size, kNone);
         for (std::uint32_t row = 0; row < rows; ++row) place(hash_of(row), row);
     }

@@ -82,8 +82,8 @@ class DigestBuilder {
             throw MemoryLimitError("the tables of " + std::to_string(flow_table_.size()) + " flows and " +
                                    std::to_string(header_stacks_.size()) + " header stacks need " +
                                    std::to_string(used >> 20U) + " MiB at frame " +
-                                   std::to_string(summary_.frames) + ", " +
-                                   std::to_string(memory_bytes_ >> 20U) + " MiB are allowed");
+                                   std::to_string(summary_.frames) + "; the limit is " +
+                                   std::to_string(memory_bytes_ >> 20U) + " MiB");
     }
 
     const FlowKeys& keys_;

@@ -1,4 +1,4 @@
-// The facts that a digest states about a capture, by name: for Python, and for the JSON of acapella-digest.
+// The facts in the summary of a digest, by name: for Python, and for the JSON of acapella-digest.
 #pragma once
 
 #include <cstdint>

@@ -97,9 +97,8 @@ Next dissect_gre(Walk& walk) {
         case 0x894f:
         case 0xb7ea:
             return walk.stop_as_unsure();
-        default:
-            return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.stop_as_unsure()
-                                                            : walk.stop_at_payload();  // Aruba WLAN
+        default:  // 0x8200 to 0x83ff: Aruba WLAN
+            return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.stop_as_unsure() : walk.stop_at_payload();
     }
 }
 

@@ -6,8 +6,8 @@ namespace {
 
 constexpr std::size_t kBaseTransportHeader = 12;
 
-// Length of the extended headers of an opcode of the connected services (table 35); -1 for opcodes without
-// data.
+// Returns the length of the extended headers of an opcode of the connected services (table 35); -1 if it
+// carries no data.
 int extended_headers(std::uint8_t operation) {
     switch (operation) {
         case 0x03:

@@ -60,8 +60,8 @@ class FrameCursor {
         open_parts({{0, positions_->bytes}});
     }
 
-    // Skips to the last piece that begins before `frame`, if it is ahead. The blocks of its section and the
-    // piece form a separate capture.
+    // Skips to the last piece that begins at or before `frame`, if that piece is ahead. The blocks of its
+    // section and the piece form a separate capture.
     void go_to(std::uint64_t frame) {
         const auto& all = positions_->pieces;
         std::size_t at = piece_;
@@ -146,7 +146,7 @@ void SectionBlocks::on_block(std::uint64_t offset, Bytes bytes, bool first) {
     bytes_ += bytes.size();
     if (bytes_ > kMaxBytes)
         throw InputError("too_many_interfaces", "offset " + std::to_string(offset),
-                         "the interface descriptions of a section have more than 64 MiB");
+                         "the interface descriptions of a section exceed 64 MiB");
     blocks_.emplace_back(bytes.begin(), bytes.end());
 }
 
@@ -156,7 +156,7 @@ bool Extraction::add(const std::string& path, const Positions* positions,
     FrameCursor cursor(path, positions, limits);
     if (format_ == OutputFormat::pcap) {
         if (cursor.reader().info().format == "pcapng")
-            throw InputError("unsupported_format", path, "a pcapng, whose frames a pcap cannot contain");
+            throw InputError("unsupported_format", path, "a pcapng; its frames cannot be written to a pcap");
         writer_.copy(cursor.blocks().blocks().front());
         empty_ = false;
     }

@@ -36,8 +36,8 @@ class SectionBlocks final : public input::BlockObserver {
     // Throws InputError if the blocks of a section have more than kMaxBytes.
     void on_block(std::uint64_t offset, Bytes bytes, bool first) override;
 
-    // Sets the parts of the stream in whose offsets the reader reports later blocks: the first ones describe
-    // the frames in the last one.
+    // Sets the parts of the file that form the stream from now on: the last part contains the frames, and the
+    // parts before it describe them. on_block() converts offsets in the stream to offsets in the file.
     void set_parts(const std::vector<input::PartsStream::Part>& parts);
     [[nodiscard]] std::uint64_t section() const { return section_; }  // offset of the section in the file
     [[nodiscard]] const std::vector<std::vector<std::byte>>& blocks() const { return blocks_; }
@@ -59,10 +59,10 @@ class Extraction {
     Extraction(int descriptor, OutputFormat format)
         : writer_(descriptor, input::PcapngWriter::FileStart::none), format_(format) {}
 
-    // Copies frames of a capture, which must be sorted. Calls `progress`, which may throw, from time to time.
-    // With positions, reads only the pieces that contain the frames. Without them, reads the capture up to
-    // the last frame, and compares the values of the frames. Returns false if writing failed. Throws
-    // InputError if the capture cannot be read or has changed, or its format is not the output's.
+    // Copies frames of a capture; `frames` must be sorted by number. Calls `progress`, which may throw, from
+    // time to time. With positions, reads only the pieces that contain the frames. Without them, reads the
+    // capture up to the last frame, and compares the values of the frames. Returns false if writing failed.
+    // Throws InputError if the capture cannot be read or has changed, or the output cannot store its format.
     bool add(const std::string& path, const input::Positions* positions,
              std::span<const SelectedFrame> frames, const input::DecompressionLimits& limits,
              const std::function<void()>& progress);

@@ -120,7 +120,8 @@ class FlowKeys {
     std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
     std::span<const Tunnel> tunnels(std::uint32_t tags_row) const;
     // Classes of tags. Each one subdivides the previous one; the positions of tunnels are ignored. shared():
-    // tags with equal identifiers of tunnels that use the same identifier in both directions (VNI).
+    // tags of one class have equal identifiers for tunnels that use the same identifier in both directions
+    // (VNI).
     std::uint32_t shared(std::uint32_t tags_row) const { return class_of(shared_, tags_row); }
     bool same_shared(std::uint32_t tags_row, std::uint32_t other_row) const {
         return tags_row == other_row || same_class(shared_, tags_row, other_row);

@@ -19,7 +19,7 @@ struct Record {
     std::uint64_t frame = 0;         // frame number in the file, from 1
     std::int64_t ts_ns = 0;          // since 1970-01-01 UTC
     std::uint32_t wire_len = 0;      // without FCS
-    std::uint32_t interface_id = 0;  // global over the sections of a pcapng file
+    std::uint32_t interface_id = 0;  // unique across the sections of a pcapng file
     std::uint16_t link_type = 0;     // LINKTYPE_ value
     bool timed = true;               // false: the file has no timestamp for the frame; ts_ns is 0
     Bytes bytes;                     // the captured bytes

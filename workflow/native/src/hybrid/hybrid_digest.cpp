@@ -14,7 +14,7 @@ namespace acapella::hybrid {
 namespace {
 
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; stacks may share them
+constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; stacks may share one
 constexpr int kInputPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
 constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
@@ -199,7 +199,7 @@ bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     return send;
 }
 
-// Stores the data that is needed of the frame read last.
+// Stores the data that is needed from the frame read last.
 void HybridDigest::keep_frame(const FrameRow& row, Frame& frame) {
     const bool sure = row.has(FrameRow::kSure) && !options_.send_all;
     if (sure && !row.has(FrameRow::kPayloadUndecoded)) return;

@@ -86,7 +86,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
     }
 }
 
-// Moves unread bytes to the other buffer. Views into this one remain valid.
+// Copies unread bytes to the other buffer and switches to it. Views into the old buffer remain valid.
 void ByteSource::change_buffers() {
     const std::size_t left = size_ - at_;
     if (kept_capacity_ < std::max(left, kBufferSize)) {

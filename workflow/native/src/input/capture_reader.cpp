@@ -168,8 +168,9 @@ bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_le
                               const Interface& interface) {
     const std::uint32_t before = pseudo_header_len(interface.link_type);
     if (bytes.size() < before) [[unlikely]] {
-        return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes are fewer than the " +
-                                                    std::to_string(before) + " bytes of the pseudo-header");
+        return stop(FileEnd::bad_pseudo_header, "a record of " + std::to_string(bytes.size()) +
+                                                    " bytes is shorter than the " + std::to_string(before) +
+                                                    " bytes of its pseudo-header");
     }
     record.frame = ++info_.records;
     frame_ = bytes;

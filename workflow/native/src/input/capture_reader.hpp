@@ -28,15 +28,14 @@ struct Interface {
 // million interfaces use 32 MiB.
 inline constexpr std::size_t kMaxInterfaces = std::size_t{1} << 20U;
 
-// Result at the end of a file. All values except `clean` are faults; the frames before the fault are
-// complete.
+// How reading a file ended. All values except `clean` are faults; the frames before the fault are complete.
 enum class FileEnd : std::uint8_t {
     clean,
     cut_header,           // inside a record header
     cut_record,           // inside a record or block
     bad_caplen,           // a capture length that is too large for the link type
     bad_pseudo_header,    // a record too short for its pseudo-header
-    bad_block,            // a pcapng block with contradictory lengths, options or interface
+    bad_block,            // a pcapng block with inconsistent lengths, options or interface
     bad_version,          // a pcapng section of an unknown version
     too_many_interfaces,  // a pcapng file with more than kMaxInterfaces
     cut_compressed,       // the compressed data is truncated
@@ -96,11 +95,11 @@ class CaptureReader {
     // calls. Does not throw.
     virtual bool next(Record& record) = 0;
 
-    // The last frame as it is in the file.
+    // The last frame as stored in the file.
     struct Stored {
         Bytes record;            // the whole record or block
         Bytes frame;             // the frame with its pseudo-header and FCS
-        std::uint32_t wire_len;  // including both
+        std::uint32_t wire_len;  // including pseudo-header and FCS
     };
     // Valid after next() has returned true, until the next call of next().
     [[nodiscard]] virtual Stored stored() = 0;

@@ -36,9 +36,9 @@ class Merge {
     // different link types, or if writing fails.
     void write(int descriptor);
 
-    // Returns the captures, as indices of the paths, of the next `count` written frames, or fewer if fewer
-    // were written. May be called in another thread while write() runs: a frame is recorded before it is
-    // written.
+    // Returns the capture of each of the next `count` written frames, as an index of `paths`; fewer if fewer
+    // frames were written. May be called in another thread while write() runs: a frame is recorded before it
+    // is written.
     [[nodiscard]] std::vector<std::uint32_t> take_captures(std::size_t count);
 
     // Returns the metadata of each file, in order. It is complete after write() has returned.

@@ -88,7 +88,7 @@ bool is_custom(std::uint16_t code) { return code == 2988 || code == 2989 || code
 std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_range) {
     constexpr std::uint64_t kSecond = 1'000'000'000;
     constexpr unsigned kFirstZeroShift = 94;  // from this exponent on, every timestamp is below 1 ns
-    constexpr unsigned kFirstZeroPower = 29;  // the same
+    constexpr unsigned kFirstZeroPower = 29;  // the same for powers of ten
     UInt128 ns = 0;
     const unsigned exponent = interface.tsresol;
     if (interface.tsresol_binary) {

@@ -28,7 +28,7 @@ struct InterfaceDescription {
     std::uint32_t end_of_options = 0;
 };
 
-// With the FCS.
+// Also declares the length of the FCS.
 struct StoredInterface {
     std::uint16_t link_type;
     std::uint16_t reserved = 0;

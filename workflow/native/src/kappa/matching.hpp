@@ -19,8 +19,8 @@ struct Ambiguous {
 };
 
 // Matches the i-th packet with an identity in A with the i-th one in B: `matches[b]` is the packet of A, or
-// kUnmatched. At most kMaxPackets per side. Takes O(packets) time and 8 to 16 bytes of memory per packet of
-// A, plus 4 bytes if identities occur more than once.
+// kUnmatched. Each trial has at most kMaxPackets. Takes O(packets) time and 8 to 16 bytes of memory per
+// packet of A, plus 4 bytes if identities occur more than once.
 Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches);
 
 }  // namespace acapella::kappa

@@ -254,7 +254,7 @@ TEST(Collector, RemovedQueuePairIsRejected) {
     EXPECT_EQ(collector.counters().flows, 1U);
 }
 
-TEST(Collector, ContradictoryConfigurationIsRejected) {
+TEST(Collector, InvalidConfigurationIsRejected) {
     CollectorConfig wrong = config();
     wrong.queue_pairs[0].slots = 0;
     EXPECT_THROW(Collector{wrong}, ConfigError);

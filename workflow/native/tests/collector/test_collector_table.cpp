@@ -162,7 +162,7 @@ TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
     EXPECT_TRUE(partly({report(2, kNth, kHeld, 2), report(1, kNth, 0, 0)}));  // in any order
 }
 
-TEST(Flow, FallingPublishedCountsWrappedOrWereReset) {
+TEST(Flow, DecreasedPublishedCountWrappedOrWasReset) {
     EXPECT_EQ(after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).bytes(),
               3180U);
     EXPECT_EQ(after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).packets(),
@@ -208,20 +208,20 @@ TEST(FlowTable, ResultDoesNotDependOnThreads) {
 }
 
 // In the published format, two words are not compared. The other words contain all fields of the key.
-TEST(RecordPool, EveryFieldOfTheKeyCounts) {
+TEST(RecordPool, EveryFieldOfTheKeyIsCompared) {
     using namespace format1;
     const ByteVector report = format1_report(1, 1, 1);
     const auto key = key_of<Format::published>(report.data());
     RecordPool pool;
     pool.add(key, FlowState{});
     EXPECT_TRUE(pool.has_key<Format::published>(0, key));
-    const auto is_told_apart = [&](auto field) {
+    const auto is_distinguished = [&](auto field) {
         return !pool.has_key<Format::published>(0, key_of<Format::published>(with(report, field, 1).data()));
     };
-    EXPECT_TRUE(is_told_apart(src));
-    EXPECT_TRUE(is_told_apart(dst));
-    EXPECT_TRUE(is_told_apart(src_port));
-    EXPECT_TRUE(is_told_apart(dst_port));
+    EXPECT_TRUE(is_distinguished(src));
+    EXPECT_TRUE(is_distinguished(dst));
+    EXPECT_TRUE(is_distinguished(src_port));
+    EXPECT_TRUE(is_distinguished(dst_port));
 }
 
 TEST(RecordPool, FullPoolThrows) {

@@ -20,7 +20,8 @@ struct Ends {
     Ends back() const { return {dst, src, dst_port, src_port}; }
 };
 
-// IPv4 and TCP between hosts whose addresses differ in the last byte. Unused bytes of the arrays are random.
+// IPv4 and TCP between hosts whose addresses differ in the last byte. Unused bytes of the address arrays are
+// nonzero.
 inline Dissection dissection(const Ends& ends, std::initializer_list<std::uint16_t> vlans = {},
                              std::initializer_list<std::uint32_t> labels = {}) {
     Dissection d;

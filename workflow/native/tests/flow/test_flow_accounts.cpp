@@ -12,7 +12,7 @@ using test::dissection;
 using test::Ends;
 using test::row;
 
-class Accounts : public testing::Test {
+class FlowStatistics : public testing::Test {
   protected:
     std::uint32_t key(const Ends& ends, std::initializer_list<std::uint16_t> vlans = {}) {
         return keys.intern(dissection(ends, vlans));
@@ -23,7 +23,7 @@ class Accounts : public testing::Test {
     FlowTable flow_table{keys};
 };
 
-TEST_F(Accounts, FlowsAreNumberedByFirstFrame) {
+TEST_F(FlowStatistics, FlowsAreNumberedByFirstFrame) {
     const std::uint32_t late = key({});
     const std::uint32_t early = key({.src = 9});
     EXPECT_EQ(add(row(early, {})), 0);
@@ -32,7 +32,7 @@ TEST_F(Accounts, FlowsAreNumberedByFirstFrame) {
     EXPECT_EQ(add(row(kNone, {})), kNone);
 }
 
-TEST_F(Accounts, ExtremeTimesSaturate) {
+TEST_F(FlowStatistics, ExtremeTimesSaturate) {
     const std::uint32_t flow = key({});
     for (int i = 0; i < 8; ++i) add(row(flow, {}, i % 2 == 0 ? INT64_MIN : INT64_MAX));
     EXPECT_EQ(flow_table.first_and_last_ns(0), std::pair(INT64_MIN, INT64_MAX));
@@ -44,7 +44,7 @@ TEST_F(Accounts, ExtremeTimesSaturate) {
     EXPECT_EQ(FlowColumns(keys, header_stacks, flow_table, capture_point).rows(0, 5).columns.length, 1);
 }
 
-TEST_F(Accounts, TooManyGapsDropTheLowestRangesAndAreCounted) {
+TEST_F(FlowStatistics, TooManyGapsDropTheLowestRangesAndAreCounted) {
     const std::uint32_t flow = key({});
     for (std::uint32_t i = 0; i < 5000; ++i) add(row(flow, {.seq = 100 * i, .payload = 10}));
     EXPECT_EQ(flow_table.ranges_forgotten(), 5000 - 1 - 4096);
@@ -54,7 +54,7 @@ TEST_F(Accounts, TooManyGapsDropTheLowestRangesAndAreCounted) {
     EXPECT_EQ(flow_table.tcp(0)->retransmitted_bytes, 10);
 }
 
-TEST_F(Accounts, WrappingSequenceNumbersAreNotRetransmissions) {
+TEST_F(FlowStatistics, WrappingSequenceNumbersAreNotRetransmissions) {
     const std::uint32_t flow = key({});
     std::uint32_t seq = 5;
     for (int i = 0; i < 40; ++i, seq += 0x20000000) add(row(flow, {.seq = seq, .payload = 0x20000000}));
@@ -63,7 +63,7 @@ TEST_F(Accounts, WrappingSequenceNumbersAreNotRetransmissions) {
     EXPECT_EQ(flow_table.tcp(0)->retransmitted_bytes, 100);
 }
 
-TEST_F(Accounts, UnknownPayloadLengthIsNotADuplicateAck) {
+TEST_F(FlowStatistics, UnknownPayloadLengthIsNotADuplicateAck) {
     const Ends ends;
     const std::uint32_t data = key(ends);
     const std::uint32_t acks = key(ends.back());
@@ -76,7 +76,7 @@ TEST_F(Accounts, UnknownPayloadLengthIsNotADuplicateAck) {
     EXPECT_EQ(flow_table.duplicate_acks(1), 1);
 }
 
-TEST_F(Accounts, FlagCountsExceedTheirCounters) {
+TEST_F(FlowStatistics, FlagCountsExceedTheirCounters) {
     const std::uint32_t flow = key({});
     for (int i = 0; i < 200'000; ++i)
         add(row(flow, {.flags = static_cast<std::uint16_t>(i % 2 == 0 ? kAck : kAck | kPsh)}));
@@ -85,7 +85,7 @@ TEST_F(Accounts, FlagCountsExceedTheirCounters) {
     EXPECT_EQ(flow_table.flag_count(0, FlagCount::kSyn), 0);
 }
 
-TEST_F(Accounts, OnlySixteenRunsAreKept) {
+TEST_F(FlowStatistics, OnlySixteenRunsAreKept) {
     const std::uint32_t flow = key({});
     for (std::uint32_t i = 0; i < 18; ++i)
         for (int repeat = 0; repeat < 3; ++repeat) add(row(flow, {}, 0, i));
@@ -96,7 +96,7 @@ TEST_F(Accounts, OnlySixteenRunsAreKept) {
     EXPECT_TRUE(flow_table.flow(0).runs_cut);
 }
 
-TEST_F(Accounts, ApplicationIsTheMostFrequentTokenUnlessDataIsOver16TimesAsFrequent) {
+TEST_F(FlowStatistics, ApplicationIsTheMostFrequentTokenUnlessDataIsOver16TimesAsFrequent) {
     TextTable tokens;
     const std::uint32_t data = tokens.intern("data"), tls = tokens.intern("tls"),
                         http = tokens.intern("http");
@@ -120,7 +120,7 @@ TEST_F(Accounts, ApplicationIsTheMostFrequentTokenUnlessDataIsOver16TimesAsFrequ
     EXPECT_EQ(application_of(flow_table, 0, tokens), "data") << "2 frames to 33 of data";
 }
 
-TEST_F(Accounts, FlowsWithEqualEndpointsArePairedByVlan) {
+TEST_F(FlowStatistics, FlowsWithEqualEndpointsArePairedByVlan) {
     const Ends ends;
     for (std::uint16_t vlan = 0; vlan < 500; ++vlan) add(row(key(ends, {vlan}), {}));
     for (std::uint16_t vlan = 500; vlan-- > 0;) add(row(key(ends.back(), {vlan}), {}));

@@ -53,11 +53,11 @@ Dissection direction(std::uint32_t number) {
     return d;
 }
 
-struct Books {
+struct Tables {
     FlowKeys keys{TableHash(1)};
     FlowTable flow_table{keys};
 
-    std::uint32_t book(std::uint32_t number, const FrameApplication& application) {
+    std::uint32_t add_frame(std::uint32_t number, const FrameApplication& application) {
         const std::uint32_t key = keys.intern(direction(number));
         flow_table.add(row(key, {.flags = kPsh | kAck, .payload = 100}), 0, application);
         return key;
@@ -66,27 +66,28 @@ struct Books {
 
 TEST(FlowMemory, MillionFlowsNeedLessThan310MiB) {
     const double before = allocated_mib();
-    Books books;
-    for (std::uint32_t flow = 0; flow < kFlows; ++flow) books.book(flow, {});
-    ASSERT_EQ(books.flow_table.size(), kFlows);
-    ASSERT_NE(books.flow_table.peer(kFlows - 1), kNone);
+    Tables tables;
+    for (std::uint32_t flow = 0; flow < kFlows; ++flow) tables.add_frame(flow, {});
+    ASSERT_EQ(tables.flow_table.size(), kFlows);
+    ASSERT_NE(tables.flow_table.peer(kFlows - 1), kNone);
     const double taken = kTimes * (allocated_mib() - before);
     RecordProperty("mib", std::to_string(taken));
     EXPECT_LT(taken, 310);
     EXPECT_GT(taken, 150) << "bytes() does not count allocated memory";
-    const double counted = kTimes * static_cast<double>(books.keys.bytes() + books.flow_table.bytes()) / kMiB;
-    EXPECT_NEAR(counted, taken, taken / 20) << "the memory limit of a digest is checked against it";
+    const double counted =
+        kTimes * static_cast<double>(tables.keys.bytes() + tables.flow_table.bytes()) / kMiB;
+    EXPECT_NEAR(counted, taken, taken / 20) << "a digest compares bytes() with its memory limit";
 }
 
 TEST(FlowMemory, MillionFlowsWithLabelsAndPayloadKindsNeedLessThan355MiB) {
     constexpr double kKindsMib = 14;  // kMaxKinds, for any number of flows
     const double before = allocated_mib();
     const std::array<std::uint32_t, 1> tokens{0};
-    Books books;
+    Tables tables;
     hybrid::Selection selection({}, TableHash(1));
     hybrid::ApplicationCache applications(selection);
     for (std::uint32_t flow = 0; flow < kFlows; ++flow) {
-        const std::uint32_t key = books.book(flow, {.tokens = tokens});
+        const std::uint32_t key = tables.add_frame(flow, {.tokens = tokens});
         const Bytes payload = std::as_bytes(std::span(&flow, 1));
         applications.learn(selection.select(key, payload, 100).kind, "data");
     }

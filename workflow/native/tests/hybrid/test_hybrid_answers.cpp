@@ -39,9 +39,9 @@ int pipe_with(std::string_view text) {
 }
 
 // Writes a text to a pipe repeatedly until the reader closes it.
-class PatientWriter {
+class RepeatingWriter {
   public:
-    PatientWriter(const std::string& text, int times) {
+    RepeatingWriter(const std::string& text, int times) {
         EXPECT_EQ(::pipe(ends_.data()), 0);
         ::signal(SIGPIPE, SIG_IGN);
         thread_ = std::thread([this, text, times] {
@@ -55,9 +55,9 @@ class PatientWriter {
             }
         });
     }
-    PatientWriter(const PatientWriter&) = delete;
-    PatientWriter& operator=(const PatientWriter&) = delete;
-    ~PatientWriter() {
+    RepeatingWriter(const RepeatingWriter&) = delete;
+    RepeatingWriter& operator=(const RepeatingWriter&) = delete;
+    ~RepeatingWriter() {
         written();
         ::close(ends_[1]);
     }
@@ -118,7 +118,7 @@ TEST(TsharkOutput, MissingOutputIsATimeout) {
 }
 
 TEST(TsharkOutput, EndlessLineIsAnError) {
-    PatientWriter writer(std::string(std::size_t{1} << 20, 'x'), 200);
+    RepeatingWriter writer(std::string(std::size_t{1} << 20, 'x'), 200);
     {
         TsharkOutput reader(writer.reading());
         EXPECT_THROW(
@@ -133,7 +133,7 @@ TEST(TsharkOutput, EndlessLineIsAnError) {
 
 TEST(TsharkOutput, PendingOutputIsBounded) {
     const std::string some(std::size_t{1} << 10, '\n');
-    PatientWriter writer(some, 200 << 10);  // 200 MiB
+    RepeatingWriter writer(some, 200 << 10);  // 200 MiB
     {
         TsharkOutput reader(writer.reading());
         std::size_t before = 1;
@@ -295,7 +295,7 @@ TEST(TsharkOutput, CommonTagsAreInTheOrderOfTheCore) {
               (std::vector<std::uint32_t>{17, 0, 16}));
     keys.labels[0] = 18;
     CoreTags(1, core).order(keys);
-    EXPECT_EQ(keys.labels[0], 18U) << "tshark determines a label that is not in this core's list";
+    EXPECT_EQ(keys.labels[0], 18U) << "the order is kept if the core did not find the same labels";
 }
 
 TEST(TsharkOutput, ALaterFragmentHasNoPorts) {

@@ -82,7 +82,7 @@ TEST(PcapngWriter, BrokenPipeIsAnErrorNotASignal) {
     PcapngWriter writer(ends[1]);
     EXPECT_FALSE(writer.flush());
     EXPECT_EQ(writer.error_number(), EPIPE);
-    EXPECT_FALSE(writer.write(Record{})) << "a fault stays";
+    EXPECT_FALSE(writer.write(Record{})) << "an error is permanent";
     EXPECT_FALSE(writer.error().empty());
     ::close(ends[1]);
 }

@@ -30,15 +30,15 @@ Ranks inverse(const Ranks& ranks) {
 Ranks kept_of(const Ranks& ranks, const Order& order) {
     std::vector<bool> moved(ranks.size());
     for (const auto& move : order.moves) moved[move.rank_b] = true;
-    Ranks mask;
+    Ranks kept;
     for (std::size_t b = 0; b < ranks.size(); ++b)
-        if (!moved[b]) mask.push_back(ranks[b]);
-    return mask;
+        if (!moved[b]) kept.push_back(ranks[b]);
+    return kept;
 }
 
 // Finds the best increasing subsequence by trying all of them.
 struct BruteForce {
-    Ranks mask;
+    Ranks kept;
     std::uint64_t kept_distance = 0;
     std::uint64_t distance = 0;
     std::uint64_t inversions = 0;
@@ -62,12 +62,12 @@ struct BruteForce {
             selected.push_back(ranks[b]);
             chosen_distance += ::distance(ranks[b], b);
         }
-        const bool longer = selected.size() > mask.size();
-        const bool same = selected.size() == mask.size();
+        const bool longer = selected.size() > kept.size();
+        const bool same = selected.size() == kept.size();
         if (!longer && !(same && chosen_distance > kept_distance) &&
-            !(same && chosen_distance == kept_distance && selected < mask))
+            !(same && chosen_distance == kept_distance && selected < kept))
             return;
-        mask = selected;
+        kept = selected;
         kept_distance = chosen_distance;
     }
 };
@@ -78,7 +78,7 @@ TEST(Order, MatchesBruteForceForAllPermutationsUpToSeven) {
         do {
             const Order order = compare_order(ranks);
             const BruteForce expected(ranks);
-            ASSERT_EQ(kept_of(ranks, order), expected.mask);
+            ASSERT_EQ(kept_of(ranks, order), expected.kept);
             ASSERT_EQ(order.distance, expected.distance);
             ASSERT_EQ(order.inversions, expected.inversions);
         } while (std::next_permutation(ranks.begin(), ranks.end()));

@@ -1,5 +1,5 @@
-// Compares the parts of a comparison with the simplest implementations: spilled columns, quantiles, matching,
-// and pairs compared with files.
+// Compares the components of a comparison with simple implementations: spilled columns, quantiles, matching,
+// and matching with files.
 #include <gtest/gtest.h>
 
 #include <algorithm>

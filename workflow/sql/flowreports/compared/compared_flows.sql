@@ -4,9 +4,9 @@
 -- report_reason: why the measured values do not cover the whole flow; null if they do: outside (the program does not
 -- parse the flow), extra (only the collector has the flow), no_report (the flow has no report), earlier_report (packets
 -- follow its newest report). loss_reason and acknowledged_reason: why the loss or the acknowledged bytes have no
--- measured value, or not of the whole flow: no_slot (the flow never had a slot), partly_followed (it had no slot for
--- some of its packets), no_acknowledgment (no report has one), earlier_report (more follows its newest report).
--- iat_at_report_ns: the exact inter-arrival time before the last packet at the time of the newest report.
+-- measured value, or one that does not cover the whole flow: no_slot (the flow never had a slot), partly_followed (it
+-- had no slot for some of its packets), no_acknowledgment (no report has one), earlier_report (more follows its newest
+-- report). iat_at_report_ns: the exact inter-arrival time before the last packet at the time of the newest report.
 with
 
 exact as (

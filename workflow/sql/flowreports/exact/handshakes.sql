@@ -1,7 +1,8 @@
--- One row per way (direction) of TCP clients with handshakes of which a half can be timed; of several handshakes, the
--- last one. A SYN or SYN-ACK with the sequence number of the previous one is a retransmission, another number begins a
--- new handshake. rtt_syn_ns: from the SYN to its first SYN-ACK; null if the SYN was retransmitted before. rtt_ack_ns:
--- from the SYN-ACK to its first ACK; null if the SYN-ACK was retransmitted before.
+-- One row per way (direction) of a TCP client with a handshake of which at least one half can be timed; if there are
+-- several such handshakes, the last one counts. A SYN or SYN-ACK with the sequence number of the previous one is a
+-- retransmission, another number begins a new handshake. rtt_syn_ns: from the SYN to its first SYN-ACK; null if the SYN
+-- was retransmitted before. rtt_ack_ns: from the SYN-ACK to its first ACK; null if the SYN-ACK was retransmitted
+-- before.
 with
 
 packets as (
@@ -54,7 +55,7 @@ ended as (
     group by begun.way, begun.frame
 ),
 
--- Number of times that it was sent before completion.
+-- Number of times that the SYN or SYN-ACK was sent before completion.
 repeated as (
     select
         ended.way,

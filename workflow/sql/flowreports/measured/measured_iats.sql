@@ -1,4 +1,5 @@
--- One row per report with an inter-arrival time. Reports that the control plane requests repeat an earlier one.
+-- One row per report with an inter-arrival time. Reports that the control plane requests repeat an earlier
+-- inter-arrival time.
 with
 
 series as (

@@ -1,5 +1,5 @@
--- One row per cell and run: sums over its streams. Settings are numbered in the order of their values; the algorithm
--- does not count.
+-- One row per cell and run: sums over its streams. Settings are numbered in the order of their values; the algorithm is
+-- not part of a setting.
 with
 
 raw as (

@@ -170,8 +170,8 @@ checked as (
     from joined
 ),
 
--- By the busy time in TCP_INFO, the runner flags a run whose sender waited for a window. Without it, there is only the
--- wire.
+-- The runner uses the busy time in TCP_INFO to flag a run whose sender waited for a window. Without this time, only the
+-- wire shows it.
 final as (
     select
         *,

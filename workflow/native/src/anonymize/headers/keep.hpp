@@ -16,7 +16,7 @@ void keep_arp(Header& header);
 void keep_slow(Header& header);
 void keep_osi(Header& header);
 void keep_ptp(Header& header);
-// Keeps the first `length` bytes of the header of a link type.
+// Keeps a complete link-layer header, which ends at `length`, and replaces the address in it.
 void keep_linux_cooked(FrameBuilder& builder, std::size_t length);
 void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length);
 

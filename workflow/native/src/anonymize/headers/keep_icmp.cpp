@@ -27,7 +27,7 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
         if (!again) header.copy_original(option + from, to - from);
     };
     switch (header.at.u8(option)) {
-        case 1:  // link-layer address of source, target
+        case 1:  // link-layer address of the source or target
         case 2:
             header.mac(option + 2);
             return;
@@ -233,8 +233,8 @@ void keep_igmp(Header& header) {
     header.add_checksum(ChecksumKind::plain, 2);
 }
 
-// The checksum of a Register message covers only its header (RFC 7761 4.9); in IPv6 it includes a
-// pseudo-header.
+// The checksum of a Register message covers only its header (RFC 7761 4.9). In IPv6 it also covers a
+// pseudo-header and is not recomputed.
 void keep_pim(Header& header) {
     constexpr std::uint8_t kRegister = 0x21;
     if (!header.at.has(kHeader)) return;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
 
-// Novell frames without LLC are identified by two constant bytes.
+// Novell IPX frames without LLC start with 0xffff.
 void keep_raw_ipx(Header& header, std::size_t length) {
     const std::uint16_t type = header.at.be16(length - 2);
     const bool raw_ipx = type > 0 && type <= kMaxLength && header.at.be16(length) == 0xffff;
@@ -62,8 +62,8 @@ void keep_pbb(Header& header) {
     header.tunnel(1, 3, TunnelType::pbb_isid);
 }
 
-// Spanning tree, CDP, VTP, DTP and UDLD contain names of bridges and ports, and versions. None of this is
-// kept.
+// Only the LLC header is kept, because spanning tree, CDP, VTP, DTP and UDLD messages contain bridge names,
+// port names and software versions.
 void keep_llc(Header& header) { header.keep(header.length()); }
 
 void keep_arp(Header& header) {

@@ -14,7 +14,7 @@ namespace acapella::anonymize {
 namespace {
 
 constexpr std::uint64_t kBetweenProgress = 4096;  // frames
-constexpr std::size_t kMinValues = 6;  // minimum number of distinct bytes in a run; fewer are padding
+constexpr std::size_t kMinValues = 6;  // minimum number of distinct bytes in a run; others are padding
 
 std::uint64_t first_bytes(const std::byte* at) {
     std::uint64_t value = 0;

@@ -23,8 +23,8 @@ Mac mac_of(std::uint64_t number) {
     return address;
 }
 
-// Kind `other` keeps bits 7 to 4, 1 and 0 of the first byte; gather() and scatter() convert the other 42
-// bits.
+// Kind `other` keeps bits 7 to 4, 1 and 0 of the first byte; gather() packs the other 42 bits into a number,
+// and scatter() restores them.
 constexpr std::uint64_t kKept = std::uint64_t{0xf3} << 40;
 constexpr std::uint64_t kLow40 = (std::uint64_t{1} << 40) - 1;
 

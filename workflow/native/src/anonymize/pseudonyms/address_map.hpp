@@ -23,10 +23,10 @@ using Ipv4 = std::array<std::byte, 4>;
 using Ipv6 = std::array<std::byte, 16>;
 using Mac = std::array<std::byte, 6>;
 
-// Crypto-PAn: two pseudonyms have a common prefix of the same length as their addresses. Xu, Fan, Ammar,
-// Moon, "Prefix-preserving IP address anonymization", ICNP 2002, with AES-128 as in the authors' program: the
-// first 16 bytes of the key are the AES key, and the other bytes, encrypted with that key, are the padding.
-// IPv6 uses the same method with 128 bits.
+// Crypto-PAn: two pseudonyms share a prefix of the same length as the two addresses do. Xu, Fan, Ammar, Moon,
+// "Prefix-preserving IP address anonymization", ICNP 2002, with AES-128 as in the authors' program: the first
+// 16 bytes of the key are the AES key, and the other bytes, encrypted with that key, are the padding. IPv6
+// uses the same method with 128 bits.
 class CryptoPan {
   public:
     explicit CryptoPan(Key key);
@@ -47,11 +47,12 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 // Maps MAC addresses. Unchanged: broadcast, the zero address, and the group addresses of protocols
 // (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast addresses keep their prefix (01:00:5e
 // and the next bit, 33:33). All other addresses keep the first four bits (which distinguish an address after
-// MPLS from IP), the group bit and the local bit. After GTP-U, an address may also be mistaken for the first
-// byte of an IPv4 header (0x45 to 0x4e): with `replace`, a pseudonym starts like that if and only if the
-// address does. If an address is neither group nor local, tshark knows the vendor of its pseudonym if and
-// only if it knows its own vendor, because tshark uses this to distinguish the forms of pseudowires. The
-// vendor itself is not kept. `replace` permutes all other bits; `blank` sets them to zero.
+// MPLS from IP), the group bit and the local bit. After GTP-U, the first byte of an address may also be
+// mistaken for that of an IPv4 header (0x45 to 0x4e): with `replace`, a pseudonym starts with such a byte if
+// and only if the address does. If an address is neither group nor local, tshark knows the vendor of the
+// pseudonym if and only if it knows the vendor of the address, because tshark uses this to distinguish the
+// forms of pseudowires. The vendor itself is not kept. `replace` permutes all other bits; `blank` sets them
+// to zero.
 class MacMap {
   public:
     // `vendors` may be null; it must outlive this object.

@@ -37,7 +37,7 @@ class PacketSocket {
         return true;
     }
 
-    // Number of frames dropped by the kernel since the last call because the ring was full.
+    // Returns the number of frames dropped by the kernel since the last call because the ring was full.
     std::uint64_t take_dropped();
 
   private:

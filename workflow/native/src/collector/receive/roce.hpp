@@ -23,7 +23,7 @@ namespace acapella::collector {
     X(out_of_bounds) /* the address is not that of a slot of the ring */                               \
     X(bad_version)   /* the content is not a report of the format */                                   \
     X(psn_duplicate) /* the packet sequence number was received before, or is older than the window */ \
-    X(psn_reordered) /* counted in psn_gap_lost before: received after a later one */
+    X(psn_reordered) /* received after a later one; was counted in psn_gap_lost before */
 
 enum class Verdict : std::uint8_t {
 #define ACAPELLA_VERDICT(name) name,

@@ -32,12 +32,12 @@ struct FlowState {
     bool has(Flag flag) const { return (flags & flag) != 0; }
     std::uint64_t bytes() const { return closed_bytes + previous_bytes + epoch_bytes; }
     std::uint64_t packets() const { return closed_packets + previous_packets + epoch_packets; }
-    // Start of the known time interval in which the bytes were sent.
+    // Start and end of the known time interval in which the bytes were sent.
     std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
     std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
-    // True if the bytes in flight (sent and not acknowledged, modulo 2^32) are known; false if an
-    // acknowledgment is ahead.
     bool knows_acked() const { return has(kAck) && !has(kAckPartial); }
+    // Returns true if the bytes in flight (sent and not acknowledged, modulo 2^32) are known; false if an
+    // acknowledgment is ahead.
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
     // Fields are in the order of use, so that a report touches few cache lines (see RecordPool): first the
@@ -90,13 +90,14 @@ enum class Effect : std::uint8_t {
     refused,   // of a new flow: not added, because the table is full
 };
 
-// Add the first report of a flow.
+// Adds the first report of a flow.
 void begin(FlowState& flow, Report& report);
-// Add another report. The newer of two reports has the larger (epoch, time, sequence). In the published
-// format, it has the later time modulo 2^48; if the times are equal, it is the report received later.
+// Returns true if a report is newer than the newest report of the flow, that is, if its (epoch, time,
+// sequence) is larger. In the published format, its time modulo 2^48 is later or equal.
 bool is_newer(const FlowState& flow, Format format, const Report& report);
-Effect update(FlowState& flow, Format format,
-              Report& report);  // unwraps the 48-bit time of the published format in `report`
+
+// Adds another report. In the published format, also unwraps the 48-bit time in `report`.
+Effect update(FlowState& flow, Format format, Report& report);
 // Returns the time of a newer report, unwrapped beyond 2^48 ns in the published format.
 std::uint64_t time_of(const FlowState& flow, Format format, const Report& report);
 

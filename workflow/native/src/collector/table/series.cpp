@@ -65,7 +65,7 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
     windows_[row].start = start;
 }
 
-// Divides the amounts added by a report that opened a window between this window and earlier ones.
+// If a report opens a window, divides the amounts that it adds between this window and the windows before it.
 void Series::spread(std::uint32_t row, const Report& report, const FlowState& flow, std::uint64_t position) {
     const Window& window = windows_[row];
     WindowBase& base = bases_[row];

@@ -1,4 +1,4 @@
-// The base of the decoders of gzip, zstd and lz4. A build contains the decoders whose libraries it found.
+// The base of the decoders of gzip, zstd and lz4. A build contains the decoders whose libraries were found.
 #pragma once
 
 #include <algorithm>

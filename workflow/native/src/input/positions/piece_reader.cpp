@@ -87,7 +87,7 @@ bool PieceReader::load(std::size_t piece, Loaded& into) {
     PieceSum sum;
     sum.add(into.bytes.data(), size);
     if (sum.value() != positions_.sums[piece])
-        return fail(kChanged + std::string("other bytes between ") + std::to_string(first) + " and " +
+        return fail(kChanged + std::string("different content in bytes ") + std::to_string(first) + " to " +
                     std::to_string(first + size));
     into.piece = piece;
     return true;
@@ -109,7 +109,7 @@ void PieceReader::begin_decoding(std::uint64_t offset) {
     const ByteStream::Start first;
     const ByteStream::Start& start = after == positions_.starts.begin() ? first : *std::prev(after);
     if (decoder_ && decoded_ <= offset && decoded_ >= start.decompressed) return;
-    // A position beyond the end of the file only yields no bytes.
+    // If the position is beyond the end of the file, read() returns no bytes.
     (void)::lseek(descriptor_, static_cast<off_t>(start.compressed), SEEK_SET);
     decoder_ = decoder_from(compression_, descriptor_stream(descriptor_, false), start, limits_);
     decoded_ = start.decompressed;

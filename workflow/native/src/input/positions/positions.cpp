@@ -36,7 +36,7 @@ class Decoder {
     }
     // Returns a number of items, each of which has at least `size` bytes.
     std::size_t count(std::size_t size) { return static_cast<std::size_t>(get(cursor_.captured() / size)); }
-    // Returns the next bytes, which must be there.
+    // Returns the next `size` bytes. The caller must check that they exist.
     std::string text(std::size_t size) {
         std::string value(size, '\0');
         cursor_.copy(0, size, reinterpret_cast<std::byte*>(value.data()));

@@ -63,8 +63,8 @@ class PositionsBuilder final : public BlockObserver {
             note(frame, offset);
     }
 
-    // Returns the encoded positions after the last frame; empty if their base64 text, as the acap contains
-    // it, would have more than kFreeBytes and `bytes_per_frame`.
+    // Call after the last frame. Returns the encoded positions, or an empty text if their base64 form, which
+    // is stored in the acap, would exceed kFreeBytes plus `bytes_per_frame` for each frame.
     std::string finish(const ByteSource& source, std::uint64_t frames,
                        std::uint64_t bytes_per_frame = kBytesPerFrame);
 

@@ -12,7 +12,8 @@
 
 namespace acapella::kappa {
 
-// Nearest rank: the ceil(count * percent / 100)-th smallest, counted from 0. The median is the lower one.
+// Returns the nearest rank, counted from 0: that of the ceil(count * percent / 100)-th smallest value. For 50
+// percent, this is the lower median.
 inline std::uint64_t nearest_rank(std::uint64_t count, std::uint64_t percent) {
     return count / 100 * percent + (count % 100 * percent + 99) / 100 - 1;
 }

@@ -200,9 +200,8 @@ FileInfo TrialReader::read_file(const TrialFile& file, const TimeRange& time_ran
                          "timestamps, or leave this file out");
     if (selected > 0 && info.implausible == selected)
         throw TrialError(file.path + ": its " + std::to_string(selected) +
-                         " frames are dated outside the years 1970 to 2106, and trials are compared by their "
-                         "times; correct the "
-                         "timestamps, or leave this file out");
+                         " frames have timestamps outside the years 1970 to 2106, and trials are compared by "
+                         "time; correct the timestamps, or leave this file out");
     info.end = input::name_of(frames.info().end);
     info.end_detail = frames.info().end_detail;
     info.clock_resolution_ns = clock_.resolution_ns();
