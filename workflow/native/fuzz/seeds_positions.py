@@ -1,5 +1,6 @@
 """Seeds of fuzz_positions: captures, without and with positions. Usage: seeds_positions.py DIRECTORY."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import lz4.frame
 import zstandard
 from seeds_reader import block, captures, pcap, pcapng
 
-VERSION, PIECE = 1, 6  # version of the encoding; pieces of 2^6 bytes
+PIECE = 6  # pieces of 2^6 bytes
+POSITIONS = Path(__file__).parents[1] / "src" / "input" / "positions" / "positions.cpp"
+VERSION = int(re.search(r"kVersion = (\d+);", POSITIONS.read_text(encoding="utf-8"))[1])  # of the encoding
 
 
 def positions(content: bytes, frames: int) -> bytes:
