@@ -111,7 +111,7 @@ static int read_seconds(double *to, const char *text, const char *name, struct f
                : fail(fault, "--%s %s: not a number of seconds above 0; see --help", name, text);
 }
 
-/* Options of ports, the end of reception, and the output during it. */
+/* Reads options for ports, for the end of reception, and for the output during reception. */
 static int read_port_option(struct options *options, int code, const char *text, struct fault *fault) {
     static const char *const clocks[] = {"auto", "hardware", "tsc", NULL};
     int choice;
