@@ -226,10 +226,10 @@ static void expand_lead_sources(struct options *options) {
 
 static int check(const struct options *options, struct fault *fault) {
     if (options->ports == 0) {
-        return fail(fault, "the ports: use --tx or --bridge; see --help");
+        return fail(fault, "no ports: use --tx or --bridge; see --help");
     }
     if (options->eal.vdevs + options->eal.pcis == 0) {
-        return fail(fault, "the devices: use --vdev or --pci; see --help");
+        return fail(fault, "no devices: use --vdev or --pci; see --help");
     }
     if (options->in_band && !options->bridge) {
         return fail(fault, "--in-band: applies to --bridge only");
