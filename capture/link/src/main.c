@@ -69,11 +69,8 @@ static int options_read(struct options *options, int argc, char **argv, struct f
         parse,
         "NAME=FILE...",
         "Delay the packets of TUN devices. FILE is the network namespace of the device. Commands are read "
-        "from "
-        "standard input: set NAME DELAY_NS LOSS_PPM REORDER_PPM SEED [DUPLICATE_PPM]; statistics. The "
-        "program ends at the "
-        "end "
-        "of its input.",
+        "from standard input: set NAME DELAY_NS LOSS_PPM REORDER_PPM SEED [DUPLICATE_PPM]; statistics. The "
+        "program ends at the end of its input.",
         NULL,
         NULL,
         NULL,

@@ -20,7 +20,7 @@ struct receiver {
     uint64_t missed;          /* packets missed by the device, or because no mbuf was free */
     uint64_t kernel_dropped;  /* because the ring of net_af_packet was full */
     struct clock_watch clock; /* of the system clock */
-    int64_t checked_ns;       /* time of the port at its latest reading */
+    int64_t checked_ns;       /* time of the port at the latest reading of `clock` */
     int64_t stepped_from_ns;  /* arrivals before this time precede the first step of the clock */
 };
 

@@ -77,8 +77,7 @@ static const struct argp_option known[] = {
 static const char usage[] = "--result FILE [-- EAL_ARGUMENT...]";
 static const char documentation[] =
     "Count the packets that acapella-dpdk-generate sent: latency, jitter, loss, reordering, duplicates and "
-    "bit "
-    "errors."
+    "bit errors."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "
     "received from ports until then are counted. If a file was not read to its end, this is an error.";

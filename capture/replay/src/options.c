@@ -107,8 +107,8 @@ static const char documentation[] =
     "from standard input, one per line; results are printed as one JSON object per line."
     "\v"
     "Commands: record FROM_NS UNTIL_NS, rolling SECONDS, load FILE, stop, clear, run AT_NS LOOPS SPEED_PPM, "
-    "status, save FILE, departures FILE, quit. The end of standard input, SIGTERM, SIGINT and SIGHUP end the "
-    "program.";
+    "status, save FILE, departures FILE, answer PORT HEX, quit. The end of standard input, SIGTERM, SIGINT "
+    "and SIGHUP end the program.";
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
