@@ -1,5 +1,5 @@
 // Registers of flowstats.p4, which contain all of its state. They are defined outside the controls because several
-// controls use a slot, and because files with controls use these names. DPDK's pipeline uses 8 bytes per entry.
+// controls use a slot, and because control files use these names. DPDK's pipeline uses 8 bytes per entry.
 #ifndef ACAPELLA_FLOWSTATS_REGISTERS_P4
 #define ACAPELLA_FLOWSTATS_REGISTERS_P4
 
@@ -46,7 +46,7 @@ Register<bit<64>, bit<32>>(CELLS, 0) sketch_packets_3;
 
 // Slots. Flow:
 Register<bit<64>, bit<32>>(SLOTS, 0) slot_fingerprint;  // digest of the key without labels; 0: free
-Register<bit<64>, bit<32>>(SLOTS, 0) slot_labels;       // as row_h
+Register<bit<64>, bit<32>>(SLOTS, 0) slot_labels;       // as in row_h
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_label_4;
 Register<bit<32>, bit<32>>(SLOTS, 0) slot_state;        // STATE_*
 // Times:

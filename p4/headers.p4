@@ -19,7 +19,7 @@ header egress_h {
     bit<32> wire_length;
     bit<32> length;    // bytes after this header that the host keeps
     bit<32> port;
-    bit<32> sequence;  // number of the frame in its ingress port, from 0
+    bit<32> sequence;  // number of the frame on its ingress port, from 0
     bit<32> hash;
     bit<8>  kind;      // KIND_*
     bit<8>  reason;    // REASON_*
@@ -147,7 +147,7 @@ header flow_h {
     bit<8>  ip_proto;  // after the parsed extension headers
     bit<8>  vlan_count;  // parsed tags, at most 8; `vlans` has the last four
     bit<8>  reserved;
-    bit<64> vlans;     // ids of 16 bits each, the innermost in the lowest
+    bit<64> vlans;     // VLAN IDs in 16 bits each, the innermost in the lowest bits
     bit<32> mpls_count;
     bit<32> label_1;   // outermost
     bit<32> label_2;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CLOCK_WATCH_NS 1000 /* smallest step, in addition to the errors of readings */
+#define CLOCK_WATCH_NS 1000 /* smallest step detected, in addition to the errors of both readings */
 
 /* CLOCK_REALTIME, read between two readings of CLOCK_MONOTONIC. */
 struct clock_reading {

@@ -89,7 +89,7 @@ int eal_start_threads(const struct eal_settings *settings, struct fault *fault) 
         return -1;
     }
     snprintf(memory, sizeof memory, "%u", settings->memory_mb);
-    /* Without files in /run/dpdk or hugetlbfs, which a killed process would leave. */
+    /* Create no files in /run/dpdk or hugetlbfs: a killed process would leave them behind. */
     const char *fixed[] = {settings->program, map, settings->huge ? "--in-memory" : "--no-shconf",
                            "--no-telemetry", "--log-level=*:warning"};
     for (unsigned i = 0; i < RTE_DIM(fixed); ++i) {

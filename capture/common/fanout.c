@@ -1,8 +1,8 @@
 /* Replaces setsockopt(2) in a program. net_af_packet adds its sockets, even a single one, to a group
- * (PACKET_FANOUT). It lets the kernel reassemble IPv4 fragments (DEFRAG), and move the packets of a flow to
- * another socket if a ring is full (ROLLOVER). A capture must contain fragments as they arrived, and a bridge
- * must forward them and keep the packets of each flow in order. The driver has no option for this. Its
- * library may be loaded at run time, so the program must export this symbol. */
+ * (PACKET_FANOUT) whose flags let the kernel reassemble IPv4 fragments (DEFRAG), and move the packets of a
+ * flow to another socket if a ring is full (ROLLOVER). A capture must contain fragments as they arrived, and
+ * a bridge must forward them and keep the packets of each flow in order. The driver has no option for this.
+ * Its library may be loaded at run time, so the program must export this symbol. */
 #include <linux/if_packet.h>
 #include <stdint.h>
 #include <string.h>

@@ -17,8 +17,8 @@ struct packet_sockets {
  * devices. */
 void packet_sockets_find(struct packet_sockets *sockets, const char *interface);
 
-/* Lets the sockets ignore what this machine sends on the interface. Packets that the kernel has put into
- * their rings before remain there. Returns 0 or an errno. */
+/* Makes the sockets ignore packets that this machine sends on the interface. Packets that are already in
+ * their rings remain there. Returns 0 or an errno. */
 int packet_sockets_ignore_outgoing(const struct packet_sockets *sockets);
 
 /* Updates `dropped`. */

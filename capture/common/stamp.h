@@ -24,7 +24,7 @@ struct stamp {
 };
 
 static inline void stamp_put(uint8_t *to, uint32_t value) {
-    const uint32_t big = __builtin_bswap32(value); /* DPDK on little-endian machines only */
+    const uint32_t big = __builtin_bswap32(value); /* the programs support little-endian machines only */
     memcpy(to, &big, sizeof big);
 }
 
@@ -100,7 +100,7 @@ static inline void pattern_prbs31(uint8_t *to, size_t bytes, uint32_t flow, uint
     }
 }
 
-/* Writes `bytes` bytes of a pattern, which begins at `to`. */
+/* Writes the first `bytes` bytes of a pattern to `to`. */
 static inline void pattern_write(enum pattern pattern, uint8_t *to, size_t bytes, uint32_t flow,
                                  uint32_t sequence) {
     switch (pattern) {

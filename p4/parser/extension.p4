@@ -87,7 +87,8 @@
         }
     }
 
-    // No next header (RFC 8200 section 4.7) was handled earlier, like in the digest and in tshark.
+    // If the next header is "no next header" (59, RFC 8200 section 4.7), it becomes the protocol although this
+    // extension header is truncated, as in the digest and in tshark.
     state AT(JOIN(cut_extension, EXTENSION)) {
         meta.bits = (bit<32>)hdr.peek.first;
         transition select(meta.bits) {

@@ -126,7 +126,7 @@ static enum blocks_result read_byte_order(struct blocks *blocks, uint8_t magic[4
     return BLOCKS_FRAME;
 }
 
-/* Reads one block into `body`, without its header; BLOCKS_FRAME: it is complete. */
+/* Reads one block into `body`, without its header. Returns BLOCKS_FRAME if the block is complete. */
 static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, struct fault *fault) {
     uint8_t head[BLOCK_HEAD], magic[4];
     enum blocks_result result = read_bytes(blocks, head, sizeof head, fault);
@@ -180,7 +180,7 @@ static enum blocks_result read_section(struct blocks *blocks, struct fault *faul
 
 static enum blocks_result read_options(const struct blocks *blocks, uint32_t at, struct interface *interface,
                                        struct fault *fault) {
-    bool resolution_seen = false; /* the first of several counts, as in the native core */
+    bool resolution_seen = false; /* if the option is repeated, the first applies, as in the native core */
     while (at < blocks->size) {
         if (blocks->size - at < 4) {
             return error(fault, "an interface option is truncated");
@@ -230,7 +230,7 @@ static enum blocks_result read_interface(struct blocks *blocks, struct fault *fa
     return read_options(blocks, 8, interface, fault);
 }
 
-/* Converts to ns, rounded down; a time before 1970 or after 2262 becomes the nearest one in this range, as in
+/* Converts to ns, rounded down; a time before 1677 or after 2262 becomes the nearest one in this range, as in
  * the native core. */
 static int64_t to_ns(uint64_t units, const struct interface *interface) {
     enum { LONGEST_SHIFT = 94, LONGEST_POWER = 29 }; /* 2^64 of these units are less than 1 ns */

@@ -174,7 +174,7 @@ static void read_clocks(uint64_t *tsc, int64_t *ns) {
     *ns = now.ns;
 }
 
-/* Measure the counter's rate: rte_get_tsc_hz is rounded to 10 MHz. */
+/* Measures the rates of the counters: rte_get_tsc_hz is rounded to 10 MHz. */
 static int begin_clocks(struct receive_port *port, struct fault *fault) {
     uint64_t tsc[2] = {0}, nic[2] = {0};
     int64_t ns[2] = {0};

@@ -57,7 +57,7 @@ static inline uint64_t receive_port_now(struct receive_port *port) {
     return (uint64_t)clock_ns(&port->tsc, rte_rdtsc());
 }
 
-/* Returns the timestamp of a frame. Sets `unstamped` if the device has none and the TSC is used. */
+/* Returns the timestamp of a frame. Sets `unstamped` if its mbuf has none and the TSC is used. */
 static inline uint64_t receive_port_stamp(struct receive_port *port, struct rte_mbuf *mbuf, bool *unstamped) {
     if (port->source == STAMP_TSC) {
         return receive_port_now(port);

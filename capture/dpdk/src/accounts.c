@@ -18,8 +18,8 @@ struct totals {
     uint64_t dropped_full, dropped_failed, dropped_shape;
 };
 
-/* Sums the counts of a queue. Pending frames were put, and are neither on the disk nor lost by an error; at
- * the end of a capture there are none. */
+/* Sums the counts of a queue. Pending frames were passed to the writer, but are neither on the disk nor lost
+ * in an error; at the end of a capture there are none. */
 static struct totals sum_queue(const struct capture *capture, unsigned queue) {
     const struct counts *counts = &capture->worker[queue].counts;
     struct totals totals = {
@@ -286,8 +286,8 @@ static void print_errors(FILE *to, const struct capture *capture) {
     fputs("]", to);
 }
 
-/* Prints the reasons for which the P4 program did not send frames. Its counts belong to its thread, so they
- * are printed at the end of the capture only. */
+/* Prints the number of frames that the P4 program did not send, by reason. Its counts belong to its thread,
+ * so they are printed at the end of the capture only. */
 static void print_p4(FILE *to, const struct capture *capture) {
     const struct p4 *p4 = capture->worker[0].p4;
     fputs(",\n\"p4\": ", to);
@@ -330,8 +330,8 @@ static void print_all(FILE *to, const struct capture *capture, const struct inte
     fputs("}\n", to);
 }
 
-/* Writes a file under a temporary name and renames it. The heartbeat reserves space on the disk, so that the
- * final accounts can be written even if the disk is full, and is not synced. */
+/* Writes a file under a temporary name and renames it. The heartbeat is not synced, and reserves space on the
+ * disk, so that the final accounts can be written even if the disk is full. */
 static int write_file(const char *path, const char *bytes, size_t size, bool heartbeat, struct fault *fault) {
     char *temporary = NULL;
     if (asprintf(&temporary, "%s.new", path) < 0) {

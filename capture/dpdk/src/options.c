@@ -100,7 +100,7 @@ static const struct argp_option known[] = {
     {"when-full", WHEN_FULL, "drop|wait", 0,
      "If no buffer is free, drop and count frames, or leave them to the NIC (default: drop)", DISK},
     {"preallocate", PREALLOCATE, "SIZE", 0,
-     "Allocate SIZE of a file before it is written; 0: nothing (default: 64M)", DISK},
+     "Allocate disk space for SIZE bytes beyond the end of a file; 0: nothing (default: 64M)", DISK},
     {NULL, 0, NULL, 0, "End of the capture (default: SIGTERM or SIGINT):", END},
     {"frames", FRAMES, "N", 0, "Stop after N received frames", END},
     {"duration", DURATION, "SECONDS", 0, "Stop after SECONDS", END},

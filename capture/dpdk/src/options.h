@@ -22,13 +22,13 @@ struct options {
     uint64_t p4_memory;          /* EAL memory of the P4 program, bytes */
     const struct format *format;
     const struct store_kind *writer;
-    bool writer_chosen; /* chosen by --writer: an error if it is not possible */
+    bool writer_chosen; /* set by --writer: fail if it cannot be used */
     unsigned queues, depth, burst;
     uint32_t snaplen; /* 0: whole frames */
     uint32_t max_frame;
     uint64_t sample; /* one in n */
     bool sample_by_hash, spin, wait;
-    bool hash, hash_chosen; /* not chosen: if the format supports it */
+    bool hash, hash_chosen; /* hash_chosen is false: hash if the format supports it */
     enum clock_choice clock;
     uint64_t rotate_bytes, preallocate, frames;
     double rotate_s, duration_s, idle_s, flush_s;

@@ -173,7 +173,8 @@ static unsigned receive_burst(struct worker *worker, uint64_t max_frames) {
     struct rte_mbuf *mbuf[BURST_MAX];
     const struct options *options = &worker->capture->options;
     const uint16_t limit = (uint16_t)(max_frames < options->burst ? max_frames : options->burst);
-    const uint64_t polled_ns = options->idle_s > 0 ? read_clock(CLOCK_MONOTONIC) : 0; /* upper bound */
+    /* read before the poll, so that the idle time is a lower bound */
+    const uint64_t polled_ns = options->idle_s > 0 ? read_clock(CLOCK_MONOTONIC) : 0;
     const uint16_t received =
         rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, limit);
     add_count(&worker->counts.received, received);

@@ -9,14 +9,14 @@
 #define START (1700000000LL * SECOND)
 #define PERIOD_NS 100000000LL
 
-/* Counter value at a true time, of a counter that runs `ppm` fast. */
+/* Returns the value, at true time `ns`, of a counter that runs `ppm` parts per million fast. */
 static uint64_t ticks_at(double hz, double ppm, int64_t ns) {
     return 12345 + (uint64_t)((long double)ns * hz * (1 + ppm * 1e-6) / 1e9L);
 }
 
 static int64_t noise(unsigned *seed) { return rand_r(seed) % 201 - 100; }
 
-/* Largest error after `settle` periods, for a counter that is `ppm` off its nominal rate. */
+/* Returns the largest error after `settle` periods, for a counter that is `ppm` off its nominal rate. */
 static int64_t largest_error(double hz, double ppm, int settle) {
     struct clock clock;
     unsigned seed = 1;
@@ -83,7 +83,8 @@ static void test_a_timestamp_before_the_start_of_the_line(void) {
     CHECK(clock_ns(&clock, 1000000 - 500) == START - 500);
 }
 
-/* A reading `window` ns long, of a clock that was set by `by`. The error is a share of half of the window. */
+/* Returns a reading with a window of `window` ns, of a clock that was stepped by `by` ns. Its error is
+ * `share` of half of the window. */
 static struct clock_reading reading_at(int64_t mono_ns, int64_t window, double share, int64_t by) {
     const int64_t real_ns = mono_ns + window / 2 + (int64_t)(share * (double)window / 2) + START + by;
     return (struct clock_reading){mono_ns, real_ns, mono_ns + window};

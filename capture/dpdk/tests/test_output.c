@@ -12,8 +12,8 @@
 #define FRAMES 4000
 #define LONGEST 3000
 
-/* Results of writes: one in `shorten` is short, one in `interrupt` is interrupted, and number `fail_at`
- * fails, if it is not 0. */
+/* Results of writes: one in `shorten` is short, one in `interrupt` is interrupted, and write number `fail_at`
+ * fails, unless it is 0. */
 static struct {
     unsigned shorten, interrupt, fail_at, calls, shortened, interrupted;
     bool stall; /* a write ends only if the store waits for it */
@@ -84,7 +84,7 @@ static void make_frames(void) {
     }
 }
 
-/* Puts all frames; returns how many were taken. */
+/* Puts all frames. Returns the number of accepted frames. */
 static unsigned put_frames(struct output *output, struct counts *counts, struct fault *fault) {
     unsigned taken = 0;
     for (unsigned i = 0; i < FRAMES; ++i) {
@@ -108,7 +108,7 @@ static unsigned put_frames(struct output *output, struct counts *counts, struct 
     return taken;
 }
 
-/* Checks that a file contains whole frames beginning with number `from`; returns the number of the next. */
+/* Checks that a file contains whole frames from number `from` on. Returns the number of the next frame. */
 static unsigned read_back(const struct file *file, unsigned from) {
     const char *path = file->state == FILE_WHOLE ? file->path : file->part;
     static uint8_t raw[64 << 20];

@@ -28,7 +28,8 @@ static const struct argp_option known[] = {
      EAL_GROUP_PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", EAL_GROUP_PORTS},
     {"max-frame", MAX_FRAME, "BYTES", 0,
-     "Set the size of a frame of the port's ring, if packets are shorter (default: the longest packet)",
+     "Set the size of packet buffers, if the frames of the port's ring are longer than the longest packet "
+     "(default: the longest packet, at least 2048)",
      EAL_GROUP_PORTS},
     {"retry-ns", RETRY, "NS", 0,
      "Retry for this long if the driver does not accept a packet, then count it as dropped (default: 100000)",

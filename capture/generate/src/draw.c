@@ -9,7 +9,7 @@
 #define BIAS 1022
 #define FRACTION 0x000fffffffffffffULL
 
-/* Returns m in [0.5, 1) and e with x = m * 2^e, as frexp(3). */
+/* Returns m in [0.5, 1) and e with x = m * 2^e, like frexp(3). */
 static double split(double x, int *exponent) {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);

@@ -1,4 +1,5 @@
-/* Errors of departures: departure minus requested time. They are counted in classes of 1/32 of their value.
+/* Errors of departures: departure minus requested time. They are counted in classes whose width is at most
+ * 1/32 of the error.
  */
 #ifndef ACAPELLA_GENERATE_ERRORS_H
 #define ACAPELLA_GENERATE_ERRORS_H

@@ -5,7 +5,7 @@
 #define WRONG 0x0101 /* XORed with a checksum; the difference is never a multiple of 0xFFFF */
 
 static uint8_t pattern_bytes[FIXED_PATTERNS][PACKET_MAX + 1];
-static uint16_t pattern_sum[FIXED_PATTERNS][PACKET_MAX + 2]; /* of the first bytes, by their number */
+static uint16_t pattern_sum[FIXED_PATTERNS][PACKET_MAX + 2]; /* [n]: of the first n bytes */
 
 static uint16_t fold(uint64_t sum) {
     sum = (sum & 0xffffffff) + (sum >> 32);
@@ -112,7 +112,7 @@ static uint64_t write_payload(const struct flow *flow, uint8_t *to, int64_t depa
     return sum + swap_if(pattern_sum[flow->pattern][bytes], begin & 1);
 }
 
-/* `payload` is the sum of write_payload. */
+/* `payload` is the sum that write_payload returned. */
 static void write_checksum(const struct checksum *checksum, const struct flow *flow, uint8_t *to,
                            uint64_t payload) {
     uint64_t sum = sum_at(to, checksum->from, checksum->to ? checksum->to : flow->header_bytes);

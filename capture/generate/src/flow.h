@@ -24,7 +24,7 @@ struct field {
     uint16_t offset;
     uint8_t width, shift;
     uint64_t mask;
-    uint64_t from, step, count; /* of values; 0: 2^64 */
+    uint64_t from, step, count; /* count: number of values; 0: 2^64 */
     uint64_t at;                /* of INCREMENT and INTERLEAVE: index of the next value */
     uint64_t key;
     const struct list *list;
@@ -52,10 +52,10 @@ enum gap_kind { GAP_CONSTANT, GAP_RATE, GAP_RANDOM, GAP_ON_OFF, GAP_LIST };
 
 struct gap {
     enum gap_kind kind;
-    int64_t ns;                      /* CONSTANT: and `remainder` / `denominator`; ON_OFF: within a burst */
+    int64_t ns;                      /* CONSTANT: plus `remainder` / `denominator`; ON_OFF: within a burst */
     uint64_t remainder, denominator; /* RATE: bit/s */
     uint64_t carry;
-    struct distribution random; /* ON_OFF: the time on */
+    struct distribution random; /* ON_OFF: duration of a burst */
     struct distribution off;
     uint64_t burst, left; /* ON_OFF: number of the next burst, packets left in this one */
     const struct list *list;
@@ -65,8 +65,8 @@ enum size_kind { SIZE_CONSTANT, SIZE_UNIFORM, SIZE_WEIGHTED, SIZE_EXPONENTIAL, S
 
 struct size {
     enum size_kind kind;
-    uint32_t least, count; /* UNIFORM: least to least + count - 1; EXPONENTIAL: the same */
-    double mean, span;     /* EXPONENTIAL: above `least`; the probability of the range */
+    uint32_t least, count; /* UNIFORM, EXPONENTIAL: from least to least + count - 1 */
+    double mean, span;     /* EXPONENTIAL: mean above `least`, and probability of the range */
     uint64_t key;
     const struct list *list, *thresholds; /* WEIGHTED: in units of 2^-32 */
 };
@@ -85,8 +85,8 @@ struct flow {
     int64_t arrival_ns; /* of the next packet, before rate limits */
     int64_t free_ns;    /* earliest departure by the rate limit */
     uint64_t packets;   /* 0: no limit */
-    int64_t start_ns;   /* relative to the start of the traffic, as all times here */
-    int64_t until_ns;   /* of packets before rate limits; 0 if unlimited */
+    int64_t start_ns;   /* relative to the start of the traffic, like all times here */
+    int64_t until_ns;   /* limit of arrival_ns; 0 if unlimited */
     uint64_t rate_bps;  /* 0: no limit */
     uint8_t *image;     /* headers with the latest values, checksums 0; the four arrays are in one block */
     struct field *field;

@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
         return read > 0 ? EXIT_OK : print_error(&fault, EXIT_USAGE);
     }
     handle_signals();
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot end it */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot stop this process */
     int status =
         arguments.trace ? trace_write(stdout, arguments.trace, &fault) : generate(&arguments, &fault);
     if (status == 0 && fflush(stdout) != 0) {

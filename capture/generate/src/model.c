@@ -414,7 +414,7 @@ static bool has_malformed_packets(const struct flow *flow) {
     return found;
 }
 
-/* Checks that each flow has a size. */
+/* Checks that each flow has a size and a gap. */
 static int check_flows(struct model *model, const char *path, struct fault *fault) {
     for (uint32_t i = 0; i < model->flows; ++i) {
         struct flow *flow = &model->flow[i];

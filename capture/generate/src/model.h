@@ -1,4 +1,5 @@
-/* A compiled model, which acapella_capture/generate/compiled.py writes: a text with a line per object. */
+/* A compiled model, which acapella_capture/generate/compiled.py writes: a text file with one line per object.
+ */
 #ifndef ACAPELLA_GENERATE_MODEL_H
 #define ACAPELLA_GENERATE_MODEL_H
 
@@ -10,7 +11,7 @@ struct draft;
 struct model {
     uint64_t rate_bps; /* of the port; 0 if unlimited */
     struct flow *flow;
-    uint32_t flows, room; /* room: of `flow` */
+    uint32_t flows, room; /* room: capacity of `flow` */
     struct draft *draft;  /* of the latest flow, while it is read */
     struct list *list;
     uint32_t lists;

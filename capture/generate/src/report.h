@@ -1,4 +1,4 @@
-/* Prints what was generated as one JSON object (capture/generate/README.md). */
+/* Prints a report of the generated packets as one JSON object (capture/generate/README.md). */
 #ifndef ACAPELLA_GENERATE_REPORT_H
 #define ACAPELLA_GENERATE_REPORT_H
 

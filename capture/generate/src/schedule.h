@@ -14,7 +14,7 @@ struct schedule {
     struct event *heap; /* the first event is the earliest */
     uint32_t count;     /* flows that have a next packet */
     uint64_t rate_bps;  /* of the port; 0 if unlimited */
-    int64_t free_ns;    /* of the port */
+    int64_t free_ns;    /* earliest departure by the rate limit of the port */
 };
 
 /* Returns 0, or -1 with the reason in fault if out of memory. */

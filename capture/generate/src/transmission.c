@@ -10,8 +10,8 @@ void transmission_stop(struct transmission *transmission, enum transmission_end 
     atomic_compare_exchange_strong(&transmission->end, &sending, end);
 }
 
-/* Builds the next packet in an mbuf. Its departure is `now`, which was read before: it cannot leave
- * earlier. */
+/* Builds the next packet in an mbuf. Its departure time is `now`, which was read before the packet was built:
+ * the packet cannot leave earlier. */
 static void build(struct transmission *transmission, unsigned at, int64_t due_ns, struct flow *flow,
                   int64_t now) {
     struct rte_mbuf *mbuf = transmission->mbuf[at];

@@ -24,7 +24,7 @@ struct transmission {
     int64_t start_ns;
     unsigned burst;
     int64_t retry_ns;
-    unsigned steps; /* of the clock, at the start */
+    unsigned steps; /* number of clock steps at the start */
     struct rte_mbuf *mbuf[BURST_MAX];
     struct built built[BURST_MAX];
     struct errors errors; /* of packets that were sent */

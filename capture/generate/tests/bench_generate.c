@@ -1,6 +1,6 @@
-/* Generates packets into a memory ring as fast as possible. With `apart`, one core builds and sends, and the
- * main thread takes the packets from the ring; with `alone`, the same core also does that, so that the result
- * does not depend on the scheduling of two threads. Prints JSON. */
+/* Generates packets into a memory ring as fast as possible. With `apart`, one core builds and sends them, and
+ * the main thread takes them from the ring; with `alone`, one core does both, so that the result does not
+ * depend on the scheduling of two threads. Prints JSON. */
 #include <inttypes.h>
 #include <rte_eth_ring.h>
 #include <rte_launch.h>

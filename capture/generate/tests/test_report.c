@@ -15,7 +15,7 @@ static struct rte_ring *device_queue;
 static unsigned sent_per_poll; /* by the device */
 static bool draining;
 
-/* The wait for the queue takes no time. */
+/* Skips the waits while the queue drains. */
 int nanosleep(const struct timespec *time, struct timespec *left) {
     return draining ? 0 : clock_nanosleep(CLOCK_REALTIME, 0, time, left);
 }
@@ -95,7 +95,7 @@ static void check_full_queue(const char *device, unsigned per_poll, const char *
     CHECK(strstr(text, expected));
     CHECK(rte_ring_count(device_queue) == (per_poll ? 0U : QUEUE - 1U));
     sent_per_poll = QUEUE;
-    status_of(NULL, sender.ports.port[0].tx_depth - 1); /* frees the other packets */
+    status_of(NULL, sender.ports.port[0].tx_depth - 1); /* frees the remaining packets */
     sender_close(&sender);
     model_free(&model);
     rte_ring_free(device_queue);

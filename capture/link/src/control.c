@@ -75,7 +75,7 @@ void control_execute(struct link *link, const char *line) {
     } else if (strcmp(line, "statistics") == 0) {
         print_statistics(link);
     } else {
-        print_error("unknown command; set or statistics");
+        print_error("unknown command; use set or statistics");
     }
     fflush(stdout);
 }

@@ -12,7 +12,7 @@ struct link {
     struct direction direction[DIRECTIONS];
     unsigned directions;
     int64_t wake_ns;        /* usual time from the expiry of the timer until the program runs */
-    char text[COMMAND_MAX]; /* the beginning of a command */
+    char text[COMMAND_MAX]; /* beginning of a command that is not complete */
     size_t size;
 };
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BATCH 64 /* packets read before those that are due are sent */
+#define BATCH 64 /* most packets that are read before due packets are sent */
 #define MILLION 1000000
 #define MICROSECOND 1000
 #define DEVICE "/dev/net/tun"
@@ -37,7 +37,7 @@ static uint64_t next_random(uint64_t *state) {
     return mixed ^ (mixed >> 31);
 }
 
-/* True with a probability in parts per million. */
+/* Returns true with a probability of `ppm` parts per million. */
 static bool is_selected(struct direction *direction, uint32_t ppm) {
     return ppm && (next_random(&direction->random) >> 32) * MILLION >> 32 < ppm;
 }
@@ -117,7 +117,7 @@ static void pass(struct direction *direction, int64_t now_ns, const uint8_t *byt
         send_packet(direction, bytes, length);
         return;
     }
-    /* Packets of an earlier, longer delay stay in front. */
+    /* Packets with an earlier, longer delay stay ahead. */
     int64_t due_ns = now_ns + direction->settings.delay_ns;
     if (direction->queue.packets && due_ns < direction->last_due_ns) {
         due_ns = direction->last_due_ns;
@@ -175,7 +175,7 @@ static void count_error(uint64_t *buckets, int64_t size, int64_t error_ns, int64
     }
 }
 
-/* Each packet is in both histograms, in one of them without error. */
+/* Each packet is counted in both histograms, in at least one of them with an error of 0. */
 static void note_error(struct direction *direction, int64_t late_ns) {
     count_error(direction->late, LATE_BUCKETS, late_ns > 0 ? late_ns : 0, &direction->latest_ns);
     count_error(direction->early, EARLY_BUCKETS, late_ns < 0 ? -late_ns : 0, &direction->earliest_ns);

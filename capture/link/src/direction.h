@@ -24,9 +24,9 @@ struct counts {
     uint64_t lost;       /* as requested */
     uint64_t reordered;  /* sent without delay, as requested */
     uint64_t duplicated; /* copies in addition to the packets received, as requested */
-    uint64_t full;       /* found no memory */
+    uint64_t full;       /* dropped because the queue was full */
     uint64_t unsent;     /* rejected by the kernel */
-    uint64_t largest;    /* number of packets in the queue at a time */
+    uint64_t largest;    /* largest number of packets in the queue */
 };
 
 struct direction {
@@ -37,7 +37,7 @@ struct direction {
     int64_t last_due_ns;
     struct queue queue;
     struct counts counts;
-    uint64_t late[LATE_BUCKETS]; /* by error; packets that left early are in the first one */
+    uint64_t late[LATE_BUCKETS]; /* by error; packets that left early are in the first bucket */
     uint64_t early[EARLY_BUCKETS];
     int64_t latest_ns, earliest_ns;
 };
@@ -53,11 +53,11 @@ void direction_set(struct direction *direction, struct settings settings, uint64
 /* Reads the waiting packets, at most a batch. Returns 0, or -1 with the reason in fault. */
 int direction_read(struct direction *direction, struct fault *fault);
 
-/* Decides about one packet that arrived at a time: drops it, sends it, or queues it. */
+/* Drops, sends or queues a packet that arrived at `now_ns`. */
 void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length);
 
-/* Sends the packets that are due, or will be in less than `early_ns`, at most a tenth of the delay. Returns
- * when this holds for the next one, or INT64_MAX if the queue is empty. */
+/* Sends the packets that are due within `early_ns`, which is limited to a tenth of the delay. Returns the
+ * time at which the next packet is to be sent, or INT64_MAX if the queue is empty. */
 int64_t direction_send_due(struct direction *direction, int64_t early_ns);
 
 /* Returns how late (early) packets left, in ns: the value that a share of the packets, in parts per 1000,

@@ -69,11 +69,8 @@ static int options_read(struct options *options, int argc, char **argv, struct f
         parse,
         "NAME=FILE...",
         "Delay the packets of TUN devices. FILE is the network namespace of the device. Commands are read "
-        "from "
-        "standard input: set NAME DELAY_NS LOSS_PPM REORDER_PPM SEED [DUPLICATE_PPM]; statistics. The "
-        "program ends at the "
-        "end "
-        "of its input.",
+        "from standard input: set NAME DELAY_NS LOSS_PPM REORDER_PPM SEED [DUPLICATE_PPM]; statistics. The "
+        "program ends at the end of its input.",
         NULL,
         NULL,
         NULL,
@@ -83,8 +80,9 @@ static int options_read(struct options *options, int argc, char **argv, struct f
     return command_line_read(&argp, argc, argv, options, NULL, fault);
 }
 
-/* Real-time priority, if permitted; otherwise at least exact timers. Locked memory, if permitted: the kernel
- * does not reclaim pages of packets that wait. */
+/* Sets a real-time priority if permitted, and timers without slack in any case. Locks the memory if
+ * permitted, so that the kernel does not reclaim pages of waiting packets. Returns true if the priority was
+ * set. */
 static bool set_priority(void) {
     (void)mlockall(MCL_CURRENT | MCL_FUTURE);
     prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
@@ -92,7 +90,8 @@ static bool set_priority(void) {
     return sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
 }
 
-/* Sends what is due on all devices and sets the timer to the next packet, unless it is set to it already. */
+/* Sends the packets that are due on all devices, and sets the timer for the next packet if its time has
+ * changed. */
 static int send_due(struct link *link, int timer, int64_t *set_ns, struct fault *fault) {
     int64_t next_ns = INT64_MAX;
     for (unsigned i = 0; i < link->directions; ++i) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before each packet. Packets are not split: a head with `length` WRAP means that the next one is at the
+/* Precedes each packet. Packets are not split: a head with `length` WRAP means that the next packet is at the
  * start of the memory. */
 struct head {
     int64_t due_ns;
@@ -23,9 +23,9 @@ int queue_open(struct queue *queue, size_t bytes) {
     if (!queue->memory) {
         return -1;
     }
-    /* Packets pass through all of the memory in turn. The kernel provides a page at its first use, which
-     * would delay one packet of a page. The value is not zero, because compilers replace malloc and
-     * memset to zero with calloc, which does not touch the pages. */
+    /* Packets use all of the memory in turn. The kernel provides a page at its first use, which would delay
+     * one packet per page. The value is not zero, because compilers replace malloc and memset to zero with
+     * calloc, which does not touch the pages. */
     memset(queue->memory, 0xff, queue->size);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* A queue of packets with the times at which they are due, in a fixed piece of memory. */
+/* A queue of packets with the times at which they are due, in a block of memory of fixed size. */
 #ifndef ACAPELLA_LINK_QUEUE_H
 #define ACAPELLA_LINK_QUEUE_H
 

@@ -65,7 +65,7 @@ static void test_queue_uses_its_memory_before_the_first_packet(void) {
     queue_close(&queue);
 }
 
-/* A direction that writes to a file in memory: a pipe holds only a page if the user has many pipes. */
+/* Opens a direction that writes to a file in memory: a pipe holds only a page if the user has many pipes. */
 static void open_direction(struct direction *direction, size_t memory) {
     *direction = (struct direction){.name = "test", .fd = memfd_create("test", MFD_CLOEXEC)};
     CHECK(direction->fd >= 0 && queue_open(&direction->queue, memory) == 0);

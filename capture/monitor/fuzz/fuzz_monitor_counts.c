@@ -14,7 +14,7 @@ static const struct expected_flow wanted[FLOWS] = {
     {UINT64_MAX, 14, 40, PATTERN_AA55, 0},
 };
 
-/* Hashes a packet, as a log of packets does. */
+/* Stores the identity of a packet, as a packet log does. */
 static void log_packet(void *user, const struct logged_packet *seen) {
     struct monitor_fuzz_identity *found = user;
     *found =

@@ -41,7 +41,7 @@ static void add_frame(struct monitor *monitor, struct batch *batch, const struct
     batch->used += frame->kept_bytes;
 }
 
-/* The packets after a signal would count as lost. */
+/* An interrupted run is an error, because the packets after the signal would count as lost. */
 static int interrupted(const char *path, struct fault *fault) {
     return fail(fault, "%.200s: interrupted by %s", path, signal_name());
 }

@@ -79,7 +79,7 @@ int receiver_run(void *argument) {
             rte_pause();
         }
     }
-    /* Packets that arrived before the stop, and no more, so that a busy port cannot delay the end. */
+    /* Receive packets that arrived before the stop, and no more, so that a busy port cannot delay the end. */
     for (unsigned more = receiver->port.depth, received = 1; more > 0 && received > 0;) {
         received = receiver_burst(receiver);
         more -= received < more ? received : more;
@@ -150,7 +150,7 @@ static void print_flow(const struct monitor *monitor, uint32_t index) {
            flow->last_latency_ns, flow->jitter_16 / 16);
 }
 
-/* Prints the flows with packets among the first ones of the list, at most `max_flows`. */
+/* Prints at most `max_flows` flows that have packets, among the first 4,096 flows. */
 static void print_flows(const struct monitor *monitor, unsigned max_flows) {
     unsigned printed = 0;
     for (uint32_t i = 0; i < monitor->arrays.flows && i < 4096 && printed < max_flows; ++i) {
@@ -269,7 +269,7 @@ static int receive(struct receiver *receiver, unsigned ports, _Atomic bool *stop
 int monitor_ports(struct receiver *receiver, unsigned ports, struct fault *fault) {
     static _Atomic bool stop;
     const int status = receive(receiver, ports, &stop, fault);
-    stop = true; /* threads that run after a failure */
+    stop = true; /* for threads that still run after a failure */
     rte_eal_mp_wait_lcore();
     for (unsigned i = 0; i < ports; ++i) {
         if (*receiver[i].port.driver) {

@@ -17,10 +17,10 @@ struct receiver {
     uint32_t joined_bytes;
     _Atomic bool *stop;
     _Atomic uint64_t idle_ns; /* since the last packet */
-    uint64_t missed;          /* by the device, or without memory for them; at the end */
-    uint64_t kernel_dropped;  /* the ring of net_af_packet was full; at the end */
+    uint64_t missed;          /* packets missed by the device, or because no mbuf was free */
+    uint64_t kernel_dropped;  /* because the ring of net_af_packet was full */
     struct clock_watch clock; /* of the system clock */
-    int64_t checked_ns;       /* time of the port at its latest reading */
+    int64_t checked_ns;       /* time of the port at the latest reading of `clock` */
     int64_t stepped_from_ns;  /* arrivals before this time precede the first step of the clock */
 };
 
@@ -30,7 +30,7 @@ unsigned receiver_burst(struct receiver *receiver);
 /* Thread of a port; the argument is its receiver. */
 int receiver_run(void *argument);
 
-/* Receives until a signal, the end of the duration, or the end of packets. The caller calls eal_cleanup.
+/* Receives until a signal, the end of the duration, or the idle timeout. The caller calls rte_eal_cleanup.
  * Returns 0, or -1 with the reason in fault. */
 int monitor_ports(struct receiver *receiver, unsigned ports, struct fault *fault);
 

@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
     }
     run.ports = run.options.files ? run.options.files : run.options.eal.vdevs + run.options.eal.pcis;
     handle_signals();
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot end it */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot stop this process */
     return count_and_write(&run, &fault) == 0
                ? EXIT_OK
                : print_error(&fault, is_system_error(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);

@@ -77,8 +77,7 @@ static const struct argp_option known[] = {
 static const char usage[] = "--result FILE [-- EAL_ARGUMENT...]";
 static const char documentation[] =
     "Count the packets that acapella-dpdk-generate sent: latency, jitter, loss, reordering, duplicates and "
-    "bit "
-    "errors."
+    "bit errors."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "
     "received from ports until then are counted. If a file was not read to its end, this is an error.";
@@ -111,7 +110,7 @@ static int read_seconds(double *to, const char *text, const char *name, struct f
                : fail(fault, "--%s %s: not a number of seconds above 0; see --help", name, text);
 }
 
-/* Options of ports, the end of reception, and the output during it. */
+/* Reads options for ports, for the end of reception, and for the output during reception. */
 static int read_port_option(struct options *options, int code, const char *text, struct fault *fault) {
     static const char *const clocks[] = {"auto", "hardware", "tsc", NULL};
     int choice;

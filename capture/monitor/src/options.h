@@ -21,7 +21,7 @@ struct options {
     unsigned depth, max_frame; /* of each port */
     enum clock_choice clock;
     double duration_s, idle_s; /* 0: no limit */
-    double every_s;            /* 0: print counts at the end only */
+    double every_s;            /* 0: do not print counts */
     unsigned live_flows;
     struct monitor_settings monitor;
 };

@@ -2,9 +2,9 @@
  *
  *     bench_monitor PACKETS FLOWS BYTES PATTERN
  *
- * BYTES without FCS. PATTERN: of the payload, as --pattern, or none. The flows of consecutive packets are
- * random. The ring is filled and emptied in turn; only the time in which it is emptied counts. Prints a JSON
- * object. */
+ * BYTES excludes the FCS. PATTERN is that of the payload, as for --pattern, or none. The flows of consecutive
+ * packets are random. The ring is filled and emptied in turn; only the time in which it is emptied counts.
+ * Prints a JSON object. */
 #include <inttypes.h>
 #include <rte_cycles.h>
 #include <rte_eth_ring.h>

@@ -107,8 +107,8 @@ static const char documentation[] =
     "from standard input, one per line; results are printed as one JSON object per line."
     "\v"
     "Commands: record FROM_NS UNTIL_NS, rolling SECONDS, load FILE, stop, clear, run AT_NS LOOPS SPEED_PPM, "
-    "status, save FILE, departures FILE, quit. The end of standard input, SIGTERM, SIGINT and SIGHUP end the "
-    "program.";
+    "status, save FILE, departures FILE, answer PORT HEX, quit. The end of standard input, SIGTERM, SIGINT "
+    "and SIGHUP end the program.";
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
@@ -226,10 +226,10 @@ static void expand_lead_sources(struct options *options) {
 
 static int check(const struct options *options, struct fault *fault) {
     if (options->ports == 0) {
-        return fail(fault, "the ports: use --tx or --bridge; see --help");
+        return fail(fault, "no ports: use --tx or --bridge; see --help");
     }
     if (options->eal.vdevs + options->eal.pcis == 0) {
-        return fail(fault, "the devices: use --vdev or --pci; see --help");
+        return fail(fault, "no devices: use --vdev or --pci; see --help");
     }
     if (options->in_band && !options->bridge) {
         return fail(fault, "--in-band: applies to --bridge only");

@@ -111,7 +111,7 @@ struct bridge world_bridge(struct world *world) {
                            .recording = &world->recording};
 }
 
-/* The content of a packet: its number in each place, different from byte to byte. */
+/* Returns byte `at` of a packet: a byte of its number, XORed with a value that depends on the position. */
 static uint8_t content(uint32_t number, uint32_t at) { return (uint8_t)(number >> (at % 4 * 8) ^ at * 31); }
 
 struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32_t bytes) {

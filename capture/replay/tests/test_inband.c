@@ -24,7 +24,7 @@ static void offer(struct world *world, struct rte_mbuf *mbuf) {
     CHECK(rte_ring_enqueue(world->in[0], mbuf) == 0);
 }
 
-/* Opens the world, and control over its frames unless `inband` is NULL. */
+/* Opens the world, with in-band control unless `inband` is NULL. */
 static struct bridge open_bridge(struct world *world, struct inband *inband) {
     struct fault fault;
     world_open(world);

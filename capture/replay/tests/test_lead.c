@@ -1,5 +1,5 @@
-/* Tests of the lead time on a simulated clock: the lead that a device has is measured exactly, and a replay
- * departs at its requested times. */
+/* Tests of the lead time on a simulated clock: the lead time of a device is measured exactly, and the packets
+ * of a replay depart at their requested times. */
 #include <signal.h>
 #include <string.h>
 
@@ -11,7 +11,8 @@
 #define LEAD_NS 7321
 #define GAP_NS 20000
 
-/* A device that receives `lead_ns` after the packet was sent, with jitter; every `lost`-th packet is lost. */
+/* A device that receives a packet `lead_ns` after it was sent, with jitter; every `lost`-th packet is lost.
+ */
 struct device {
     int64_t lead_ns, jitter_ns;
     unsigned lost, received, seed;
@@ -24,7 +25,7 @@ struct device {
     const struct rte_eth_rxtx_callback *callback;
 };
 
-/* Jitter whose median is 0: every second probe is exact, the others are early or late. */
+/* Returns jitter whose median is 0: every second probe is exact, the others are early or late. */
 static int64_t jitter(struct device *device) {
     const unsigned number = device->received;
     const int64_t size = device->jitter_ns ? rand_r(&device->seed) % device->jitter_ns : 0;
@@ -287,7 +288,7 @@ static void test_clocks_begin_after_the_links_of_all_ports_are_up(void) {
     CHECK(strncmp(fault.text, ports.extra[0].name, strlen(ports.extra[0].name)) == 0);
     received_signal = SIGTERM; /* ends the wait */
     CHECK(ports_begin_clocks(&ports, &time, &fault) == -1);
-    CHECK(strstr(fault.text, "while the link was down") && time.tsc_hz == 0);
+    CHECK(strstr(fault.text, "while waiting for the link") && time.tsc_hz == 0);
     received_signal = 0;
     CHECK(rte_eth_dev_set_link_up(ports.extra[0].id) == 0);
     CHECK(ports_begin_clocks(&ports, &time, &fault) == 0 && time.tsc_hz > 0);
@@ -332,7 +333,7 @@ static int nic_enable(uint16_t port) {
 static int nic_read_stamp(uint16_t port, struct timespec *stamp) {
     (void)port;
     *stamp = nic_time(LEAD_NS);
-    return ++nic.reads % 3 == 0 ? 0 : -EINVAL; /* it is there after some reads */
+    return ++nic.reads % 3 == 0 ? 0 : -EINVAL; /* the stamp is available after some reads */
 }
 
 static int nic_read_time(uint16_t port, struct timespec *now) {

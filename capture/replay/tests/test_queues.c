@@ -95,8 +95,8 @@ static void check_order_of_queues(const struct world *world, const struct offere
     }
 }
 
-/* Returns how much earlier than requested a packet is sent, at most: with its burst, at the time of the first
- * one. */
+/* Returns the longest time by which a packet is sent early: it is sent with its burst, at the time of the
+ * first packet. */
 static int64_t largest_advance(const struct replay *replay) {
     const struct plan *plan = &replay->plan;
     int64_t first_ns = 0, largest = 0;
@@ -110,7 +110,7 @@ static int64_t largest_advance(const struct replay *replay) {
     return largest;
 }
 
-/* The fields of a record of departures that identify its packet and queue (files/save.c). */
+/* Checks the fields of departure records that identify the packet and its queue (files/save.c). */
 static void check_queues_of_departures(const struct world *world) {
     char path[] = "/tmp/test_queues.XXXXXX";
     struct fault fault = {""};
@@ -227,7 +227,7 @@ static void test_a_queue_keeps_its_order_if_its_times_go_back(void) {
     world_close(&world);
 }
 
-/* A rolling recording that has removed packets does not begin at its first place in memory. */
+/* A rolling recording that has removed packets does not begin at the start of its memory. */
 static void test_rolling_recordings_are_merged(void) {
     static struct offered offered;
     struct world world = {0};
@@ -369,7 +369,7 @@ static void test_more_queues_than_the_device_has_are_rejected(void) {
     world_close(&world);
 }
 
-static unsigned still_full; /* number of further answers that the latest packet is in the queue */
+static unsigned still_full; /* number of further polls that find the latest packet in the queue */
 
 static int status_of(void *queue, uint16_t offset) {
     (void)queue;
@@ -381,7 +381,8 @@ static void test_the_end_waits_for_the_queue_of_the_device(void) {
     struct world world = {.options = {.ports = 1, .depth = 1024}};
     world_open(&world);
     const struct port *port = &world.ports.port[0];
-    CHECK(port_drain(port->id, 0, port->tx_depth, false, 0)); /* a ring reports nothing */
+    CHECK(port_drain(port->id, 0, port->tx_depth, false,
+                     0)); /* the driver of rings does not report its queue */
     const eth_tx_descriptor_status_t none = rte_eth_fp_ops[port->id].tx_descriptor_status;
     rte_eth_fp_ops[port->id].tx_descriptor_status = status_of;
     still_full = 5;

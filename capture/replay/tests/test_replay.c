@@ -1,5 +1,6 @@
-/* Tests of the replay on a simulated clock: departures, accounting, order and content of what is sent. With
- * arguments: test_replay trials DIRECTORY writes two trials with an injected schedule for `acapella kappa`.
+/* Tests of the replay on a simulated clock: departures, accounting, and the order and content of sent
+ * packets. With arguments: test_replay trials DIRECTORY writes two trials with an injected schedule for
+ * `acapella kappa`.
  */
 #include <signal.h>
 #include <string.h>
@@ -96,7 +97,7 @@ static void test_a_full_ring_is_retried_then_counted(void) {
     world_close(&world);
 }
 
-/* Takes the first packets away only after some retries. */
+/* Removes the first packets from the ring only after some retries. */
 static void test_a_packet_taken_late_has_the_time_of_its_departure(void) {
     struct world world = {.options = {.retry_ns = 100000, .late_ns = 1500}};
     world_open(&world);
@@ -255,7 +256,8 @@ static void test_a_stopped_run_accounts_for_packets_not_sent(void) {
     }
 }
 
-/* Lets the kernel preempt this thread at least once: a child process that never sleeps has the same CPU. */
+/* Makes the kernel preempt this thread at least once: a child process that never sleeps uses the same CPUs.
+ */
 static void force_preemption(void) {
     struct rusage usage = {.ru_nivcsw = 0};
     const pid_t child = fork();
@@ -351,12 +353,12 @@ static void test_every_packet_is_received_in_order_or_counted(void) {
 
 #define PACKETS_EACH 500 /* of a replayer */
 
-/* What arrived from two replayers; the number of a packet identifies its replayer. */
+/* The packets that arrived from two replayers; the number of a packet identifies its replayer. */
 struct arrivals {
     const struct world *world;
     int64_t requested_ns; /* of the latest packet */
     unsigned count;
-    uint32_t loops[2 * PACKETS_EACH]; /* by packet number: in which it has arrived */
+    uint32_t loops[2 * PACKETS_EACH]; /* by packet number: loops in which it has arrived */
 };
 
 static void check_arrival(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns) {

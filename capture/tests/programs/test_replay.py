@@ -240,8 +240,8 @@ def test_closed_standard_output_ends_the_program_with_one_line():
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, "the ports: use --tx or --bridge; see --help"),
-        (["--tx", "net_null0"], 2, "the devices: use --vdev or --pci; see --help"),
+        ([], 2, "no ports: use --tx or --bridge; see --help"),
+        (["--tx", "net_null0"], 2, "no devices: use --vdev or --pci; see --help"),
         (["--vdev", "net_null0", "--tx", "nothing"], 1, "nothing: no such port; specify a device of --vdev or --pci"),
         (["--vdev", "net_null0", "--bridge", "net_null0"], 2, "--bridge net_null0: not two ports"),
         (["--vdev", "net_null0", "--bridge", "net_null0,net_null0"], 1, "net_null0: named twice"),

@@ -210,4 +210,5 @@ def test_interrupted_wait_for_a_link_is_a_one_line_error(tmp_path):
         wait_for(tmp_path / "memif", program)
         time.sleep(0.3)
         assert program.end(signal.SIGTERM) == 1
-        assert program.errors() == ["acapella-dpdk-replay: error: net_memif0: SIGTERM while the link was down"]
+        message = "net_memif0: received SIGTERM while waiting for the link"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {message}"]

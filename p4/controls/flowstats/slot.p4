@@ -3,8 +3,8 @@
 // A flow has four candidate slots: for each half of its digest, the slot with that number and the adjacent one. The
 // flow uses the first free slot, otherwise the first slot that can be evicted. A slot can be evicted if its flow has
 // ended or was idle for slot_timeout_ns, and if the flow either has been reported completely or sent nothing in this
-// epoch, so that its probe is over. A digest is in at most one slot, so flows that differ only in their labels share a
-// slot in turn. A flow without a slot is counted, and reported without the values that require a slot.
+// epoch, so that its probe is over. A digest is in at most one slot, so flows that differ only in their labels use the
+// same slot in turn. A flow without a slot is counted, and reported without the values that require a slot.
 #define OWN(HALF, FLIP) \
     if (meta.found == 0) { \
         meta.index = meta.own_##HALF ^ FLIP; \

@@ -1,5 +1,5 @@
-// Whether this is the flow's first packet of the epoch, and its inter-arrival time. The two directions are separate
-// flows, each with its own inter-arrival time.
+// Determines whether this is the flow's first packet of the epoch, and its inter-arrival time. The two directions are
+// separate flows, each with its own inter-arrival time.
 control Times(inout headers_t hdr, inout metadata_t meta) {
     Slotless() slotless_flow;
 

@@ -1,4 +1,4 @@
-// Triggers of a report: of the packet's flow, and of the reverse flow.
+// Determines the triggers for reports of the packet's flow and of the reverse flow.
 control Triggers(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.trigger = 0;

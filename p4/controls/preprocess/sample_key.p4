@@ -91,7 +91,7 @@ control SampleKey(inout headers_t hdr, inout metadata_t meta) {
         hdr.sample_packet.word_2 = meta.size;
     }
 
-    // Comparisons are nested: p4c-dpdk compiles < and > inside && wrongly.
+    // Comparisons are nested: p4c-dpdk miscompiles < and > inside &&.
     apply {
         hdr.sample_flow.setValid();
         hdr.sample_packet.setValid();

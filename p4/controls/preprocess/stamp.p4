@@ -1,4 +1,4 @@
-// Sets the egress header: the frame's timestamp, ingress port, and sequence number in that port.
+// Sets the egress header: the frame's timestamp, ingress port, and sequence number on that port.
 #ifndef ACAPELLA_STAMP_P4
 #define ACAPELLA_STAMP_P4
 

@@ -93,14 +93,15 @@ int p4_control(struct p4 *p4, const char *path, struct fault *fault);
 /* Executes one line; writes its result, if any, to `result`, without a newline. */
 int p4_command(struct p4 *p4, const char *line, char *result, size_t size, struct fault *fault);
 
-/* Processes frames: each one is passed to `on_verdict`. Returns -1 if the program does not return a frame. */
+/* Processes frames: each one is passed to `on_verdict`. Returns 0, or -1 with the reason in fault, for
+ * example if the program does not return a frame. */
 int p4_process(struct p4 *p4, const struct p4_frame *frames, unsigned count, struct fault *fault);
 int p4_end(struct p4 *p4, struct fault *fault);
 
 const struct p4_counts *p4_counts(const struct p4 *p4);
 bool p4_balanced(const struct p4 *p4);
 
-/* Name of a drop reason, `reason-N` if it has none. */
+/* Returns the name of a drop reason, or `reason-N` if it has none. */
 const char *p4_reason(const struct p4 *p4, uint8_t reason);
 
 /* Writes all registers as JSON: {"NAME": [VALUE, ...], ...}. */

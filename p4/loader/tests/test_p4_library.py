@@ -45,6 +45,6 @@ def test_mirroring_program_is_interpreted_with_a_reason(tmp_path):
     spec = tmp_path / "mirror.spec"
     spec.write_text(FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tmirror m.reason m.reason", 1))
     done = generated(tmp_path, spec)
-    assert done.returncode == 1 and "mirror: not compiled; use the interpreter" in done.stderr
+    assert done.returncode == 1 and "mirror: cannot be compiled; use the interpreter" in done.stderr
     require(compiled.find_source(None) is not None, f"no DPDK source: {compiled.GET_SOURCE}")
-    assert "mirror: not compiled" in compiled_pipeline(spec, spec.read_bytes()).reason
+    assert "mirror: cannot be compiled" in compiled_pipeline(spec, spec.read_bytes()).reason

@@ -45,7 +45,7 @@ def changed(directory, old, new):
         pytest.param(
             "\t\tkeep_all @defaultonly",
             "\t\tkeep_all @tableonly",
-            "its default_action is missing, or none",
+            "its default_action is missing, or is not one",
             -7,
             id="no default",
         ),

@@ -47,7 +47,7 @@ static bool fails(enum kind kind) {
     return reached;
 }
 
-// Standard output and error are not files of results, and a pipe to a child is not a disk.
+// Standard output and error are not result files, and a pipe to a child is not a disk.
 static bool is_file(int descriptor) {
     struct stat status;
     return descriptor > 2 && fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
@@ -251,7 +251,7 @@ int fallocate64(int descriptor, int mode, off_t offset, off_t size) {
     return fallocate(descriptor, mode, offset, size);
 }
 
-// This one returns its error, and leaves errno alone.
+// posix_fallocate returns its error and does not set errno.
 int posix_fallocate(int descriptor, off_t offset, off_t size) {
     REAL(int, "posix_fallocate", int, off_t, off_t)
     return is_file(descriptor) && fails(WRITE) ? ENOSPC : real(descriptor, offset, size);
@@ -307,7 +307,7 @@ int linkat(int old_directory, const char *old, int new_directory, const char *ne
     return real(old_directory, old, new_directory, new, flags);
 }
 
-// dlsym may allocate: glibc's own entry points instead.
+// dlsym may allocate memory, so these functions call glibc's own entry points instead.
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);

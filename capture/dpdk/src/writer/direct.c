@@ -32,7 +32,7 @@ struct store {
     uint8_t *memory;
     struct buffer *buffer;
     unsigned oldest, used; /* buffers in use from the oldest one, cyclic; the last one is being filled */
-    unsigned sent;         /* the oldest buffers, which are being written */
+    unsigned sent;         /* number of oldest buffers that are being written */
     size_t sent_bytes, sent_done;
     struct iovec piece[BATCH];
     uint64_t sent_ns;
@@ -194,7 +194,7 @@ static void handle_result(struct store *store, int result) {
             submit(store);
             return;
         }
-        result = -ENOSPC; /* less than FILE_ALIGN: the rest of a full disk */
+        result = -ENOSPC; /* if less than FILE_ALIGN was written, the disk is full */
     }
     size_t done = store->sent_done;
     unsigned whole = 0;

@@ -8,7 +8,7 @@
 struct output_settings {
     const char *stem, *extension; /* STEM[-qQUEUE][-NUMBER].EXTENSION */
     bool many_queues;
-    uint64_t rotate_bytes, rotate_ns; /* 0: never; rotate_ns in time of timestamps */
+    uint64_t rotate_bytes, rotate_ns; /* 0: never; rotate_ns refers to timestamps of frames */
     bool wait;                        /* wait for room instead of dropping frames */
     const struct format *format;
     const struct store_kind *kind;

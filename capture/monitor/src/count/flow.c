@@ -23,7 +23,7 @@ int flow_arrays_open(struct flow_arrays *arrays, uint32_t flows, uint32_t window
     if (at == MAP_FAILED) {
         return -1;
     }
-    madvise(at, arrays->memory_bytes, MADV_HUGEPAGE); /* fewer TLB misses; it need not be possible */
+    madvise(at, arrays->memory_bytes, MADV_HUGEPAGE); /* fewer TLB misses; a failure does not matter */
     arrays->memory = at;
     arrays->flow = (void *)at;
     arrays->window = (void *)(at += parts[0]);

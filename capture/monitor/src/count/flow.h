@@ -48,7 +48,7 @@ struct flow {
     uint64_t reserved[3];
 };
 
-/* Other arrays with an entry per flow. */
+/* Arrays with an entry per flow. */
 struct flow_arrays {
     struct flow *flow;
     uint64_t *window; /* `window_words` words per flow */
@@ -76,7 +76,8 @@ struct arrival {
     uint16_t gap_bucket, latency_bucket; /* set by flow_count; HISTOGRAM_SIZE: none */
 };
 
-/* Reserves zeroed memory for `flows` flows and a window of a power of two, at least 64, packets. 0, or -1. */
+/* Reserves zeroed memory for `flows` flows. `window` is in packets: a power of two, at least 64. Returns 0,
+ * or -1. */
 int flow_arrays_open(struct flow_arrays *arrays, uint32_t flows, uint32_t window, bool from_zero);
 void flow_arrays_close(struct flow_arrays *arrays);
 
@@ -90,7 +91,7 @@ static inline void flow_prefetch(const struct flow_arrays *arrays, const struct 
 }
 
 /* Counts an arrival, except in histograms, whose buckets it finds and prefetches. Returns its class, so that
- * nothing else reads the counts of rare events, which are not prefetched. */
+ * callers need not read the counts of rare events, which are not prefetched. */
 enum arrival_class flow_count(const struct flow_arrays *arrays, struct arrival *arrival);
 
 static inline void flow_count_histograms(const struct flow_arrays *arrays, const struct arrival *arrival) {

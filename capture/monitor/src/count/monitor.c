@@ -63,8 +63,8 @@ void monitor_close(struct monitor *monitor) {
     monitor->offset = NULL;
 }
 
-/* Finds the stamp: after the innermost header, or at an offset of an expected flow, for other headers than
- * headers_read knows. */
+/* Finds the stamp: after the innermost header, or, if headers_read does not know the headers, at an offset of
+ * an expected flow. */
 static bool find_stamp(const struct monitor *monitor, const struct input_packet *packet,
                        struct pending *pending) {
     pending->stamp_at = pending->headers.payload_offset;
@@ -108,7 +108,7 @@ static void log_packet(const struct monitor *monitor, const struct input_packet 
     }
 }
 
-/* Reads a packet, counts it as one of those that belong to no flow, or prefetches the counts of its flow. */
+/* Parses a packet. Counts it if it belongs to no flow; otherwise prefetches the counts of its flow. */
 static void classify(struct monitor *monitor, const struct input_packet *packet, struct pending *pending) {
     struct port_counts *counts = &monitor->counts;
     headers_read(&pending->headers, packet->bytes, packet->captured_bytes, packet->wire);
@@ -143,7 +143,7 @@ static void classify(struct monitor *monitor, const struct input_packet *packet,
     }
 }
 
-/* Returns the payload that a packet has to have. */
+/* Returns the expected payload of a packet. */
 static const uint8_t *wanted_payload(struct monitor *monitor, enum pattern pattern, uint32_t bytes,
                                      const struct stamp *stamp) {
     uint8_t *wanted = monitor->wanted[pattern];

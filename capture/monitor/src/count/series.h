@@ -1,19 +1,19 @@
-/* Counts by interval of a run of unknown length, in constant memory: if there are too many intervals, they
- * are doubled in length, and pairs of them are merged. */
+/* Counts per interval for a run of unknown length, in constant memory: if there are too many intervals, their
+ * length is doubled, and pairs of them are merged. */
 #ifndef ACAPELLA_SERIES_H
 #define ACAPELLA_SERIES_H
 
 #include <stdint.h>
 
 #define SERIES_INTERVALS 4096
-#define SERIES_BEGIN_NS 1000000 /* length of an interval at first */
+#define SERIES_BEGIN_NS 1000000 /* initial length of an interval */
 
 /* A record of a result file. */
 struct interval {
     uint64_t packets, bytes; /* all packets of the port */
     uint64_t first_copies;   /* packets with a latency */
-    int64_t latency_min_ns;  /* the smallest one */
-    int64_t latency_at_ns;   /* arrival of the first packet with it */
+    int64_t latency_min_ns;  /* smallest latency */
+    int64_t latency_at_ns;   /* arrival of the first packet with this latency */
 };
 
 struct series {

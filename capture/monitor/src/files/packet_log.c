@@ -23,7 +23,7 @@ static void log_packet(void *user, const struct logged_packet *seen) {
         .wire_bytes = packet->wire,
         .stamped = seen->stamp != NULL,
     };
-    /* the identity consists of the bytes up to `end` */
+    /* the identity covers the bytes up to `end` */
     log->truncated += !packet->identified && packet->captured_bytes < packet->wire &&
                       seen->headers->end >= packet->captured_bytes;
     if (fwrite(&record, sizeof record, 1, log->file) != 1) {

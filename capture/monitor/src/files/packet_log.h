@@ -1,5 +1,5 @@
-/* A log with a record of each packet that passes the rules, with its 128-bit hash, to find lost packets
- * between two monitors. */
+/* A log of the packets that pass the rules, each with its 128-bit hash, to find packets lost between two
+ * monitors. */
 #ifndef ACAPELLA_PACKET_LOG_H
 #define ACAPELLA_PACKET_LOG_H
 
@@ -24,7 +24,8 @@ struct packet_log {
     uint64_t truncated; /* truncated packets with unknown identity */
 };
 
-/* Opens a new log and lets the monitor write to it. Returns 0, or -1 with the reason in fault. */
+/* Opens a new log and registers it with the monitor, which writes to it. Returns 0, or -1 with the reason in
+ * fault. */
 int packet_log_open(struct packet_log *log, const char *path, struct monitor *monitor, struct fault *fault);
 
 /* Closes the log. Returns 0, or -1 with the reason in fault if it is not complete. */

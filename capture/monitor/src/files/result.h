@@ -3,10 +3,11 @@
  * machine:
  *
  *     magic, number of ports; then for each port:
- *     name without directory (256 bytes), struct port_counts, packets that the kernel dropped and that the
- * device missed, steps of the clock, the largest one, and the time from which arrivals may follow a step,
- * histograms of gaps and latencies, begin, length, number and early packets of the intervals, the intervals,
- * number of flows with packets; for each: index, struct flow, histograms of gaps and latencies
+ *     name without directory (256 bytes); struct port_counts; packets dropped by the kernel;
+ *     packets missed by the device; number of clock steps, the largest step, and the time from
+ *     which arrivals may follow a step; histograms of gaps and latencies; begin, length, number
+ *     and early packets of the intervals; the intervals; number of flows with packets; then for
+ *     each of these flows: index, struct flow, histograms of gaps and latencies
  */
 #ifndef ACAPELLA_RESULT_H
 #define ACAPELLA_RESULT_H

@@ -1,5 +1,5 @@
-/* Writes the packets that pass the rules, truncated, to a pcapng with the 128-bit hash of each whole
- * packet, with the writer of acapella-dpdk-capture (capture/dpdk/src/writer). */
+/* Writes the packets that pass the rules, truncated, to a pcapng with the 128-bit hash of each whole packet,
+ * using the writer of acapella-dpdk-capture (capture/dpdk/src/writer). */
 #ifndef ACAPELLA_TRUNCATED_H
 #define ACAPELLA_TRUNCATED_H
 
@@ -16,8 +16,8 @@ struct truncated {
     bool failed;
 };
 
-/* Opens PATH.pcapng, or PATH-qPORT.pcapng for several ports, and lets the monitor write to it. The file must
- * not exist. Returns 0, or -1 with the reason in fault. */
+/* Opens PATH.pcapng, or PATH-qPORT.pcapng for several ports, and registers it with the monitor, which writes
+ * to it. The file must not exist. Returns 0, or -1 with the reason in fault. */
 int truncated_open(struct truncated *truncated, const char *path, uint32_t snaplen, unsigned port,
                    bool many_ports, struct monitor *monitor, struct fault *fault);
 

@@ -80,8 +80,8 @@ static bool is_known_type(uint16_t type) {
            type == TYPE_MPLS_MULTICAST;
 }
 
-/* The payload of the label stack has no type field. Ethernet may be preceded by a control word,
- * whose first 4 bits are 0 (RFC 4385); so are those of many MAC addresses. */
+/* The payload of the label stack has no type field. Ethernet may be preceded by a control word, whose first 4
+ * bits are 0 (RFC 4385); the first 4 bits of many MAC addresses are 0, too. */
 static enum next after_labels(struct walk *walk) {
     struct headers *headers = walk->headers;
     headers->link_at = walk->at.at;
@@ -168,7 +168,7 @@ static enum next read_ipv4(struct walk *walk) {
         return stop_truncated(walk);
     }
     headers->ip_version = 4;
-    headers->has_ports = false; /* those of an outer UDP header (VXLAN) */
+    headers->has_ports = false; /* clears those of an outer UDP header (VXLAN) */
     headers->ip_at = walk->at.at;
     headers->protocol = cursor_u8(&walk->at, 9);
     headers->malformed = is_checksum_correct(&walk->at, header) ? headers->malformed : MALFORMED_CHECKSUM;

@@ -12,7 +12,7 @@
 enum malformed {
     MALFORMED_NOT,
     MALFORMED_TRUNCATED, /* the packet ends within a header */
-    MALFORMED_VERSION,   /* the version field of an IP header differs from its type */
+    MALFORMED_VERSION,   /* the version of an IP header differs from the preceding type field */
     MALFORMED_LENGTH,    /* a length field is shorter than its header, or exceeds the packet */
     MALFORMED_CHECKSUM,  /* of an IPv4 header (RFC 1071) */
     MALFORMED_NESTED,    /* more than HEADERS_MAX headers */
@@ -22,9 +22,9 @@ enum malformed {
 struct headers {
     enum malformed malformed;
     uint32_t payload_offset; /* first byte after the innermost header that was read */
-    uint32_t end;            /* of the innermost IP packet, or of the captured bytes; at most these */
+    uint32_t end;            /* of the innermost IP packet, but not after the captured bytes */
     uint8_t ip_version;      /* of the innermost IP header; 0 without one */
-    uint8_t protocol;        /* after it and any IPv6 extension headers */
+    uint8_t protocol;        /* after the IP header and any IPv6 extension headers */
     bool has_ports;          /* of TCP, UDP or SCTP */
     uint16_t src_port, dst_port;
     uint32_t ip_at;     /* innermost IP header, if ip_version is not 0 */

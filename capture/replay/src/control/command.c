@@ -14,7 +14,7 @@
 #define FRAME_MIN 14 /* bytes */
 #define FRAME_MAX 1514
 
-/* Each command has a number of numeric arguments, or a path. */
+/* Each command takes a fixed number of words (decimal or hexadecimal numbers), or a path. */
 static const struct {
     const char *name, *usage;
     unsigned numbers;

@@ -25,8 +25,8 @@ static struct counters read_own(const struct session *session, unsigned at) {
     return counters;
 }
 
-/* Reads the counters of all interfaces at once: packets that arrive between two readings would be in one
- * only. */
+/* Reads the counters of all interfaces at once: packets that arrive between two readings would be included in
+ * one of them only. */
 static void read_interfaces(const struct session *session, struct interface_counters of[OPTIONS_PORTS]) {
     const char *names[OPTIONS_PORTS];
     for (unsigned i = 0; i < session->ports.count; ++i) {
@@ -56,8 +56,8 @@ void counters_count_drops(struct session *session) {
     }
 }
 
-/* Returns true if the bridge has received what its interfaces had received at the time of `awaited`, or lost
- * packets are counted. */
+/* Returns true if every packet that the interfaces had received at the time of `awaited` was received by the
+ * bridge or counted as lost. */
 static bool have_received(struct session *session, const uint64_t awaited[OPTIONS_PORTS]) {
     worker_request(&session->worker, REQUEST_COUNT);
     counters_count_drops(session);
@@ -72,8 +72,8 @@ static bool have_received(struct session *session, const uint64_t awaited[OPTION
     return true;
 }
 
-/* Waits at most SETTLE_POLLS ms until the bridge has received what its interfaces have received by now:
- * packets are still in the ring of the driver after a run of dense traffic. Sets `awaited`. */
+/* Waits at most SETTLE_POLLS ms until the bridge has received what its interfaces have received by now: after
+ * a run of dense traffic, packets are still in the ring of the driver. Sets `awaited`. */
 static void await_reception(struct session *session, uint64_t awaited[OPTIONS_PORTS]) {
     const struct timespec pause = {0, SETTLE_NS};
     struct interface_counters interfaces[OPTIONS_PORTS];

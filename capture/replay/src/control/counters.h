@@ -22,9 +22,9 @@ void counters_read_before(struct session *session);
  * ms. */
 void counters_read_after(struct session *session);
 
-/* Returns the number of packets that the interface received between two readings, but neither the bridge
- * received nor a loss counter includes. Packets that arrived during the second reading may hide the same
- * number of lost packets. */
+/* Returns the number of packets that the interface received between two readings, but that were neither
+ * received by the bridge nor included in a loss counter. Packets that arrived during the second reading may
+ * hide the same number of lost packets. */
 uint64_t counters_not_received(const struct counters *after, const struct counters *before);
 
 #endif

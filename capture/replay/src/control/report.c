@@ -40,7 +40,7 @@ static void put_bool(FILE *to, const char *key, bool value) {
     fprintf(to, ", \"%s\": %s", key, value ? "true" : "false");
 }
 
-/* The state of the conversion from the TSC to the system clock, and the kernel's state of the system clock.
+/* Prints the state of the conversion from the TSC to the system clock, and the kernel's state of that clock.
  * With `of_run`, includes the largest error of the run. */
 static void put_clock(FILE *to, const struct timebase *time, bool of_run) {
     const struct clock *clock = &time->clock;
@@ -75,7 +75,7 @@ static void put_lead(FILE *to, const struct lead *lead) {
     }
 }
 
-/* The lead time of each port in a run; null if it is unknown and 0 is used. */
+/* Prints the lead time of each port in a run; null if it is unknown and 0 is used. */
 static void put_leads(FILE *to, const struct ports *ports) {
     fputs(", \"leads\": [", to);
     for (unsigned i = 0; i < ports->count; ++i) {
@@ -121,7 +121,7 @@ static void put_traffic(FILE *to, const struct traffic *traffic) {
             traffic->ring_full, traffic->driver_error, traffic->too_long, traffic->control_dropped);
 }
 
-/* Counters of a port of a bridge, and those of each of its Rx queues if it has several. */
+/* Prints the counters of a port of a bridge, and those of each of its Rx queues if it has several. */
 static void put_port_traffic(FILE *to, const struct port *port, const struct traffic traffic[QUEUES_MAX]) {
     const struct traffic sum = port_traffic(traffic);
     fputs(", ", to);
@@ -153,9 +153,9 @@ static void put_recording(FILE *to, const struct recording *recording) {
     put_time(to, "last_ns", packets ? recording_at(recording, packets - 1)->ts_ns : DEPARTED_NEVER);
 }
 
-/* Packets that were lost before the program received them, by the driver and by the interface, since
- * `before`. The interface also counts the packets that it received, and after a run or a recording
- * both counts are compared. */
+/* Prints the packets lost since `before` by the driver and by the interface, before the program received
+ * them. The interface also counts the packets that it received; after a run or a recording, this count is
+ * compared with that of the program. */
 static void put_reception(FILE *to, const struct counters *now, const struct counters *before) {
     const struct interface_counters *interface = &now->interface, *old = &before->interface;
     fprintf(to, "\"reception\": {\"missed\": %" PRIu64 ", \"no_mbuf\": %" PRIu64,
@@ -246,7 +246,7 @@ void report_loaded(const struct session *session, const char *path, const struct
     end(to);
 }
 
-/* The parameters of the run. */
+/* Prints the parameters of the run. */
 static void put_run(FILE *to, const struct session *session) {
     const struct replay *replay = &session->worker.replay;
     put_number(to, "run", session->runs);
@@ -301,8 +301,8 @@ static void put_outcomes(FILE *to, const struct summary *summary) {
     }
 }
 
-/* Counters of the driver and the kernel during a run. They may differ from the outcomes: other programs may
- * send on the interface, and a queue of the kernel may delay or drop packets. */
+/* Prints the counters of the driver and the kernel during a run. They may differ from the outcomes: other
+ * programs may send on the interface, and a queue of the kernel may delay or drop packets. */
 static void put_counters(FILE *to, const struct session *session, unsigned at) {
     const struct port *port = &session->ports.port[at];
     const struct counters *now = &session->counters_after[at], *before = &session->counters_before[at];

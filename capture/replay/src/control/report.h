@@ -19,7 +19,7 @@ void report_saved(const struct session *session, const char *command, const char
 /* A control message that a port received, and the acknowledgment of a sent frame. */
 void report_control(const struct session *session, const struct inband_frame *frame);
 void report_answered(const struct session *session);
-/* There is nothing to stop. */
+/* The reply to `stop` if there is nothing to stop. */
 void report_stopped(const struct session *session);
 void report_cleared(const struct session *session);
 void report_quit(const struct session *session, const char *reason);

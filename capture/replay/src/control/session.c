@@ -16,7 +16,7 @@
 
 #define MB ((uint64_t)1024 * 1024)
 #define BASE_MB 64          /* EAL, queues and drivers */
-#define SOON_NS 10000000LL  /* a run that begins as soon as possible */
+#define SOON_NS 10000000LL  /* until a run that begins as soon as possible */
 #define LINK_NS 100000000LL /* between checks of the links */
 #define POLLING_LCORE 1
 #define MESSAGES_MAX 4 /* control messages reported by an update, which takes place every 5 ms */
@@ -65,7 +65,8 @@ static uint64_t huge_bytes(void) {
     return bytes;
 }
 
-/* Returns the memory of a pool, in bytes. With normal pages, an mbuf lies within a page or starts at one. */
+/* Returns the memory of a pool, in bytes. With normal pages, an mbuf lies within a page or starts at a page
+ * boundary. */
 static uint64_t pool_bytes(const struct options *options, uint64_t mbufs) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t each = rte_mempool_calc_obj_size(
@@ -150,8 +151,8 @@ int session_open(struct session *session, struct fault *fault) {
         }
         worker->bridge.inband = &session->inband;
     }
-    /* The first correction follows after a whole period: after a shorter time it would be too large, because
-     * it is applied until the next one. */
+    /* The first correction is made after a whole period: an earlier one would be too large, because it
+     * applies until the next correction. */
     session->disciplined_ns = monotonic_ns();
     worker->forwards = options->bridge;
     worker->spin = options->spin;
@@ -286,7 +287,7 @@ static int answer(struct session *session, const struct command *command, struct
     struct worker *worker = &session->worker;
     const uint16_t bytes = (uint16_t)(strlen(command->hex) / 2);
     if (!session->options.in_band || command->port >= session->ports.count) {
-        return fail(fault, "answer: no port %u with --in-band", command->port);
+        return fail(fault, "answer: port %u does not exist, or --in-band is not set", command->port);
     }
     worker->send_port = &session->ports.port[command->port];
     worker->send_mbuf = rte_pktmbuf_alloc(session->ports.pool);
@@ -321,7 +322,8 @@ static int clear(struct session *session, struct fault *fault) {
 
 static void report_end(struct session *session) {
     const enum activity before = session->activity;
-    /* Read before `began`, so that `running` precedes `done` of a run that begins and ends in between. */
+    /* Read before `began`, so that `running` is reported before `done` even if a run begins and ends in
+     * between. */
     const bool ended = session->worker.activity == ACTIVITY_IDLE;
     if (before == ACTIVITY_RUNNING && session->worker.began && !session->running_reported) {
         session->running_reported = true;

@@ -37,12 +37,13 @@ struct session {
 /* Computes the memory that is needed. Fails if the machine does not have it. */
 int session_check_memory(struct session *session, struct fault *fault);
 
-/* Opens the ports and the recording, and starts the polling thread. EAL has to be started. Returns 0, or -1
- * with the reason in fault; call session_close even then. */
+/* Opens the ports and the recording, and starts the polling thread. EAL must have been started. Returns 0, or
+ * -1 with the reason in fault; call session_close even then. */
 int session_open(struct session *session, struct fault *fault);
 void session_close(struct session *session);
 
-/* Executes a command. Returns 0, 1 on quit, or -1 with the reason in fault; then the program continues. */
+/* Executes a command. Returns 0, 1 on quit, or -1 with the reason in fault; the program continues after an
+ * error. */
 int session_execute(struct session *session, const struct command *command, struct fault *fault);
 
 /* Ends a recording or a run that is active, and reports it. */

@@ -1,7 +1,7 @@
 #include "control/summary.h"
 
-/* Returns the value of a rank (from 0) in the sorted order. It changes the order of the values, and needs no
- * memory: C. A. R. Hoare, Algorithm 65 (FIND), Communications of the ACM 4 (1961). */
+/* Returns the value with a rank (from 0) in the sorted order. It changes the order of the values, and needs
+ * no memory: C. A. R. Hoare, Algorithm 65 (FIND), Communications of the ACM 4 (1961). */
 static int64_t find_rank(int64_t *value, uint64_t count, uint64_t rank) {
     int64_t low = 0, high = (int64_t)count - 1;
     const int64_t wanted = (int64_t)rank;

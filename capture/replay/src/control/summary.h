@@ -8,12 +8,12 @@ struct summary {
     uint64_t packets; /* of all loops */
     uint64_t outcome[OUTCOMES];
     uint64_t sent_late;        /* packets sent later than --late-ns */
-    uint64_t retries;          /* calls of drivers that did not accept all of a burst */
+    uint64_t retries;          /* driver calls that did not accept the whole burst */
     int64_t first_ns, last_ns; /* departures; DEPARTED_NEVER: none */
     bool monotone; /* departures are in the order of the packets; with different lead times, those of each
                       port */
-    /* departure minus requested time of packets that were sent; percentiles by nearest rank; the largest
-     * absolute value */
+    /* departure minus requested time of packets that were sent; percentiles by nearest rank; largest_ns is
+     * the largest absolute value */
     bool measured;
     int64_t median_ns, p99_ns, largest_ns;
     bool balanced; /* the counts add up, and agree with those of the polling thread */

@@ -1,6 +1,6 @@
 #include "engine/bridge.h"
 
-#define FIRST_NS 20000 /* assumed for a packet before any was forwarded */
+#define FIRST_NS 20000 /* assumed time to forward a packet, before any was forwarded */
 #define FOREVER INT64_MAX
 
 /* Returns true if packets are recorded at this time. Ends a recording when its time is over. */
@@ -37,7 +37,7 @@ static bool make_room(struct bridge *bridge) {
     return false;
 }
 
-/* The path of packets through the bridge: from an Rx queue of a port to the same Tx queue of the other one,
+/* The path of packets through the bridge: from an Rx queue of a port to the same Tx queue of the other port,
  * so that packets of a flow keep their order. */
 struct way {
     uint16_t from, to, queue;
@@ -114,7 +114,7 @@ static unsigned remove_long(struct traffic *traffic, const struct port *to, stru
     return kept;
 }
 
-/* Updates the cost by that of a burst: a longer one counts immediately, a shorter one gradually. */
+/* Updates the cost with that of a burst: an increase applies immediately, a decrease gradually. */
 static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) {
     unsigned size = 0;
     while (1U << size < packets) {
@@ -124,8 +124,8 @@ static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) 
     cost->ns[size] = ns > known ? ns : known - (known - ns) / 16;
 }
 
-/* If a burst took exceptionally long, for example because the thread was preempted, bursts of its size may
- * no longer be possible, and thus not measured: their cost decreases with each departure, at most to twice
+/* If a burst took exceptionally long, for example because the thread was preempted, bursts of its size may no
+ * longer be possible, and thus not be measured: their cost decreases with each departure, but not below twice
  * that of half as many packets. */
 static void forget_cost(struct forward_cost *cost, unsigned first_size) {
     for (unsigned size = first_size; size < BURST_SIZES; ++size) {
@@ -147,10 +147,10 @@ static int64_t expected_ns(const struct forward_cost *cost, unsigned size, int64
     return size > 0 && known < half_ns ? half_ns : known;
 }
 
-/* Returns how many packets can be forwarded until a time. */
+/* Returns the number of packets that can be forwarded until a time. */
 static unsigned allowed_packets(struct bridge *bridge, int64_t left_ns, int64_t until_ns) {
     int64_t needed_ns = FIRST_NS / 2;
-    unsigned sizes = 0; /* that are possible */
+    unsigned sizes = 0; /* number of possible sizes */
     while (sizes < BURST_SIZES) {
         needed_ns = expected_ns(&bridge->cost, sizes, needed_ns);
         if (needed_ns > left_ns) {

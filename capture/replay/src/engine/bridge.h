@@ -30,7 +30,7 @@ struct bridge {
     struct forward_cost cost;
     int64_t deadline_ns;     /* of the current poll, for retries */
     unsigned next;           /* direction and queue to poll next */
-    uint64_t removed_memory; /* rolling: packets within the window that were removed because it was full */
+    uint64_t removed_memory; /* rolling: packets within the window that were removed for lack of memory */
 };
 
 /* Forwards at most one burst of each queue in each direction. Returns the number of packets received. */

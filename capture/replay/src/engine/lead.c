@@ -10,13 +10,13 @@
 #include "engine/promiscuous.h"
 
 #define PROBES 201
-#define LOST_MAX 10           /* probes without a timestamp, before any had one */
+#define LOST_MAX 10           /* give up after this number of probes if none has a timestamp */
 #define WAIT_NS 20000000LL    /* for a probe */
 #define WAIT_POLLS 100        /* on a simulated clock, which stands still */
 #define LONGEST_NS 10000000LL /* as --lead-ns */
 #define PROBE_BYTES 60
 #define KEY_AT 44
-#define CLOCK_ERROR_NS 5000 /* between the TSC and timestamps, shortly after the start of a busy machine */
+#define CLOCK_ERROR_NS 5000 /* between the TSC and timestamps, shortly after the start on a busy machine */
 #define PAUSE_NS 100000
 
 const struct lead_calls lead_driver_calls = {
@@ -29,8 +29,8 @@ const struct lead_calls lead_driver_calls = {
 static const uint8_t loop_head[] = {0x03, 0,   0,   'A',  'c',  'a', 0x02, 0,   0,
                                     'A',  'c', 'a', 0x88, 0xb5, 'l', 'e',  'a', 'd'};
 
-/* NICs stamp PTP events only: a Sync of PTP version 2. Its profile number (15) and domain (255) are reserved,
- * so that no clock follows it. */
+/* NICs timestamp only PTP event messages: this is a Sync message of PTP version 2. Its profile number (15)
+ * and domain (255) are reserved, so that no clock follows it. */
 static const uint8_t sync_head[] = {0x01, 0x1b, 0x19, 0,    0,    0,    0x02, 0,  0,   'A',
                                     'c',  'a',  0x88, 0xf7, 0xf0, 0x02, 0,    44, 0xff};
 
@@ -105,8 +105,8 @@ static int64_t nanoseconds(const struct timespec *at) {
     return (int64_t)at->tv_sec * 1000000000 + at->tv_nsec;
 }
 
-/* Reads the transmit timestamp of the latest probe. Its clock need not be set to the system's time:
- * both are compared right after the stamp was read. */
+/* Reads the transmit timestamp of the latest probe. The clock of the NIC need not be set to system time: both
+ * clocks are compared right after the stamp was read. */
 static enum probe read_transmit_stamp(const struct port *port, const struct reception *from, int64_t *ns) {
     struct timespec stamp, now;
     if (from->calls->read_stamp(port->id, &stamp) != 0) {
@@ -121,7 +121,7 @@ static enum probe read_transmit_stamp(const struct port *port, const struct rece
     return PROBE_STAMPED;
 }
 
-/* Sends a probe and waits for it. If it has a timestamp, sets the time until it departed. */
+/* Sends a probe and waits for it. If it has a timestamp, sets `lead` to the time until it departed. */
 static enum probe send_probe(struct port *port, const struct reception *from, struct rte_mempool *pool,
                              const struct key *key, int64_t *lead) {
     struct rte_mbuf *mbuf = make_probe(pool, key, from->port != NULL);
@@ -228,7 +228,7 @@ static int send_probes(struct port *port, const struct reception *from, struct r
             break;
         }
         if (!from->time->simulated) {
-            nanosleep(&pause, NULL); /* a queue of the kernel is empty again */
+            nanosleep(&pause, NULL); /* until a queue of the kernel is empty again */
         }
     }
     return 0;

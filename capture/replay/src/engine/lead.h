@@ -1,5 +1,5 @@
-/* Measures the lead time of a port: from the time at which the driver gets a packet until the packet departs.
- * A packet that is sent alone is passed to the driver this long before it is due. */
+/* Measures the lead time of a port: the time from passing a packet to the driver until the packet departs. A
+ * packet that is sent alone is passed to the driver this long before it is due. */
 #ifndef ACAPELLA_REPLAY_LEAD_H
 #define ACAPELLA_REPLAY_LEAD_H
 
@@ -8,7 +8,8 @@
 #include "engine/ports.h"
 #include "engine/timebase.h"
 
-/* Functions of rte_ethdev.h that read the transmit timestamp and the clock of a NIC; others in tests. */
+/* Functions of rte_ethdev.h that read the transmit timestamp and the clock of a NIC; tests use other
+ * functions. */
 struct lead_calls {
     int (*enable)(uint16_t port);
     int (*read_stamp)(uint16_t port, struct timespec *stamp);

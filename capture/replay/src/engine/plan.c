@@ -17,7 +17,7 @@ const char *outcome_name(enum outcome outcome) {
 
 static int64_t scale(wide ns, uint64_t speed_ppm) { return (int64_t)(ns * PPM / (wide)speed_ppm); }
 
-/* Returns true if a run can have a duration, once it is scaled. */
+/* Returns true if a run can have this duration, scaled by the speed. */
 static bool is_valid_duration(wide ns, uint64_t speed_ppm) {
     return ns * PPM / (wide)speed_ppm < INT64_MAX / 4;
 }
@@ -35,7 +35,7 @@ static int set_times(struct plan *plan, const struct recording *recording, uint6
             latest = offset;
         }
         if (!is_valid_duration(latest, speed_ppm)) {
-            return fail(fault, "packet %u is later than a run can be long; check its time", i);
+            return fail(fault, "packet %u: its time is beyond the longest possible run; check it", i);
         }
         plan->entry[i].offset_ns = scale(latest, speed_ppm);
     }

@@ -31,7 +31,7 @@ struct plan {
     struct entry *entry;
     uint32_t packets;
     uint32_t first[OPTIONS_PORTS]; /* the first burst of each port; `packets`: none */
-    int64_t period_ns;             /* between the starts of two loops: the duration and one mean gap */
+    int64_t period_ns;             /* between the starts of two loops: the duration plus one mean gap */
     uint64_t time_reversed; /* packets with a time before that of their predecessor, whose time they get */
     uint64_t rejected[OUTCOMES];
     bool copies; /* the mbufs are tagged copies, freed with the plan */

@@ -132,7 +132,7 @@ static void use_rss(struct port *port, const struct rte_eth_dev_info *info, stru
 }
 
 /* Returns the MTU for frames of --max-frame, or the largest one of the device. Some drivers (memif) limit the
- * frame, but not the MTU. */
+ * frame length, but not the MTU. */
 static uint32_t largest_mtu(const struct options *options, const struct rte_eth_dev_info *info) {
     const uint32_t extra = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
     uint32_t mtu = options->max_frame > RTE_ETHER_HDR_LEN + RTE_ETHER_MIN_MTU
@@ -402,7 +402,7 @@ static int wait_for_links(struct ports *ports, struct fault *fault) {
         const struct port *port = any_port(ports, i);
         for (unsigned polls = 0; !*port->interface && polls < LINK_POLLS && !link_is_up(port); ++polls) {
             if (received_signal) {
-                return fail(fault, "%s: %s while the link was down", port->name, signal_name());
+                return fail(fault, "%s: received %s while waiting for the link", port->name, signal_name());
             }
             nanosleep(&pause, NULL);
         }

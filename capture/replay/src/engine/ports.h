@@ -30,7 +30,8 @@ struct lead {
 };
 
 /* Packets received by a port of a bridge: received = forwarded + ring_full + driver_error + too_long +
- * control + control_dropped. The last two are control messages (--in-band), copied to the ring or not. */
+ * control + control_dropped. The last two count control messages (--in-band) that were copied to the ring, or
+ * were not. */
 struct traffic {
     uint64_t received, forwarded, ring_full, driver_error, too_long, control, control_dropped;
 };
@@ -79,9 +80,9 @@ unsigned ports_mbuf_count(const struct options *options);
 int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault);
 int ports_start(struct ports *ports, bool receive, struct fault *fault);
 
-/* Waits up to 10 s for the link of each device that is not a network interface. Then measures the rate of the
- * TSC and those of the clocks of NICs, which takes 100 ms each: nothing corrects clocks during the wait.
- * Returns 0, or -1 with the reason in fault. */
+/* Waits up to 10 s for the link of each device that is not a network interface. Then measures the rates of
+ * the TSC and of the clocks of NICs, which takes 100 ms each. It does so after the wait, because nothing
+ * corrects the clocks during the wait. Returns 0, or -1 with the reason in fault. */
 int ports_begin_clocks(struct ports *ports, struct timebase *time, struct fault *fault);
 
 /* Corrects the conversion of the clocks of NICs; `now_ns` is the current time. */
@@ -112,7 +113,8 @@ bool port_fits(const struct port *port, const struct rte_mbuf *mbuf);
 /* Returns the value of the driver's counter of failed packets. */
 uint64_t port_errors(const struct port *port);
 
-/* Sends packets. Returns the number of packets that the driver accepted; `failed`: it could not send them. */
+/* Sends packets. Returns the number of packets that the driver accepted. Sets `failed` if it could not send
+ * all of them. */
 static inline uint16_t port_send(struct port *port, uint16_t queue, struct rte_mbuf **mbuf, uint16_t count,
                                  bool *failed) {
     const uint16_t accepted = rte_eth_tx_burst(port->id, queue, mbuf, count);

@@ -1,4 +1,4 @@
-/* Receives probes through a socket of the kernel, because net_af_packet has no timestamps. */
+/* Receives probes through a packet socket, because net_af_packet has no timestamps. */
 #ifndef ACAPELLA_REPLAY_PROBE_SOCKET_H
 #define ACAPELLA_REPLAY_PROBE_SOCKET_H
 
@@ -13,8 +13,8 @@
  * those for other addresses. The caller closes it. Returns -1 with the reason in fault on error. */
 int probe_socket_open(const char *interface, struct fault *fault);
 
-/* Receives a frame without waiting. Returns its length, at most `size`, and sets the time at which the kernel
- * received it (CLOCK_REALTIME), or 0 if there is no frame or it has no time. */
+/* Receives a frame without waiting. Returns its length, at most `size`, or 0 if there is no frame or it has
+ * no time. Sets `ns` to the time at which the kernel received it (CLOCK_REALTIME). */
 size_t probe_socket_receive(int fd, void *bytes, size_t size, int64_t *ns);
 
 #endif

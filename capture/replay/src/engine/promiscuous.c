@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 /* These drivers set a flag of the interface. It would remain after SIGKILL, and the user may have set it,
- * too. A membership of a packet socket is counted, and the kernel ends it with the process. */
+ * too. Therefore a packet socket requests promiscuous mode: the kernel counts these requests, and ends them
+ * with the process. */
 static bool sets_flag(const struct port *port) {
     return strcmp(port->driver, "net_af_packet") == 0 || strcmp(port->driver, "net_af_xdp") == 0;
 }
@@ -37,7 +38,7 @@ int promiscuous_begin(struct port *port, struct fault *fault) {
                     port->interface, strerror(errno));
     }
     if (!sets_flag(port)) {
-        rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
+        rte_eth_promiscuous_enable(port->id); /* if unsupported, the driver receives every frame anyway */
     }
     port->promiscuous = true;
     return 0;

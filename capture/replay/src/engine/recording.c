@@ -69,7 +69,7 @@ void recording_remove(struct recording *recording) {
 struct stream {
     unsigned key;
     uint64_t at; /* position of the first one; the number of all packets if none is left */
-    int64_t ns;  /* its time */
+    int64_t ns;  /* time of the first one */
 };
 
 static unsigned key_of(const struct packet *packet) { return packet->port * QUEUES_MAX + packet->queue; }
@@ -99,8 +99,8 @@ static unsigned find_streams(const struct recording *recording, struct stream st
     return streams;
 }
 
-/* Returns true if the next packet of a stream precedes that of another stream. At the same time, the packet
- * recorded first precedes. */
+/* Returns true if the next packet of a stream precedes that of another stream. If their times are equal, the
+ * packet recorded first precedes. */
 static bool precedes(const struct stream *stream, const struct stream *other, uint64_t packets) {
     if (stream->at == packets || other->at == packets) {
         return stream->at != packets;

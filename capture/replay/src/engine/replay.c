@@ -47,8 +47,8 @@ static void set_cursor(const struct replay *replay, unsigned port, struct port_c
     }
 }
 
-/* Returns true if the burst at `cursor` is passed to its driver before that at `other`: at the same time, the
- * one that was recorded first. */
+/* Returns true if the burst at `cursor` is passed to its driver before that at `other`. If both are due at
+ * the same time, the one recorded first precedes. */
 static bool precedes(const struct port_cursor *cursor, const struct port_cursor *other) {
     if (cursor->due_ns != other->due_ns) {
         return cursor->due_ns < other->due_ns;

@@ -33,13 +33,13 @@ struct replay {
     struct timebase *time;
     struct plan plan;
     struct departure *departed;    /* loop * plan.packets + packet */
-    int64_t *errors;               /* used by summarize, as long as `departed` */
+    int64_t *errors;               /* used by summarize; same size as `departed` */
     uint64_t capacity, departures; /* size of `departed`; departures of this run */
     int64_t start_ns;
     uint32_t loops;
     uint64_t speed_ppm;
     _Atomic enum end_reason end_reason; /* END_NONE: not ended */
-    /* position: of all ports, the burst that is due first */
+    /* position: the burst that is due first, among all ports */
     struct port_cursor cursor[OPTIONS_PORTS]; /* by port */
     uint32_t loop, at;
     uint16_t done; /* packets of the burst that have an outcome */
@@ -73,8 +73,9 @@ void replay_begin(struct replay *replay);
 /* Sends the next burst if it is due. Returns false if the run has ended. */
 bool replay_poll(struct replay *replay);
 
-/* Returns how long the thread may sleep before it polls again: until --wake-ns before the next departure, at
- * most `longest_ns`. 0: do not sleep. The next gap between polls is measured from the end of the sleep. */
+/* Returns the time for which the thread may sleep before it polls again: until --wake-ns before the next
+ * departure, at most `longest_ns`. 0: do not sleep. The next gap between polls is measured from the end of
+ * the sleep. */
 int64_t replay_sleep_ns(struct replay *replay, int64_t longest_ns);
 
 /* Ends a run early. */

@@ -14,10 +14,9 @@
 struct timebase {
     struct clock clock;
     double tsc_hz;
-    int64_t error_ns; /* half of the time that the latest reading of both clocks took */
-    int64_t
-        largest_error_ns;   /* of the readings since timebase_begin_run: the offset and half of their time */
-    _Atomic unsigned steps; /* of the system clock, by more than CLOCK_STEP_NS */
+    int64_t error_ns;         /* half of the time that the latest reading of both clocks took */
+    int64_t largest_error_ns; /* since timebase_begin_run: the offset of a reading plus half of its time */
+    _Atomic unsigned steps;   /* of the system clock, by more than CLOCK_STEP_NS */
     /* below: used by the polling thread only */
     struct clock_line line;
     unsigned version; /* of line; odd: none yet */
@@ -32,8 +31,8 @@ int timebase_begin(struct timebase *timebase, struct fault *fault);
 /* Reads both clocks and corrects the line; for the main thread. */
 void timebase_discipline(struct timebase *timebase);
 
-/* Begins `largest_error_ns` of a run, or includes the current error, without a correction. For the main
- * thread. */
+/* timebase_begin_run resets `largest_error_ns`; both functions include the current error in it, without a
+ * correction. For the main thread. */
 void timebase_begin_run(struct timebase *timebase);
 void timebase_measure(struct timebase *timebase);
 

@@ -8,7 +8,7 @@
 
 #define SPINS 256          /* empty polls before the thread sleeps */
 #define SLEEP_NS 20000     /* at 5 million packets per second, 100 descriptors */
-#define IDLE_NS 500000     /* sleep without a bridge, when no packets arrive */
+#define IDLE_NS 500000     /* sleep without a bridge, outside of runs */
 #define AHEAD_NS 2000000LL /* polling starts this long before the first packet of a run */
 #define MAX_SLEEP_NS 10000000LL
 #define TIMER_SLACK_NS 1000

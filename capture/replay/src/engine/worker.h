@@ -27,8 +27,8 @@ struct worker {
     int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
     enum end_reason stop_reason;          /* of REQUEST_STOP */
     struct port *send_port;               /* of REQUEST_SEND */
-    struct rte_mbuf *send_mbuf;           /* of REQUEST_SEND, which resets it if the driver accepts it */
-    bool send_failed;                     /* of REQUEST_SEND: the driver could not send what it accepted */
+    struct rte_mbuf *send_mbuf; /* of REQUEST_SEND, which sets it to NULL if the driver accepts it */
+    bool send_failed;           /* of REQUEST_SEND: the driver could not send what it accepted */
     struct traffic traffic[OPTIONS_PORTS][QUEUES_MAX]; /* copied by REQUEST_COUNT or PAUSE between two bursts,
                                                           so that the counts add up */
     _Atomic enum request request;                      /* the polling thread resets it when it is done */

@@ -36,7 +36,7 @@ static int add(struct recording *recording, const struct blocks_frame *frame, co
         return fail(fault, "packet %llu has no time (a simple packet block)", (unsigned long long)number);
     }
     if (frame->interface >= ports->count && ports->count > 1) {
-        return fail(fault, "packet %llu is of interface %u, for which there is no --tx",
+        return fail(fault, "packet %llu belongs to interface %u, for which there is no --tx",
                     (unsigned long long)number, frame->interface);
     }
     if (recording_full(recording)) {

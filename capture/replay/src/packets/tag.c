@@ -34,8 +34,8 @@ static void write_trailer(uint8_t *to, int64_t ns, unsigned node, unsigned port)
 /* Below, `size` includes the trailer. Headers that would reach into the trailer are not changed: the packet
  * may be truncated. */
 
-/* Corrects UDP, TCP, ICMP or ICMPv6 of `size` bytes. `pseudo` is the sum of the pseudo-header, without which
- * ICMP is summed. */
+/* Corrects the length and checksum of UDP, TCP, ICMP or ICMPv6 in `size` bytes. `pseudo` is the sum of the
+ * pseudo-header, which the checksum of ICMP does not include. */
 static void fix_layer4(uint8_t *at, size_t size, uint8_t protocol, uint16_t pseudo) {
     size_t offset = 0; /* of the checksum */
     switch (protocol) {

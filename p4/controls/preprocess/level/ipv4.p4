@@ -1,4 +1,4 @@
-// Rewrites the addresses of header IPV4 of level WHICH; adds their change to SUM.
+// Rewrites the addresses of header IPV4 of level WHICH; stores the change of their sum in SUM.
         if (hdr.IPV4.isValid()) {
             hdr.edit.sum = 0;
             hdr.edit.ipv4 = hdr.IPV4.src;

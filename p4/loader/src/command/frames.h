@@ -1,4 +1,4 @@
-/* The outcome of each frame, as a line. */
+/* Writes the outcome of each frame as a line. */
 #ifndef ACAPELLA_P4_FRAMES_H
 #define ACAPELLA_P4_FRAMES_H
 

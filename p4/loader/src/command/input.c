@@ -17,13 +17,13 @@ struct source {
     bool pending;
     int end; /* a byte is read from this descriptor after a complete capture; -1 if none */
     struct p4_frame frame;
-    uint64_t last_plausible_ns; /* time of the last frame that has one, as in the digest's merge */
+    uint64_t last_plausible_ns; /* time of the latest frame with a plausible one, as in the digest's merge */
 };
 
 struct input {
     struct source source[P4_PORTS];
     unsigned count;
-    uint8_t *bytes; /* bytes of the frames read at once */
+    uint8_t *bytes; /* bytes of the frames that were read together */
     size_t size, room;
 };
 

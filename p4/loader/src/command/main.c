@@ -196,8 +196,8 @@ static int generate(const struct options *options, struct fault *fault) {
     return status == 0 ? EXIT_OK : EXIT_FAILED;
 }
 
-/* Exits with the parent process, which decompresses captures and writes registers. Incomplete outputs have no
- * name yet. */
+/* Makes this process exit with its parent, which decompresses captures and writes registers. Incomplete
+ * outputs have no name yet. */
 static int exit_with_parent(pid_t parent, struct fault *fault) {
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)) {
         return fail(fault, "--parent %d: not the parent of this process, or it has ended", (int)parent);

@@ -45,7 +45,8 @@ static const struct argp_option known[] = {
     {"generate", GENERATE, "PATH", 0,
      "Write the C code of the program, from DPDK's pipeline code generator, to PATH and exit", PROGRAM_GROUP},
     {"library", LIBRARY, "PATH", 0,
-     "Run a shared library that was compiled from this C code (default: interpret the .spec)", PROGRAM_GROUP},
+     "Run a shared library compiled from the C code of --generate (default: interpret the .spec)",
+     PROGRAM_GROUP},
     {NULL, 0, NULL, 0, "Input:", INPUT},
     {"in", IN, "PATH", 0,
      "Read frames from a pcap or pcapng, optionally compressed with gzip, or - for standard input; may be "
@@ -182,7 +183,7 @@ static bool same_directory(const char *a, const char *b) {
     return status[0].st_dev == status[1].st_dev && status[0].st_ino == status[1].st_ino;
 }
 
-/* Returns true if two paths name the same regular file, or will do so once it is written. */
+/* Returns true if two paths name the same regular file, or will do so once both are written. */
 static bool same_file(const char *a, const char *b) {
     struct stat one, other;
     if (stat(a, &one) == 0 && !S_ISREG(one.st_mode)) {

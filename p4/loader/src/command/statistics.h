@@ -14,7 +14,7 @@ struct statistics {
     const char *stopped_by; /* end, SIGTERM, ... */
 };
 
-/* For write_and_publish: a struct statistics. */
+/* A function for write_and_publish; its argument is a struct statistics. */
 int p4_statistics_write(FILE *to, const void *statistics);
 
 #endif

@@ -128,7 +128,8 @@ static int configure(struct rte_swx_pipeline *pipeline, const struct spec_action
                : rte_swx_pipeline_instructions_config(pipeline, texts, count);
 }
 
-/* DPDK does not report which instruction it rejects: try each one alone in a valid block. */
+/* Returns the index of the rejected instruction. DPDK does not report it, so each one is tried alone in a
+ * valid block. */
 static unsigned find_rejected(struct rte_swx_pipeline *pipeline, const struct spec *spec,
                               const struct spec_action *action, const struct guarded *guarded) {
     const char *rx = NULL;

@@ -6,7 +6,7 @@
 
 #include "spec/spec.h"
 
-/* Ports of a pipeline; `in` objects are arguments[0 .. in_count), `out` those of out_arguments. */
+/* Ports of a pipeline: the functions of input and output ports, and one argument for each port. */
 struct build_ports {
     struct rte_swx_port_in_ops *in;
     struct rte_swx_port_out_ops *out;

@@ -56,8 +56,8 @@ static int make_rings(struct compiled *compiled, const char *name) {
     return compiled->mbufs ? 0 : -1;
 }
 
-/* Writes the ports in DPDK's iospec language to a file in memory: a confined loader may have no directory for
- * temporary files. Returns NULL if out of memory. */
+/* Writes the ports in DPDK's iospec language to a file in memory: a loader in a sandbox may have no directory
+ * for temporary files. Returns NULL if out of memory. */
 static FILE *write_ports(const struct compiled *compiled, const struct spec *spec) {
     const int descriptor = memfd_create("ports", MFD_CLOEXEC);
     FILE *to = descriptor < 0 ? NULL : fdopen(descriptor, "w+");
@@ -123,7 +123,8 @@ void p4_compiled_free(struct compiled *compiled) {
     free(compiled);
 }
 
-/* DPDK reads the lower port first: frames of a port wait until those of the other port are processed. */
+/* DPDK reads the lower port first: frames of a port wait until earlier frames of another port are processed.
+ */
 void p4_compiled_enqueue(struct p4 *p4) {
     struct compiled *compiled = p4->compiled;
     while (p4->waiting_count) {

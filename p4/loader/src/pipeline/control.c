@@ -107,7 +107,7 @@ static int name_reason(struct line *line) {
         return -1;
     }
     if (reason >= P4_REASONS) {
-        return fail(line->fault, "reason %s: from 0 to %d", line->word[1], P4_REASONS - 1);
+        return fail(line->fault, "reason %s: not a number from 0 to %d", line->word[1], P4_REASONS - 1);
     }
     char *name = strdup(line->word[2]);
     if (!name) {
@@ -134,8 +134,8 @@ static int set_mirror(struct line *line) {
         session > UINT32_MAX ||
         rte_swx_ctl_pipeline_mirroring_session_set(line->p4->pipeline, (uint32_t)session, &params) != 0) {
         return fail(line->fault,
-                    "mirror %s %s: no such session of the program, not port 0 (out) or 1 (sink), or not "
-                    "1 to %d bytes",
+                    "mirror %s %s: unknown session, port other than 0 (out) and 1 (sink), or length not "
+                    "from 1 to %d bytes",
                     line->word[1], line->word[2], P4_FRAME_MAX);
     }
     return 0;

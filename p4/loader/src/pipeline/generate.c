@@ -23,9 +23,9 @@ struct rewrite {
     const struct spec *spec;
     struct guarded *guarded; /* one per action, then the apply block */
     struct place *places;    /* by line; guarded is NULL if the line is not an instruction */
-    unsigned blocks;         /* guarded so far */
-    unsigned last_line;      /* of an instruction */
-    unsigned scratch_line;   /* of the metadata, whose added field is not yet written; 0: none */
+    unsigned blocks;         /* number of blocks guarded so far */
+    unsigned last_line;      /* last line with an instruction */
+    unsigned scratch_line;   /* of the metadata struct, until its added field is written; 0: none */
 };
 
 static const struct spec_block *block_of(const struct spec *spec, unsigned i) {
@@ -146,7 +146,7 @@ static int check_mirror(const struct spec *spec, struct fault *fault) {
         for (unsigned j = 0; j < block->count; ++j) {
             if (strcmp(block->instructions[j].word[0], "mirror") == 0) {
                 return p4_spec_fail(spec, block->instructions[j].line, fault,
-                                    "mirror: not compiled; use the interpreter");
+                                    "mirror: cannot be compiled; use the interpreter");
             }
         }
     }

@@ -7,10 +7,11 @@
 
 #define ICRC_BYTES 4
 
-/* Returns true for Ethernet, IPv4 without options, UDP to 4791, BTH, as icrc_compute requires. */
+/* Returns true for Ethernet, IPv4 without options, UDP to port 4791, and BTH, as p4_icrc requires. */
 bool p4_icrc_applies(const uint8_t *frame, uint32_t length);
 
-/* Computes the ICRC of a frame without its last four bytes; writes it to `to` in network order. */
+/* Computes the ICRC of a frame without its last four bytes; writes it to `to` in the order of transmission.
+ */
 void p4_icrc(const uint8_t *frame, uint32_t length, uint8_t to[ICRC_BYTES]);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define QUANTA 64                  /* instructions per call */
 #define QUANTA_COMPILED 16         /* a step of a compiled program is many instructions */
-#define MAX_IDLE_QUANTA 100000000U /* a frame that is still in the pipeline then never leaves it */
+#define MAX_IDLE_QUANTA 100000000U /* a frame that takes longer never leaves the pipeline */
 
 uint64_t p4_memory(const char *path, struct fault *fault) {
     struct spec spec;
@@ -66,7 +66,7 @@ static int build(struct p4 *p4, struct fault *fault) {
 }
 
 /* DPDK (22.11 to 24.11) shares the object of a table that cannot be changed in place (lpm, wildcard) between
- * control and pipeline, and frees it with both: the control is not freed then. */
+ * control and pipeline, and frees it with both: in this case, the control is not freed. */
 static void free_pipeline(struct p4 *p4) {
     bool shared = false;
     for (unsigned i = 0; i < p4->spec.table_count; ++i) {
@@ -122,8 +122,8 @@ void p4_free(struct p4 *p4) {
     free(p4);
 }
 
-/* Prepares a buffer for `bytes` after the headroom and `reach` bytes after the frame, and clears the bytes of
- * the previous frame. */
+/* Makes the slot's buffer large enough for `bytes` after the headroom, and for `reach` bytes after the frame.
+ * Returns false if out of memory. */
 static bool make_room(struct p4 *p4, struct slot *slot, uint32_t bytes) {
     const uint32_t room = bytes + p4->reach + 64;
     if (slot->room >= room) {

@@ -8,7 +8,7 @@
 static void *port_create(void *argument) { return argument; }
 static void port_free(void *port) { (void)port; }
 
-/* Returns the next frame if it is of this port: frames enter in order. */
+/* Returns the next frame if it belongs to this port: frames enter in order. */
 static int receive(void *object, struct rte_swx_pkt *packet) {
     const struct port_in *port = object;
     struct p4 *p4 = port->p4;
@@ -28,7 +28,8 @@ static void in_statistics(void *port, struct rte_swx_port_in_stats *stats) {
     *stats = (struct rte_swx_port_in_stats){0};
 }
 
-/* Reads the egress header and truncates the frame to its length; false: the header is invalid. */
+/* Reads the egress header and truncates the frame to the length in it. Returns false if the header is
+ * invalid. */
 static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte_swx_pkt *packet,
                         struct p4_verdict *verdict) {
     const uint8_t *header = packet->pkt + packet->offset;

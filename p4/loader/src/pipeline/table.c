@@ -82,7 +82,8 @@ static int check_number(struct statement *statement, const char *word, uint32_t 
     }
     const unsigned long long value = isdigit((unsigned char)*word) ? strtoull(word, &end, 0) : 0;
     if (!end || *end || errno || !fits(value, bits)) {
-        return fail(statement->fault, "%.64s: not a number of %u bits, which %.64s is", word, bits, of);
+        return fail(statement->fault, "%.64s: not a number that fits into the %u bits of %.64s", word, bits,
+                    of);
     }
     return 0;
 }
@@ -171,7 +172,7 @@ static int put_action(struct statement *statement, bool as_default) {
         }
     }
     if (!action) {
-        return fail(statement->fault, "%.64s: no action of %s%s", name,
+        return fail(statement->fault, "%.64s: not an action of %s%s", name,
                     as_default ? "the default of " : "table ", table->name);
     }
     put(statement, "%saction %s", statement->size ? " " : "", name);
@@ -267,6 +268,6 @@ int p4_commit(struct p4 *p4, struct fault *fault) {
     return rte_swx_ctl_pipeline_commit(p4->control, 1) == 0
                ? 0
                : fail(fault,
-                      "DPDK rejects all new entries of the tables: are there more than the "
-                      "`size` of their table in the .spec?");
+                      "DPDK rejects all new table entries; check whether a table exceeds its "
+                      "`size` in the .spec");
 }

@@ -16,7 +16,7 @@ const char *p4_jump(const struct spec_instruction *instruction) {
                                                                                   : NULL;
 }
 
-/* Adds an instruction; false: out of memory. */
+/* Adds an instruction. Returns false if out of memory. */
 static bool put(struct guarded *guarded, unsigned line, const char *jump, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static bool put(struct guarded *guarded, unsigned line, const char *jump, const char *format, ...) {
@@ -50,7 +50,7 @@ static bool put_plain(struct guarded *guarded, const struct spec_instruction *fr
     return put(guarded, from->line, p4_jump(from), "%s", text);
 }
 
-/* Adds instructions that set `field` to `other` unless it is below `bound`, then the instruction. */
+/* Adds instructions that set `field` to `other` unless it is below `bound`, then the instruction itself. */
 static bool put_bounded(struct guarded *guarded, const struct spec_instruction *from, const char *field,
                         unsigned long bound, unsigned long other) {
     char *label = p4_arena_allocate(&guarded->arena, SPEC_NAME);
@@ -96,8 +96,8 @@ int p4_guard_prepare(struct spec *spec, struct fault *fault) {
     if (spec->metadata->bits / 8 > MAX_SCRATCH_BYTES) {
         return p4_spec_fail(
             spec, first->line, fault,
-            "%s %s: DPDK writes a constant to the first regarray instead, and the metadata have no room "
-            "for a field to write it from; put it into a field in the .p4",
+            "%s %s: DPDK writes a constant to the first regarray instead, and the metadata has no room "
+            "for a field to write it from; assign it to a field in the .p4",
             first->word[0], first->word[1]);
     }
     struct spec_struct *metadata = &spec->structs[p4_spec_struct(spec, spec->metadata->name) - spec->structs];

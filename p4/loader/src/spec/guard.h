@@ -1,6 +1,6 @@
 /* Adds guards to a block of instructions, because DPDK does not check bounds at run time: tx uses a port from
- * the metadata as an index, and extract of a varbit uses a length from the metadata. A comparison is put
- * before both, which does not change values within bounds. */
+ * the metadata as an index, and extract of a varbit uses a length from the metadata. A guard compares the
+ * value before the instruction; it does not change values within bounds. */
 #ifndef ACAPELLA_P4_GUARD_H
 #define ACAPELLA_P4_GUARD_H
 

@@ -7,7 +7,7 @@
 
 #define FILE_MAX (16U << 20)
 
-/* bit<N> or varbit<N>. */
+/* Parses bit<N> or varbit<N>. */
 static int field_type(struct reader *reader, const char *word, uint32_t *bits, bool *variable) {
     char digits[SPEC_NAME];
     uint64_t value = 0;
@@ -94,7 +94,7 @@ static int read_metadata(struct reader *reader) {
                                   : REFUSE(reader, "%s: no such struct before this line", reader->word[2]);
 }
 
-/* LABEL : WORD ..., up to the block's }. */
+/* Reads lines "LABEL : WORD ..." up to the block's }. */
 static int read_block(struct reader *reader, struct spec_block *block, const char *name) {
     const unsigned opened = reader->line;
     int more;
@@ -236,7 +236,7 @@ static int read_statement(struct reader *reader) {
     return REFUSE(reader, "%s: unknown statement; compile with p4c-dpdk --arch pna", word);
 }
 
-/* Reads the whole file and adds a zero; owned by the arena. */
+/* Reads the whole file and appends a zero byte. The arena owns the memory. */
 static char *read_file(struct spec *spec, struct fault *fault) {
     FILE *file = fopen(spec->path, "re");
     if (!file) {

@@ -132,7 +132,7 @@ static int read_table_line(struct reader *reader, struct spec_table *table) {
                   table->learner ? "learner" : "table");
 }
 
-/* Checks values that DPDK reads without a check. */
+/* Checks the default action, which DPDK reads without a check. */
 static int check_table(struct reader *reader, const struct spec_table *table) {
     for (unsigned i = 0; table->default_action && i < table->use_count; ++i) {
         if (table->uses[i].as_default && is(table->uses[i].action, table->default_action)) {
@@ -140,7 +140,7 @@ static int check_table(struct reader *reader, const struct spec_table *table) {
         }
     }
     return p4_spec_fail(reader->spec, table->line, reader->fault,
-                        "%s: its default_action is missing, or none of its actions; compile it again",
+                        "%s: its default_action is missing, or is not one of its actions; compile it again",
                         table->name);
 }
 

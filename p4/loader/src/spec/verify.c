@@ -67,7 +67,7 @@ static int link_nodes(struct graph *graph) {
     return 0;
 }
 
-/* Returns the bytes of the header in an instruction, or 0 if it has no header. */
+/* Returns the size of the header in an instruction, in bytes, or 0 if it has no header. */
 static uint32_t header_bytes(const struct graph *graph, const struct spec_instruction *at) {
     const struct spec_header *header = at->words > 1 ? p4_spec_header(graph->spec, at->word[1]) : NULL;
     return header ? header->type->bits / 8 : 0;
@@ -125,7 +125,8 @@ static int visit(struct graph *graph, uint32_t start) {
     return 0;
 }
 
-/* Returns the struct of a field, and the bytes before the field. Returns NULL if it is not a field. */
+/* Returns the struct of a field, and sets `bytes` to the number of bytes before the field. Returns NULL if
+ * the word is not a field. */
 static const struct spec_struct *find_field(const struct graph *graph, const struct spec_action *action,
                                             const char *word, uint32_t *bytes) {
     char header[SPEC_NAME + 2];

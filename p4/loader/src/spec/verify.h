@@ -1,4 +1,4 @@
-/* Checks that DPDK does not perform: each frame has to leave the pipeline and to stay within its buffer. */
+/* Checks that DPDK does not perform: each frame must leave the pipeline and stay within its buffer. */
 #ifndef ACAPELLA_P4_VERIFY_H
 #define ACAPELLA_P4_VERIFY_H
 
@@ -10,7 +10,8 @@ struct verify_limits {
     bool waits;       /* it has instructions that yield to other frames, which could overtake */
 };
 
-/* Returns -1 with the reason in fault for a missing or duplicate label, a loop, or a header emitted twice. */
+/* Returns 0, or -1 with the reason in fault, for example for a missing or duplicate label, a loop, or a
+ * header that is emitted twice. */
 int p4_verify(const struct spec *spec, struct verify_limits *limits, struct fault *fault);
 
 #endif

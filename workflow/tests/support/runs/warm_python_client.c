@@ -1,6 +1,5 @@
-/* Client of warm_python_server.py: stands for python3 on the nodes of the FABRIC on loopback, and for
- * acapella in jobs of Snakemake. Other command lines than `python3 -IS -c PROGRAM ...` run the interpreter
- * itself. */
+/* Client of warm_python_server.py: replaces python3 on the nodes of the loopback FABRIC, and acapella in
+ * Snakemake jobs. Command lines other than `python3 -IS -c PROGRAM ...` run the interpreter itself. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -13,9 +12,9 @@
 #include <unistd.h>
 
 #define FILES 4   /* standard input, output, error; network namespace */
-#define HEADER 16 /* bytes and arguments that follow, in digits */
+#define HEADER 16 /* number of bytes and of arguments that follow, in decimal digits */
 
-/* Copy strings, each with its NUL; return the end. */
+/* Copies strings, each with its NUL. Returns the end. */
 static char *add_list(char *end, char **list) {
     for (; *list; list++) end = stpcpy(end, *list) + 1;
     return end;
@@ -56,7 +55,7 @@ static int run_interpreter(char **argv) {
     return 127;
 }
 
-/* Connect to the socket in the directory of the server, whose path may be too long for sun_path. */
+/* Connects to the socket in the directory of the server, whose path may be too long for sun_path. */
 static int connect_to_server(const char *path) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int connection = socket(AF_UNIX, SOCK_STREAM, 0), directory = open(path, O_PATH | O_DIRECTORY);
