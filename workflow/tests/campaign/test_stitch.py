@@ -91,7 +91,7 @@ def stitched_flows(tmp_path_factory) -> dict[str, dict]:
 @pytest.mark.parametrize(
     ("site", "expected"), [(f"WEST{n}", columns) for n, (_, columns) in enumerate(CASES.values())], ids=[*CASES]
 )
-def test_stitched_flow_of_several_samples(stitched_flows, site, expected):
+def test_flow_of_several_samples_is_stitched_as_the_case_states(stitched_flows, site, expected):
     assert {name: stitched_flows[site][name] for name in expected} == expected
 
 
