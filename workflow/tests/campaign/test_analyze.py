@@ -105,7 +105,7 @@ def test_partials_do_not_depend_on_the_number_of_threads(tmp_path, monkeypatch, 
 
 
 def repeat_frames(path, number: int) -> None:
-    """Replace the frames of an acap by a number of copies of the first, in row groups; every fifth is 9 ns too late."""
+    """Replace the frames of an acap with copies of the first, in several row groups; every fifth is 9 ns too late."""
     table = pq.read_table(path)
     frame, count = table.take(np.zeros(number, dtype=np.int64)), np.arange(number)
     for column, values in (("frame", count + 1), ("ts_ns", tiny.at(1) + 2 * count + np.where(count % 5 == 0, 9, 0))):
@@ -114,7 +114,7 @@ def repeat_frames(path, number: int) -> None:
     pq.write_table(frame.replace_schema_metadata(table.schema.metadata), path, row_group_size=ROW_GROUP)
 
 
-def test_stamps_are_compared_within_a_sample(made, tmp_path):
+def test_timestamps_are_compared_within_a_sample(made, tmp_path):
     """The last frame of `a` is later than the first one of `b.1`, which is in the next file."""
     found = partials(made, [*FLOWS], tmp_path / "out")["quality"]
     counted = {row["sample"]: (row["equal_stamps"], row["time_reversals"]) for row in found.to_pylist()}

@@ -15,7 +15,7 @@ PERIOD_NS = 30 * 10**9
 
 
 def made_campaign(directory: Path, engine: str) -> list[naive_samples.Sample]:
-    """Digest captures of every kind from two ports at each of two sites; return the naive reading of the samples."""
+    """Digest captures of every kind from three ports at two sites; return the naive reading of the samples."""
     samples, start = [], traces.START_NS
     plan = {
         ("WEST", "p1", 0): traces.busy_port(start),

@@ -22,7 +22,7 @@ from acapella_core.errors import UserError
 
 SEEDS_EACH = 6 if SOAK else 4
 SEEDS_OF = {"plain": 60, "exact lines": 24, "fan-in": 12} if SOAK else {"plain": 60, "exact lines": 16, "fan-in": 6}
-LOSSY, FREE = (60, 60) if SOAK else (50, 50)  # samples with loss and without, at least
+LOSSY, FREE = (60, 60) if SOAK else (50, 50)  # minimum numbers of samples with and without loss
 # Samples without the data that a verdict needs (docs/collect.md, limits). Excluded only from the check of detection.
 BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
@@ -199,12 +199,12 @@ def test_uncounted_drops_are_not_attributed_to_the_mirror(classes):
     assert {found["loss_low"] for _, found in classes["drops not counted"]} == {0}
 
 
-def test_untimed_frames_leave_the_counters_alone(classes):
+def test_verdict_on_untimed_frames_uses_only_the_counters(classes):
     assert {found["reason"] for _, found in classes["untimed frames"]} == {"counters"}
 
 
 def test_steady_overload_is_bounded_by_slow_counters(classes):
-    """Without the mean rate from the counters, the interval would reach 0.9. An excess of less than a tenth is not
+    """Without the mean rate from the counters, the interval would reach 0.9. An overload of less than 15 % is not
     checked.
     """
     steady = [(s.loss, v["loss_low"], v["loss_high"]) for s, v in classes["steady overload"] if s.load >= 1.15]
@@ -214,7 +214,7 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("share", [0.05, 0.1])
-def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
+def test_lower_bound_refers_to_missing_bytes_and_upper_bound_to_the_mirror(tmp_path, share):
     """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
     given, above = mirror_simulation.Conditions(switch_share=share), 0
     samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
@@ -277,7 +277,7 @@ def numbered(frames):
     return [{**frame, "frame": n} for n, frame in enumerate(frames)]
 
 
-def test_filtered_sample_has_the_verdict_of_the_counters(judged, tmp_path):
+def test_verdict_on_a_filtered_sample_uses_only_the_counters(judged, tmp_path):
     simulated = next(s for s, found in judged if found["verdict"] == "clear")
     simulated.manifest["filter"] = "tcp"
     found = judge(simulated, tmp_path)
@@ -311,7 +311,7 @@ def test_sample_without_a_reading_after_its_end_is_at_risk(judged, tmp_path):
     assert judge(simulated, tmp_path)["verdict"] == "at risk"
 
 
-def every_s(simulated) -> float:
+def reading_interval_s(simulated) -> float:
     """Return the interval between counter readings in seconds."""
     (first, _), (second, _), *_ = simulated.manifest["congestion"]["readings"]
     return (second - first) / 10**9
@@ -325,7 +325,7 @@ def without_queue(simulated) -> dict:
 @pytest.mark.soak
 def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
     """On FABRIC the queue size is unknown and the counters are read every 30 s."""
-    lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
+    lossy = [s for s, _ in judged if s.loss > 0.01 and reading_interval_s(s) == 30]
     assert len(lossy) >= 10
     unknown = [replace(s, manifest=s.manifest | {"congestion": without_queue(s)}) for s in lossy]
     for simulated, found in zip(lossy, judge_all(unknown, tmp_path), strict=True):

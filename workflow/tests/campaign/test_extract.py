@@ -54,7 +54,7 @@ def packet(order: str, interface: int, number: int, units_per_s: int, comment: s
 
 
 def section(order: str, first: int, last: int, *, simple: bool = False) -> bytes:
-    """Return a section with an interface of microseconds and, in its middle, one of nanoseconds; with comments."""
+    """Return a section with comments, a microsecond interface and, from its middle on, also a nanosecond interface."""
     parts = [pcapng.section(pcapng.option(1, b"of a test", order) + bytes(4), order)]
     parts.append(pcapng.interface(1, 262144, pcapng.option(2, b"eth0", order) + bytes(4), order))
     middle = (first + last) // 2
@@ -119,7 +119,7 @@ def in_pieces(content: bytes, codec: str, size: int | None) -> list[bytes]:
 
 
 def overwrite(path, place: int, count: int) -> None:
-    """Replace bytes of a file by zeros."""
+    """Replace bytes of a file with zeros."""
     content = path.read_bytes()
     path.write_bytes(content[:place] + bytes(count) + content[place + count :])
 
@@ -267,7 +267,7 @@ def test_only_frames_of_the_compressed_format_that_are_needed_are_read(tmp_path,
 @pytest.mark.soak
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "lz4"])
 @pytest.mark.parametrize("frame_bytes", [None, 600_000])
-def test_compressed_capture(tmp_path, codec, frame_bytes):
+def test_frames_of_a_compressed_capture_equal_those_of_editcap(tmp_path, codec, frame_bytes):
     plain = write_file(tmp_path / "plain.pcapng", section("<", 1, FRAMES))
     packed = b"".join(in_pieces(plain.read_bytes(), codec, frame_bytes))
     capture = digested(tmp_path, f"t.pcapng.{SUFFIXES[codec]}", packed)

@@ -26,7 +26,7 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def campaign(finished, tmp_path):
-    """Return a copy of that campaign with its own captures."""
+    """Return a copy of the campaign, including its captures."""
     return shutil.copytree(finished, tmp_path / "mine")
 
 
@@ -67,7 +67,7 @@ def test_sample_is_copied_whole(campaign, tmp_path):
     assert (tmp_path / "out.pcap").read_bytes() == gzip.decompress((CAPTURES / "beta-p1.pcap.gz").read_bytes())
 
 
-def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
+def test_frame_numbers_need_a_sample(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1") == 2
     assert "--sample" in capsys.readouterr().err
     assert extract(campaign, tmp_path / "out.pcapng", "--frames", "1", "--sample", "beta-p1") == 0
@@ -77,7 +77,7 @@ def test_numbers_of_frames_need_a_sample(campaign, tmp_path, capsys):
     assert "beta-p1: --frames 1000: no such frame: the last frame has number " in capsys.readouterr().err
 
 
-def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_path, capsys):
+def test_pseudonyms_and_flow_ids_of_the_tables_select_frames(campaign, tmp_path, capsys):
     """The tables of this campaign have pseudonyms, its catalog does not."""
     mapping = {row["true_sample"]: row["sample"] for row in read_rows(campaign / "pseudonyms.tsv")}
     assert extract(campaign, tmp_path / "out.pcap", "--sample", mapping["beta-p1"]) == 0
@@ -99,7 +99,7 @@ def test_unknown_sample_is_reported(campaign, tmp_path, capsys):
 
 
 def raw_capture(campaign, sample: str):
-    """Return the path of a sample's capture, which is a link."""
+    """Return the path of a sample's capture."""
     (found,) = [path for path in (campaign / "raw").iterdir() if path.name.startswith(f"{sample}.pcap")]
     return found
 

@@ -95,7 +95,9 @@ def command(library, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run(command):
-    """Return a function that runs an acapella command in a directory, with a fault in all calls after one on a path."""
+    """Return a function that runs an acapella command in a directory. With `armed_by`, the library counts calls from
+    the first open of a matching path, and the call `fail` fails.
+    """
     program, variables = command
 
     def run_command(directory, words, armed_by=None, fail="", **environment) -> subprocess.CompletedProcess:
@@ -120,7 +122,7 @@ def run(command):
         ("rename", "check(libc.renameat2(-100, b'armed', -100, b'other', 0))"),
     ],
 )
-def test_calls_that_files_are_written_with_fail(kind, call, library, tmp_path):
+def test_each_call_that_writes_a_file_can_fail(kind, call, library, tmp_path):
     """The first call fails and the second, identical one succeeds."""
     code = f"""
 import ctypes, os
@@ -228,7 +230,7 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
     assert new != start
     for number in chosen(kind, total, f"{name} {kind}"):
         directory = shutil.copytree(before[name], tmp_path / "failing")
-        print(f"{kind} {number} of {total}")  # names the call after which a command does not end
+        print(f"{kind} {number} of {total}")  # identifies the call if the command hangs
         ended = run(directory, *stage, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {ended.returncode}, {ended.stderr}"
         found = contents(directory)

@@ -112,7 +112,7 @@ def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, 
     assert "exclude" not in printed
 
 
-# Leave 8 KiB on a disk with a copy of `made`.
+# Leave 8 KiB free on a disk with a copy of `made`.
 FILL = """\
 mkdir disk
 mount -t tmpfs -o size=64m none disk
@@ -124,7 +124,7 @@ truncate -s -8K disk/filler
 
 @pytest.fixture
 def limited(run_twice):
-    """Return a function that runs an acapella command twice in this way, first on a full disk."""
+    """Return a function that runs an acapella command twice: on a disk filled by FILL, and after space is freed."""
     return lambda *words: run_twice("disk", FILL, "rm disk/filler", [*COMMAND, *words], OUTSIDE)
 
 
@@ -198,7 +198,7 @@ def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path
 def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
     tmp_path, run_twice, monkeypatch, stage, free_kib
 ):
-    """The digest of one of three samples changes. It cannot write a file, a table, or the list of failed samples."""
+    """One of three captures changes. The command cannot write a file, a table, or the list of failed samples."""
     monkeypatch.chdir(tmp_path)  # the path of the campaign is part of the keys of complete samples
     campaign = batch_campaign.write_digests(batch_campaign.write_campaign(Path("disk", "made")))
     assert batch_campaign.analyze(campaign) == 0

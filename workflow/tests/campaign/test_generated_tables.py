@@ -73,7 +73,7 @@ def test_flows_of_all_tables_agree(tables):
         assert {r["site"]: r["flows"] for r in lowest if r["scope"] == "sample"} == with_all(sites)
         whole = {(r["scope"], r["site"]): r["flows"] for r in lowest if r["scope"] != "sample"}
         assert whole["campaign", "all"] == whole["site", "all"] == sum(whole["site", site] for site in sites)
-        assert whole["site", "all"] < sum(sites.values()), "a flow that several samples show counts once"
+        assert whole["site", "all"] < sum(sites.values()), "a flow seen in several samples counts once"
     assert summed(tables["applications"], "flows") == with_all(sites)
     assert summed(tables["applications"], "frames") == with_all(summed(tables["flows_per_sample"], "flow_frames"))
     assert [row for row in tables["top_flows"] if row["site"] not in ("all", row["largest_site"])] == []
@@ -120,7 +120,7 @@ def test_flows_are_no_larger_and_no_faster_than_the_capture(sized):
     rates = [row for row in sized["flow_times"] if row["measure"] == "rate_bps" and row["flows_ge"]]
     assert max(row["value"] for row in rates) <= LINK_BPS
     fast = next(r for r in rates if (r["scope"], r["site"], r["value"]) == ("sample", "all", 10**9))
-    assert fast["ccdf"] < 0.2, "few flows are faster than 1 Gbit/s at ports of some Mbit/s"
+    assert fast["ccdf"] < 0.2, "few flows are faster than 1 Gbit/s, because ports carry only some Mbit/s"
     for row in sized["throughput"]:
         assert row["rate_bps"] == round(8e9 * row["wire_bytes"] / row["covered_ns"]) <= LINK_BPS
     for row in sized["flows_per_sample"]:

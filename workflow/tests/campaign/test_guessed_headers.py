@@ -52,7 +52,7 @@ def campaign(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("site", ["WEST", "all"])
 def test_headers_of_unknown_flows_are_counted_as_guessed(campaign, site):
     guessed = sum("stun" in line.split(":") for line in tshark_lines(tshark.find(), campaign / "raw" / "s.pcap"))
-    assert guessed == GUESSED + 4, "tshark takes the datagrams for STUN, on any port"
+    assert guessed == GUESSED + 4, "tshark identifies the datagrams as STUN on any port"
     found = {row["header"]: row for row in rows(campaign, "header_occurrence") if row["site"] == site}
     assert {name: row["guessed_frames"] for name, row in found.items() if row["guessed_frames"]} == {"STUN": GUESSED}
     assert found["STUN"]["frames"] == guessed

@@ -136,7 +136,7 @@ KINDS_OF_FRAMES = {"tcp": tcp_frame, "udp": udp_frame, "arp": arp_frame}
 
 
 def trace(frames: int, *makers) -> list[tuple[int, bytes]]:
-    """Return frames that ``makers`` return in turn."""
+    """Return timestamped frames, which ``makers`` create in turn."""
     choice, time = random.Random(11), 1_700_000_000 * 10**9
     numbered = zip(range(frames), itertools.cycle(makers), strict=False)
     return [(time + 10_000 * n + choice.randrange(9_000), make(choice)) for n, make in numbered]
@@ -207,7 +207,7 @@ def counts_of(directory, tables, environment=None):
     return json.loads(client(directory, f"import json; print(json.dumps({counts}))", environment))
 
 
-def test_views_of_a_third_party_are_recreated(indexed):
+def test_views_created_by_others_are_replaced(indexed):
     before = query(indexed, "select * from flows order by all")
     with duckdb.connect(str(indexed / "catalog.duckdb")) as con:
         con.execute("drop view flows; create view flows as select 'theirs' as src from stored.flows")
@@ -297,7 +297,7 @@ def test_second_run_replaces_the_whole_catalog(indexed):
     assert sorted(path.name for path in indexed.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 
 
-def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
+def test_view_frames_joins_flows_and_keeps_frames_without_a_flow(campaign, monkeypatch):
     monkeypatch.chdir(campaign)
     counts = "select count(*), count(flow), count(src), count(flow_id), count(distinct sample) from frames"
     ((frames, with_flow, *joined, samples),) = query(campaign, counts)
@@ -306,7 +306,7 @@ def test_frames_join_their_flow_and_keep_those_without(campaign, monkeypatch):
     assert with_flow < frames
 
 
-def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp_path):
+def test_connections_have_one_row_per_pair_in_the_direction_of_its_first_frame(tmp_path):
     flows = [
         flow(1, 5, syn=2, peer_flow=1, handshake_rtt_ns=77),
         flow(2, 6, src="10.0.0.2", dst="10.0.0.1", src_port=2000, dst_port=1000, syn=1, peer_flow=0),
@@ -353,7 +353,7 @@ def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
         ({"file": "../a.pcap"}, "manifest of a: '../a.pcap' is not the name of a file"),
     ],
 )
-def test_contradictions_are_one_line_and_leave_no_catalog(directory, changed, mistake):
+def test_invalid_manifest_is_reported_in_one_line_and_leaves_no_catalog(directory, changed, mistake):
     change_json(directory / "raw" / "a.json", **changed)
     with pytest.raises(UserError, match=mistake) as error:
         index.build(Campaign(directory))
@@ -369,7 +369,7 @@ def test_site_called_all_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("part", [r"flows/a\.parquet", r"raw/a\.json"])
-def test_acap_without_its_flows_or_manifest_is_named(directory, part):
+def test_missing_flow_table_or_manifest_of_an_acap_is_named(directory, part):
     (directory / part.replace("\\", "")).unlink()
     with pytest.raises(UserError, match=part):
         index.build(Campaign(directory))
@@ -429,7 +429,7 @@ def test_missing_acaps_error_names_the_command_to_run(tmp_path):
         (None, None, True),
     ],
 )
-def test_sample_is_filtered_if_its_program_was_set_or_withheld_frames(tmp_path, control, not_sent, filtered):
+def test_sample_is_filtered_if_its_program_was_configured_or_withheld_frames(tmp_path, control, not_sent, filtered):
     program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
     add_sample(tmp_path, "a", testbed="local", method="fpga", p4=program)
     index.build(Campaign(tmp_path))

@@ -1,4 +1,4 @@
-"""Tests samples from a node whose clock was not set: they are dated 1970, the others today."""
+"""Tests samples from a node whose clock was not set: they are dated 1970, the others decades later."""
 
 import pytest
 from acapella_testing.generated.generated_report import quality_with

@@ -29,7 +29,7 @@ two,2026-09-11T12:00:00.000Z,STAR,incomplete,interrupted before completion,2,2,4
 
 @pytest.fixture
 def summed(tmp_path):
-    """Return a function that writes the tables of a text of outcomes and returns the campaign's directory."""
+    """Return a function that writes a CSV file of outcomes, makes the tables and returns the campaign's directory."""
 
     def directory_of(text: str, *options: str):
         words = [str(write_file(tmp_path / "outcomes.csv", text)), "-o", str(tmp_path / "one" / "tables"), *options]
@@ -92,7 +92,7 @@ def test_figure_of_outcomes_states_the_shares(directory):
     assert "failed" in printed
 
 
-def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
+def test_shares_of_reasons_refer_to_the_unsuccessful_sites(directory):
     rows = rows_of(directory, "outcome_reasons")
     assert {(row["outcome"], row["reason"]): (row["sites"], float(row["reason_share"])) for row in rows} == {
         ("degraded", "room for N of N, no more"): ("1", 0.25),
@@ -115,7 +115,7 @@ def test_shares_of_reasons_are_those_of_the_unsuccessful_sites(directory):
 def test_title_states_that_reasons_are_equally_frequent(sites, expected):
     shown = with_spaces(outcome_reasons.title([{"unsuccessful_sites": 3, "sites_of_all": 6}], Counter(sites)))
     assert shown == f"3 of 6 sites (50.0 %) were degraded, incomplete or failed{expected}"
-    assert shown.count("%") == 1, "shares of one whole alone"
+    assert shown.count("%") == 1, "the only percentage is the share of unsuccessful sites"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_title_states_that_reasons_are_equally_frequent(sites, expected):
         ("UTAH", "", ""),
     ],
 )
-def test_reasons_that_differ_in_numbers_and_names_are_one(site, reason, expected):
+def test_reasons_that_differ_only_in_numbers_and_names_are_merged(site, reason, expected):
     assert reason_of({"site": site, "reason": reason}) == expected
 
 

@@ -45,7 +45,7 @@ def checksums(directory):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """Return a campaign of 3 sites with its tables, for which all samples count. Tests must not modify it."""
+    """Return a campaign of 3 sites with its tables, in which all samples count. Tests must not modify it."""
     directory = make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL)
     return analyze_campaign(directory, alone=True, choice=ALL)
 
@@ -100,7 +100,7 @@ def same(cell, value):
     return cell == ("" if value is None else text)
 
 
-def test_schemas_of_published_tables_have_a_query():
+def test_published_tables_have_a_schema_with_a_key():
     described = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     assert described - {"frames", "flows"} >= set(process.TABLES)
     assert all("key" in schemas.table(name) for name in process.TABLES)
@@ -128,7 +128,7 @@ def test_parts_add_up_to_all_frames(campaign):
     assert frames_by_site(rows(campaign, "throughput")) == sites
 
 
-def test_flows_of_all_labels_add_up_to_the_frames_that_have_a_flow(campaign):
+def test_frames_of_all_labels_add_up_to_the_frames_with_a_flow(campaign):
     assert frames_by_site(rows(campaign, "applications")) == frames_by_site(
         [row for row in rows(campaign, "ip_versions") if row["ip_version"] != "none"]
     )
@@ -276,7 +276,7 @@ def test_sample_must_be_in_the_tables_of_one_batch(copied, capsys, batches, faul
 
 
 def test_tables_of_a_batch_that_left_the_plan_are_ignored(copied):
-    """A sample was excluded, so that its batch had no members, and then formed a new batch."""
+    """The sample was excluded, which left its batch without members. Later it formed a new batch."""
     sample, before = "site01-p0-0001", checksums(copied)
     shutil.copytree(copied / "partial" / sample, batch_of(copied, "b0002"))
     (copied / "partial" / sample).rename(batch_of(copied, "b0004"))
@@ -289,7 +289,7 @@ def test_tables_of_a_batch_that_left_the_plan_are_ignored(copied):
 
 
 def replace_column(path, name: str, values: Callable[[int], list]) -> None:
-    """Write new values, for a number of rows, to a column of a Parquet file."""
+    """Replace a column of a Parquet file with the values that ``values`` returns for the number of rows."""
     table = pq.read_table(path)
     column = pa.array(values(len(table)), table.schema.field(name).type)
     pq.write_table(table.set_column(table.schema.get_field_index(name), name, column), path)

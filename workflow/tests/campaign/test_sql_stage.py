@@ -39,7 +39,7 @@ def run_sql(capsys):
 
 @pytest.fixture
 def answer(campaign, run_sql):
-    """Return a function that returns the output of a query to the campaign in a format."""
+    """Return a function that runs a query on the campaign and returns the output in a format."""
     return lambda query, form, *options: run_sql(campaign, query, "--format", form, *options)[1]
 
 
@@ -148,7 +148,7 @@ def test_frames_are_found_from_any_directory(answer, tmp_path, monkeypatch):
     assert answer("select count(*) > 1000 as many from frames", "csv") == "many\ntrue\n"
 
 
-def test_formats(answer):
+def test_each_text_format_contains_the_values_of_the_query(answer):
     query = "select 1 as n, 'a,b' as t, [100, 7] as vlan, null as nothing, true as yes, 2::hugeint ** 70 as big"
     assert answer(query, "csv").splitlines()[1].startswith('1,"a,b","[100, 7]",,true,')
     assert answer(query, "tsv").splitlines()[1].startswith("1\ta,b\t[100, 7]\t\ttrue\t")
@@ -334,7 +334,7 @@ sys.exit(cli.main())
 
 @pytest.fixture
 def foreign(campaign, tmp_path):
-    """Return a campaign whose catalog reads a file of the user instead of its samples."""
+    """Return a campaign whose catalog reads a file outside the campaign instead of its samples."""
     directory = shutil.copytree(campaign, tmp_path / "foreign")
     outside = write_file(tmp_path / "outside.csv", "sample,site,port,sha256,start_ns,acap\nsecret,s,p,0,0,x\n")
     with duckdb.connect(str(directory / "catalog.duckdb")) as con:
@@ -412,7 +412,7 @@ def test_plans_and_tables_can_be_requested(campaign, run_sql, query):
     assert run_sql(campaign, query)[0] == 0
 
 
-def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
+def test_all_stages_connect_through_the_function_whose_spill_directory_is_private():
     """DuckDB's own functions open a database that spills to a predictable directory or to the current directory."""
     opening = re.compile(r"duckdb\.(connect|sql|query|execute|read_\w+|from_\w+|default_connection)\b|temp_directory=")
     parts = ("workflow/src", "capture/src", "workflow/native/python")

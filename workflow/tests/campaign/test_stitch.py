@@ -29,7 +29,7 @@ UNTIMED = {"first_ns": None, "last_ns": None}
 
 # Samples at WEST, and columns of their stitched flow.
 CASES = {
-    "flow of one sample is as the sample shows it": (
+    "flow in one sample has the values of the sample": (
         [(WEST1, (0, 20), [flow(3, 5, wire_bytes=1000)])],
         {"samples": 1, "ports": 1, "gaps": 0, "gap_ns": 0, "rate_bps": 4000}
         | {"first_ns": START + 3 * SECOND, "duration_ns": 2 * SECOND},
@@ -91,7 +91,7 @@ def stitched_flows(tmp_path_factory) -> dict[str, dict]:
 @pytest.mark.parametrize(
     ("site", "expected"), [(f"WEST{n}", columns) for n, (_, columns) in enumerate(CASES.values())], ids=[*CASES]
 )
-def test_stitched_flow_of_several_samples(stitched_flows, site, expected):
+def test_flow_of_several_samples_is_stitched_as_the_case_states(stitched_flows, site, expected):
     assert {name: stitched_flows[site][name] for name in expected} == expected
 
 
@@ -113,7 +113,7 @@ def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitc
 
 
 @pytest.mark.soak
-def test_truncated_ends(stitched):
+def test_truncation_at_each_end_is_that_of_the_outermost_sample(stitched):
     table = stitched(
         (WEST1, (0, 20), [flow(1, 2, cut_start=False), flow(1, 2, src_port=1)]),
         (WEST1, (20, 40), [flow(21, 22, cut_end=False), flow(21, 22, src_port=1)]),
@@ -164,7 +164,7 @@ def in_networks(tenants: list, largest: int) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def largest_flows(tmp_path_factory) -> Callable[[int], list[dict]]:
-    """Return a function: rows of the campaign's largest flows for a case of LARGEST or NETWORKS, by its number.
+    """Return a function that returns the rows of the campaign's largest flows for the n-th case of LARGEST, NETWORKS.
 
     The flows of all cases are in one campaign; those of a case have their own source port.
     """

@@ -47,7 +47,7 @@ def test_sums_of_a_run_equal_those_of_its_intervals(tmp_path):
     ("percent", "crossed"),
     [(9.99, "none"), (10, "background"), (14.9, "background"), (15, "midpoint"), (19.9, "midpoint"), (20, "limit")],
 )
-def test_thresholds_are_crossed_in_their_order(percent, crossed):
+def test_highest_crossed_threshold_is_returned(percent, crossed):
     assert storage.crossed(percent, 10, 20) == crossed
 
 
@@ -102,7 +102,7 @@ def test_title_names_calls_that_last_longer_than_the_run():
         ),
     ],
 )
-def test_figure_of_storage_states(tmp_path, runs, present, absent):
+def test_figure_of_storage_contains_the_text_of_its_runs(tmp_path, runs, present, absent):
     words = words_of(campaign(tmp_path / "c", study(*runs)))
     assert [text for text in present if text not in words] == []
     assert [text for text in absent if text in words] == []
@@ -180,7 +180,7 @@ def test_panels_of_a_writer_that_did_not_run_are_omitted(tmp_path):
 
 
 @pytest.mark.soak
-def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
+def test_report_has_the_figure_and_tables_of_the_study_on_request(tmp_path):
     directory = write_tables(tmp_path / "c", sites=1)
     rates = [
         *(rate(200, 1514, 10**7, 8 * 10**6, None), rate(200, 1514, 10**6, 10**4, 10**6)),

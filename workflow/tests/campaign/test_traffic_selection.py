@@ -152,7 +152,7 @@ def with_all(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
-def test_config_key_includes_all_samples(with_all, name):
+def test_traffic_all_includes_all_samples(with_all, name):
     assert_equal(name, *with_all, "all")
 
 

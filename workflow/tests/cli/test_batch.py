@@ -193,7 +193,7 @@ def test_repaired_capture_is_digested_again_if_the_attributes_of_the_old_one_are
     assert outcomes(campaign) == ["kept", "done", "kept"]
 
 
-def test_samples_of_a_group_have_at_most_its_bytes():
+def test_groups_of_several_samples_do_not_exceed_the_byte_limit():
     sizes = {"a": 5, "b": 5, "c": 1, "d": 30, "e": 1}
     assert [*groups([*sizes], sizes, 10)] == [["a", "b"], ["c"], ["d"], ["e"]]
     assert [*groups([], {}, 10)] == []
@@ -220,7 +220,7 @@ def test_damaged_lines_of_a_journal_are_ignored(campaign, damage, expected):
 
 
 def test_long_journal_is_replaced(tmp_path):
-    """It keeps the last line of each sample, and those that other processes cannot know without it."""
+    """The new journal keeps the last line of each sample, and the lines that other processes need."""
     output = write_file(tmp_path / "output", "")
     journal, longest = Journal(tmp_path, "analyze", BATCH), 0
     journal.start("left")

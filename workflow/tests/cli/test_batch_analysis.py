@@ -273,8 +273,8 @@ def exclude(campaign: Path, sample: str) -> None:
 
 
 @pytest.mark.parametrize("damaged", [None, "acap", "manifest"])
-def test_sample_that_leaves_the_batch_costs_no_analysis_of_others(digested, damaged):
-    """If its second analysis has failed, its earlier rows remain until it leaves."""
+def test_removal_of_a_sample_from_the_batch_analyzes_no_other_sample(digested, damaged):
+    """If the second analysis of the sample has failed, its earlier rows remain until it leaves the batch."""
     assert analyze(digested) == 0
     before = partials(digested)
     if damaged:
@@ -314,7 +314,7 @@ def test_all_samples_are_analyzed_if_the_rows_of_others_cannot_be_removed(digest
     assert remade_tables(digested) == set()
 
 
-def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeypatch):
+def test_crash_before_the_journal_entry_leaves_no_second_tables_of_a_sample(digested, monkeypatch):
     """The tables of an analysis without batches are removed before the sample counts as complete."""
     (digested / "partial" / "s0").mkdir(parents=True)
 
@@ -324,7 +324,7 @@ def test_crash_before_the_journal_leaves_a_sample_in_one_table(digested, monkeyp
 
 
 def test_two_processes_do_not_analyze_a_batch_at_the_same_time(digested, monkeypatch, capsys):
-    """A cluster has repeated a job that is still running, and that ends when the second job begins to wait."""
+    """A cluster has started a job again while the first is running; the first ends when the second begins to wait."""
     first = contextlib.ExitStack()
     first.enter_context(locked(digested, "analyze", BATCH))
 

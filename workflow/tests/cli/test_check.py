@@ -41,13 +41,13 @@ def created(tmp_path_factory):
 
 @pytest.fixture
 def directory(created, tmp_path):
-    """A copy of the campaign."""
+    """Return a copy of the campaign."""
     return shutil.copytree(created, tmp_path / "copy", symlinks=True)
 
 
 @pytest.fixture
 def check(capsys):
-    """Run `acapella campaign check`; return exit code and lines."""
+    """Return a function that runs `acapella campaign check` and returns the exit code and the lines."""
 
     def run(directory):
         return cli.main(["campaign", "check", str(directory)]), capsys.readouterr().out.splitlines()
@@ -133,7 +133,7 @@ def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_list
 
 
 def test_outputs_of_rules_have_a_known_kind():
-    """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
+    """Acaps and flow tables have none, because a list contains their checksums. In a directory, only files have one."""
     wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg", "batch": "b0001"}
     written = re.findall(r'"<campaign>/([^"]+)"', "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk")))
     paths = {re.sub(r"{+(\w+)}+", lambda found: wildcards.get(found[1], "x1"), path) for path in written}
@@ -222,7 +222,7 @@ def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(direc
             "raw/b.json",
             partial(rewrite, run=7),
             "raw/b.json: its SHA-256 differs from that",
-            id="another time in a manifest",
+            id="another value in a manifest",
         ),
         pytest.param(
             "flows/a.parquet",
@@ -285,7 +285,7 @@ def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(direc
             "provenance/process.json",
             append,
             "provenance/process.json: cannot be read as JSON: ",
-            id="a provenance that is no JSON",
+            id="a provenance file that is not JSON",
         ),
         pytest.param(
             "tables/a\nb.csv",
@@ -389,7 +389,7 @@ def test_number_of_rows_read_from_a_catalog_is_limited(directory, check, monkeyp
 
 @pytest.mark.soak
 def test_catalog_query_has_a_time_limit(directory, check, monkeypatch):
-    """By a generated column, whose expression is the catalog's."""
+    """The query is slow because of a generated column, whose expression the catalog defines."""
     slow = "sample text generated always as (list_sum(range(i))::text)"
     rows = "insert into samples select 2000 + i % 100, 'a', 'p' from range(100000) t(i)"
     replace_samples(directory, f"create table samples(i int, site text, port text, {slow}); {rows}")

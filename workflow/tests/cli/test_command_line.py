@@ -145,7 +145,7 @@ cli.{0} = lambda *args: os.kill(os.getpid(), signal.SIGINT) or original(*args)
     "interrupted", [IMPORT, *map(CALL.format, ("remove_scratch", "exceptions_for_signals", "run_command"))]
 )
 def test_ctrl_c_during_imports_or_before_the_stage_prints_one_line(interrupted):
-    """Also where the handler of the stage is set and its errors are not yet caught."""
+    """This includes the time when the stage's handler is set but its exceptions are not yet caught."""
     program = f"""
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -202,7 +202,7 @@ def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
         main(["doctor", "--debug"])
 
 
-def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
+def test_exception_that_cannot_be_caught_ends_in_one_line(tmp_path):
     """Libraries that run out of memory may throw where C++ does not allow it."""
     if (compiler := shutil.which("g++")) is None:
         pytest.skip("no C++ compiler")

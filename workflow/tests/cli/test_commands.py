@@ -20,7 +20,7 @@ EVERY_COMMAND = [
 
 
 def parsed(line: str):
-    """Parse an example, without what a shell takes from it."""
+    """Parse an example up to a redirection or a pipe."""
     words = [*takewhile(lambda word: word not in (">", "|"), shlex.split(line))]
     assert words[0] == "acapella"
     return build_parser(words[1:]).parse_args(words[1:])
@@ -98,7 +98,7 @@ def test_name_of_a_command_in_a_group_gives_a_hint(name, hint, capsys):
     assert (ended.value.code, capsys.readouterr().err) == (2, line)
 
 
-def test_reader_of_a_script_may_end_early():
+def test_completion_script_can_be_piped_to_a_program_that_exits_early():
     done = run("bash", "-o", "pipefail", "-c", "acapella --print-completion bash | true")
     assert (done.returncode, done.stderr) == (0, "")
 

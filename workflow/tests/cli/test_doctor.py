@@ -46,7 +46,7 @@ def test_hints_name_commands_of_this_project():
     assert links["vxlan"] == "traffic on path vxlan of testbed local"
 
 
-def test_version_is_parsed_from_the_output_of_each_program(tmp_path, monkeypatch):
+def test_version_is_parsed_from_the_output_of_a_program(tmp_path, monkeypatch):
     executable(tmp_path / "tshark", "#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = doctor.program(next(each for each in doctor.PROGRAMS if each.name == "tshark"))
@@ -88,7 +88,7 @@ def test_features_are_tested_by_using_them():
     assert refused.state != "tried, works"
 
 
-def test_programs_are_read_from_the_list_of_packages(tmp_path):
+def test_packages_of_programs_are_in_the_list_of_debian_packages(tmp_path):
     listed = (doctor.Path(__file__).parents[2] / "setup" / "debian-packages.txt").read_text()
     names = {line.split()[0] for line in listed.splitlines() if line and not line.startswith("#")}
     assert {entry.package for entry in doctor.PROGRAMS if not entry.package.startswith("none")} <= names

@@ -39,4 +39,4 @@ def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, c
     finally:
         faulthandler.cancel_dump_traceback_later()
     assert (ended, capsys.readouterr().err) == (code, "acapella: stopped\n")
-    assert {kept: signal.getsignal(kept) for kept in before} == before, "a second command would not hear them"
+    assert {kept: signal.getsignal(kept) for kept in before} == before, "a second command would not receive them"

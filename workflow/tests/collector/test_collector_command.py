@@ -121,7 +121,7 @@ UNREAD = ["; only the part before this was read", "6 reports, 3 flows"]
     ],
     ids=["other frames", "empty", "cut", "damaged"],
 )
-def test_damaged_capture_or_one_of_other_frames_exits_with_1(file, expected, phrases, collect, tmp_path):
+def test_damaged_capture_or_capture_of_other_frames_exits_with_1(file, expected, phrases, collect, tmp_path):
     name, content = file
     code, lines = collect(write_file(tmp_path / name, content))
     messages = "\n".join(lines)
@@ -216,7 +216,7 @@ def lingering(monkeypatch):
 
 
 def then_stop(do) -> None:
-    """Call ``do``, then send SIGTERM to this process, even if it fails."""
+    """Call ``do``, then send SIGTERM to this process, even if ``do`` fails."""
     try:
         do()
     finally:
@@ -365,7 +365,7 @@ sys.exit(code)
 
 @pytest.fixture
 def full_disk(control, tmp_path):
-    """Run a collector with many flows and a series row per report on a file system of a given size."""
+    """Return a function that runs a collector with many flows and a series row per report on a disk of a given size."""
     require_success(["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"], "file system in a namespace")
     capture = write_file(tmp_path / "many.pcap", pcap(reports(40_000, flows=20_000)))
 

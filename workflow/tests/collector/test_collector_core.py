@@ -17,7 +17,7 @@ SECOND = 10**9
 ALL_TIMES = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
 
 
-def number_1(random_: random.Random, n: int) -> dict:
+def fields_of_format_1(random_: random.Random, n: int) -> dict:
     """Return fields of a report in the paper's format."""
     return {
         **{"src": bytes((10, 0, 0, random_.randrange(4))), "dst": bytes((10, 0, 1, random_.randrange(3)))},
@@ -31,7 +31,7 @@ def number_1(random_: random.Random, n: int) -> dict:
     }
 
 
-def number_2(random_: random.Random, n: int) -> dict:
+def fields_of_format_2(random_: random.Random, n: int) -> dict:
     """Return fields of a report in format 2."""
     version, width = random_.choice(((6, 16), (4, 4), (4, 4)))
     return {
@@ -65,7 +65,7 @@ def traffic(number: int, seed: int, count: int = 400) -> list[bytes]:
     for n in range(count):
         pair = random_.choice((0x11, 0x11, 0x12))
         psn[pair] = (psn[pair] + random_.choice((1, 1, 1, 1, 3))) % 2**24
-        payload = report(number, **(number_1 if number == 1 else number_2)(random_, n))
+        payload = report(number, **(fields_of_format_1 if number == 1 else fields_of_format_2)(random_, n))
         given = {"psn": psn[pair], "address": BASE + BYTES[number] * random_.randrange(SLOTS), "queue_pair": pair}
         frames.append(damaged(random_, payload, given))
     return frames
@@ -211,7 +211,7 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
 
 @pytest.mark.parametrize("seed", range(150 if SOAK else 50))
 def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path, seed):
-    """Use windows of a few ns: bytes at known times, spread bytes, and both at the windows' edges."""
+    """Uses windows of a few ns: bytes at known times, spread bytes, and both at the windows' edges."""
     random_ = random.Random(seed)
     most, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
     reports = [report(2, **hostile(random_, n, most)) for n in range(random_.randrange(1, 14))]

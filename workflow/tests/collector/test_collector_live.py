@@ -1,4 +1,4 @@
-"""Data plane and collector at both ends of a veth in a network namespace; some tests kill one with kill -9."""
+"""Data plane and collector at both ends of a veth pair in a network namespace; some tests kill one with kill -9."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ SCENARIOS = Path(__file__).parents[1] / "support" / "live_reports.py"
 
 @pytest.fixture
 def run_scenario(tmp_path):
-    """Run a scenario of live_reports.py in a namespace; skip with a reason if that is not possible."""
+    """Return a function that runs a scenario of live_reports.py in a namespace; skip the test if that is impossible."""
     require_namespaces("ip", "link", "add", "v0", "type", "veth", "peer", "name", "v1")
     require(doctor.which("acapella-p4-run"), "no acapella-p4-run: libdpdk-dev was not there when make setup ran")
 

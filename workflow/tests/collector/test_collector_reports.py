@@ -103,7 +103,7 @@ def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, numbe
     names = ("bth.opcode", "bth.psn", "reth.r_key", "reth.dmalen", "invariant.crc")
     fields = [*(f"-einfiniband.{name}" for name in names), "-e_ws.malformed", "-e_ws.expert.message"]
     reported = run("tshark", "-nr", capture, "-Tfields", *fields, check=True).stdout.splitlines()
-    # tshark 4.0 shows the ICRC of each frame and checks none; its number has the bytes in their order.
+    # tshark 4.0 shows the ICRC of each frame, with its bytes in the order of the frame, but does not check it.
     crcs = [f"0x{data[-4:].hex()}" for data in (*good, damaged)]
     expected = [f"42\t{n}\t4660\t{BYTES[number]}\t{crc}\t\t" for n, crc in enumerate(crcs)]
     assert [line.replace("0x00001234", "4660") for line in reported] == expected

@@ -147,7 +147,7 @@ def test_directory_replaced_between_any_two_steps_is_not_followed(results, outsi
     assert len(written) > 3
 
 
-def test_path_with_parent_references_is_outside(results, outside):
+def test_path_that_leaves_the_directory_is_outside(results, outside):
     atomic_text(results / "tables" / ".." / "tables" / "a.txt", "text")
     assert (results / "tables" / "a.txt").read_text() == "text"
     assert beneath.root_of(results / ".." / "home" / "profile") is None

@@ -30,7 +30,7 @@ def test_bounds_equal_those_of_a_plain_loop_over_resamples(category):
 
 @pytest.mark.parametrize(("samples", "least"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
 def test_interval_covers_the_true_share_at_its_confidence_level(samples, least):
-    """Percentiles of 6 samples cover it in 84 % of cases, of 2 samples in half."""
+    """Without expanded tails, it would be covered in 84 % of cases with 6 samples, and in half with 2."""
     covered, rng = 0, np.random.default_rng(5)
     for _ in range(300):
         totals = rng.integers(200, 2000, samples)

@@ -278,7 +278,7 @@ def test_directory_that_cannot_be_confined_is_an_error_of_one_line():
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )
-def test_readers_of_a_campaign_write_only_inside_it(tmp_path, command, writes):
+def test_commands_on_a_campaign_write_only_to_their_output(tmp_path, command, writes):
     for name in ("campaign", "other", "tmp"):
         (tmp_path / name).mkdir()
     code = f"""{ATTEMPT}
@@ -401,7 +401,7 @@ def test_digest_and_runner_have_the_same_time_limit():
     assert ANSWER_S == tshark.ANSWER_S
 
 
-def test_limits_do_not_change_those_of_this_process(capture):
+def test_limits_of_tshark_do_not_change_those_of_this_process(capture):
     limits = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)
     before = [resource.getrlimit(what) for what in limits]
     with tshark.find().start(capture, FIELDS) as run:

@@ -52,7 +52,7 @@ class Client:
     def send(self, line: bytes):
         self._socket.sendall(line)
 
-    def hear(self) -> dict:
+    def receive(self) -> dict:
         """Return the next message that is not a keepalive; {} at the end of the connection."""
         return next((message for message in map(json.loads, self._lines) if "alive" not in message), {})
 
@@ -166,7 +166,7 @@ def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
     sessions = sessions_of(rings := Rings(), max_sessions=2)
     rings.epoch = 7
     assert sessions.begin(HELLO).epoch == 7
-    assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "two that report at the same time count seconds"
+    assert sessions.begin(Hello("flowstats", 2, "b1")).epoch == 0, "epochs of simultaneous data planes begin at 0"
     sessions.disconnected(1)
     sessions.disconnected(2)
     rings.epoch = 9
@@ -200,15 +200,15 @@ def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
     with listening(Rings()) as (server, port), Client(port) as bad, Client(port) as good:
         for line in (b"{}\n", b"x" * 50_000 + b"\n", b"[" * 9000 + b"\n", encode(channel.Alive(1))):
             bad.send(line)
-            assert set(bad.hear()) == {"error"}
+            assert set(bad.receive()) == {"error"}
         good.send(encode(HELLO))
-        assert good.hear()["session"] == 1
+        assert good.receive()["session"] == 1
         for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
             good.send(line)
-            assert set(good.hear()) == {"error"}
+            assert set(good.receive()) == {"error"}
         for _ in range(MAX_REJECTED_LINES - 4):
             bad.send(b"{}\n")
-        assert len(list(iter(bad.hear, {}))) == MAX_REJECTED_LINES - 4
+        assert len(list(iter(bad.receive, {}))) == MAX_REJECTED_LINES - 4
         assert server.counts["refused_lines"] == MAX_REJECTED_LINES + 3
     assert "2147483648" not in capsys.readouterr().err  # the key
 
@@ -220,7 +220,7 @@ def test_other_addresses_than_loopback_require_listen_anywhere():
 
 @contextlib.contextmanager
 def data_plane(port, logged, instance="a1", write=None):
-    """Yield a control plane and the sessions that its data plane recorded, unless another function writes them."""
+    """Yield a control plane and the list of sessions that it writes. ``write``: called instead of appending to it."""
     written, hello = [], Hello("flowstats", 2, instance)
     with (
         collector_at(port) as collector,
@@ -271,7 +271,7 @@ def test_invalid_collector_message_closes_the_connection():
         _, written = stack.enter_context(data_plane(impostor.getsockname()[1], logged))
         connection = stack.enter_context(impostor.accept()[0])
         connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
-        assert connection.recv(4096) == b"", "nothing of the secret without a challenge"
+        assert connection.recv(4096) == b"", "nothing derived from the secret is sent before a challenge"
         stack.enter_context(impostor.accept()[0])
         assert written == []
     assert "a queue pair must have exactly" in logged[0]
@@ -302,13 +302,13 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(first):
     with listening(Rings()) as (server, port):
         with Client(port, secret=None) as stranger:
             stranger.send(first + encode(HELLO))
-            assert set(stranger.hear()) == {"error"}
-            assert stranger.hear() == {}
+            assert set(stranger.receive()) == {"error"}
+            assert stranger.receive() == {}
         assert server.counts["without_secret"] == 1
         assert server.sessions.summary() == []
         with Client(port) as owner:
             owner.send(encode(HELLO))
-            assert owner.hear()["session"] == 1
+            assert owner.receive()["session"] == 1
 
 
 def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
@@ -339,7 +339,7 @@ def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
         with Client(port, secret=None) as again:
             assert again.challenge != lines["challenge"]
             again.send(encode(channel.Proof(lines["proof"])))
-            assert set(again.hear()) == {"error"}
+            assert set(again.receive()) == {"error"}
     assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
 
 
@@ -377,7 +377,7 @@ def test_connection_has_a_timeout(dead_s, secret_s, secret, line):
     with listening(Rings(), channel.Pace(alive_s=0.02, dead_s=dead_s, secret_s=secret_s)) as (server, port):
         with Client(port, secret) as slow:
             slow.send(line)
-            assert slow.hear() == {}
+            assert slow.receive() == {}
         assert server.counts["silent"] == 1
 
 
@@ -385,7 +385,7 @@ def test_secret_readable_by_others_is_rejected(tmp_path):
     path = tmp_path / "collector.secret"
     secret = control_lines.make_secret(path)
     assert (control_lines.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
-    assert control_lines.make_secret(path) != secret, "each run has its own"
+    assert control_lines.make_secret(path) != secret, "each run has its own secret"
     path.chmod(0o640)
     with pytest.raises(InvalidMessage, match=r"other users can use .*; chmod 600"):
         control_lines.secret_of(path)

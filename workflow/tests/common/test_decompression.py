@@ -1,4 +1,4 @@
-"""Captures compressed with gzip, zstd or lz4, as on nodes, are passed to the loader through a pipe."""
+"""Captures compressed with gzip, zstd or lz4 are passed to the loader through a pipe."""
 
 import os
 import resource
@@ -48,7 +48,7 @@ def test_streaming_writes_no_file(tmp_path, request):
 
 
 @pytest.mark.parametrize("write", [write_file, lambda path, content: packed(path, "zstd", content)])
-def test_bytes_after_the_compressed_data_are_not_streamed(tmp_path, write):
+def test_bytes_beyond_the_given_maximum_are_not_streamed(tmp_path, write):
     with streamed([write(tmp_path / "a", CONTENT)], [1_000_001]) as streams:
         assert read(streams) == CONTENT[:1_000_001]
 

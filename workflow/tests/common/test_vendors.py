@@ -89,7 +89,7 @@ def test_included_list_matches_the_output_of_its_script():
     assert created == vendors.INCLUDED.read_text()
 
 
-def test_newer_tshark_uses_different_rules(capture, monkeypatch, tmp_path):
+def test_vendor_lists_of_a_newer_tshark_are_not_used(capture, monkeypatch, tmp_path):
     data = install(tmp_path / "other", "4.2.0", monkeypatch)
     for name in vendors.FILES:
         (data / name).write_text("00:1B:21\tIntelCor\n")

@@ -302,7 +302,7 @@ def test_unknown_campaign_is_an_error(name, tmp_path, capsys):
     assert f"no such campaign: {name}" in failed(capsys, "campaign", "dashboard", tmp_path, "--campaigns", name)
 
 
-def test_campaign_without_any_sample_or_time(tmp_path):
+def test_campaigns_without_samples_have_no_values(tmp_path):
     write_tables(tmp_path / "none", [], [])
     assert "no campaign has a value" in (dashboard(tmp_path) / "index.html").read_text(encoding="utf-8")
 

@@ -6,5 +6,5 @@ from acapella_testing.runs.digest_run import Digest
 
 @pytest.fixture
 def digest(tmp_path) -> Digest:
-    """Return a caller of the command that writes into the temporary directory."""
+    """Return an object that runs the command and writes to the temporary directory."""
     return Digest(tmp_path)

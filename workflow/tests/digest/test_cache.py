@@ -355,7 +355,7 @@ def test_entries_of_other_users_are_used_only_in_a_shared_cache(tmp_path, monkey
 
 
 def test_new_directories_of_a_shared_cache_never_have_a_different_mode(tmp_path, monkeypatch):
-    """If they are private for a moment, a kill in it leaves a directory that other users cannot use."""
+    """If they were private for a moment, a kill at that moment would leave a directory that other users cannot use."""
     new_directory(tmp_path / "cache").chmod(0o2770)
     monkeypatch.setattr(Path, "chmod", None)
     assert stored_in(tmp_path).parent.stat().st_mode & 0o7777 == 0o2770
@@ -449,7 +449,7 @@ def test_damaged_capture_from_the_cache_has_the_same_exit_code_and_message(diges
     assert digest(capture, "c.parquet", "--damaged", "keep") == 0
 
 
-def test_checksum_of_a_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, digest, capture, capsys):
+def test_checksum_from_storage_finds_a_digest_and_is_verified_before_one_is_stored(tmp_path, digest, capture, capsys):
     other = write_file(tmp_path / "other.pcap", "bytes that are not read")
     checksum = f"--sha256={sha256_of(capture)}"
     assert digest(other, "wrong.parquet", checksum) == 2

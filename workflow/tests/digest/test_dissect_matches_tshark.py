@@ -182,7 +182,7 @@ def test_layers_are_the_listed_tokens_at_any_position():
 
 
 def test_ports_with_a_dissector_match_tshark(program):
-    """Compares the core's list of UDP ports below the first tunnel port with that of the installed tshark."""
+    """Compares the core's list of UDP ports below the largest tunnel port with that of the installed tshark."""
     table = (line.split("\t") for line in run(program.path, "-G", "decodes", check=True).stdout.splitlines())
     theirs = {int(port) for name, port, *_ in table if name == "udp.port"}
     source = Path(__file__).parents[2] / "native" / "src" / "dissect" / "udp_ports.cpp"

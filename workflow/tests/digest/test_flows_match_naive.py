@@ -76,7 +76,7 @@ def handshake(client=100, server=500):
     return [tcp(A, B, "S", client), tcp(B, A, "SA", server, client + 1), tcp(A, B, "A", client + 1, server + 1)]
 
 
-def test_complete_connection(tmp_path):
+def test_complete_connection_has_peers_and_a_round_trip_time(tmp_path):
     talk = [*handshake(), tcp(A, B, "PA", 101, 501, 50), tcp(B, A, "A", 501, 151), tcp(B, A, "PA", 501, 151, 700)]
     talk += [tcp(A, B, "A", 151, 1201), tcp(A, B, "FA", 151, 1201), tcp(B, A, "FA", 1201, 152)]
     client, server = check(tmp_path, spaced(map(ether, [*talk, tcp(A, B, "A", 152, 1202)])))
@@ -99,7 +99,7 @@ def test_retransmissions_overlap_and_fill_gaps(tmp_path):
     assert rows[0]["retransmitted_bytes"] == 50 + 400 + 50 + 50 + 100 + 1000
 
 
-def test_reordered_and_keepalive_frames(tmp_path):
+def test_reordered_and_keepalive_frames_match_the_naive_implementation(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in (3, 0, 2, 1, 5, 4)]
     check(tmp_path, spaced(map(ether, data + [tcp(A, B, "A", 1599, 1, 1)] * 2)))
 
@@ -197,7 +197,7 @@ IN_UDP = OUTER / UDP(sport=40000, dport=4789)
         ),
     ],
 )
-def test_tunnels_in_tunnels(tmp_path, tunnel, outside, vlan):
+def test_flow_in_nested_tunnels_has_the_innermost_addresses(tmp_path, tunnel, outside, vlan):
     rows = check(tmp_path, spaced([ether(tunnel / tcp(A, B, "S", 1), **outside)]))
     assert {(row["src"], row["dst"], row["ip_proto"]) for row in rows} == {(A, B, 6)}
     assert [row["vlan"] for row in rows] == [vlan]
@@ -231,13 +231,13 @@ def test_frames_without_ip_have_no_flow(tmp_path):
     assert len(check(tmp_path, spaced([ether(ARP()), ether(IP(src=A, dst=B) / ICMP()), ether(ARP(), vlan=5)]))) == 1
 
 
-def test_decreasing_timestamps(tmp_path):
+def test_decreasing_timestamps_give_negative_inter_arrival_times(tmp_path):
     frame = ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))
     (row,) = check(tmp_path, [(START + t, frame) for t in (50, 70, 10, 10, 90, 5)])
     assert (row["first_ns"], row["last_ns"], row["iat_min_ns"]) == (START + 5, START + 90, -85)
 
 
-def test_missing_site_and_port(tmp_path):
+def test_flows_without_site_and_port_match_the_naive_implementation(tmp_path):
     check(tmp_path, spaced([ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))]), site=None, port=None)
 
 
@@ -252,7 +252,7 @@ FLAG_CHOICES = ["A", "A", "A", "A", "PA", "S", "SA", "FA", "R", "RA", "AU", "AE"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_conversations(tmp_path, seed):
+def test_random_conversations_match_the_naive_implementation(tmp_path, seed):
     """Few flows, sequence numbers near the wrap, and windows make coincidences likely."""
     draw = random.Random(seed)
     frames, now = [], START

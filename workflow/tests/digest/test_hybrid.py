@@ -1,4 +1,4 @@
-"""Tests engines hybrid and tshark: frames sent to tshark, use of its output, and independence of anything else."""
+"""Tests engines hybrid and tshark: frames sent to tshark, use of its output, and reproducible tables."""
 
 import hashlib
 import subprocess
@@ -103,7 +103,7 @@ def test_frames_of_a_long_flow_are_sent_less_frequently(program, tmp_path):
     assert 2 < short < long < short + 6
 
 
-def test_deep_frames_sends_more_frames(program, tmp_path):
+def test_option_deep_frames_sends_more_frames(program, tmp_path):
     capture = long_flow(tmp_path / "flow.pcap", 300)
     default, deep = Digested(capture, "hybrid"), Digested(capture, "hybrid", (200,))
     assert deep.metadata["tshark"]["frames_sent"] > default.metadata["tshark"]["frames_sent"] + 150
@@ -183,8 +183,8 @@ def test_empty_capture_sends_no_frames(program, tmp_path):
 
 
 def test_pseudowire_misread_by_tshark_has_its_application(program, tmp_path):
-    """tshark takes the zeros of a control word before this address for a vendor's prefix. Frames are sent to it without
-    them.
+    """tshark mistakes the zeros of a control word before this address for a vendor's prefix. Frames are sent to tshark
+    without the zeros.
     """
     query = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=40000, dport=53) / DNS(rd=1, qd=DNSQR(qname="example.org"))
     inner = bytes(Ether(dst="02:00:00:1b:21:01", src="02:00:00:00:00:02") / query)

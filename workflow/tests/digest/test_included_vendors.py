@@ -55,7 +55,7 @@ def test_frames_of_the_corpus_do_not_differ(frames, tables):
 
 
 def both_known(prefixes: set[bytes], payload: bytes) -> bool:
-    """Return whether a list contains the two prefixes that decide: of the addresses if there is no control word."""
+    """Return whether a list contains both prefixes that decide: those of the addresses if there is no control word."""
     return payload[:3] in prefixes and payload[6:9] in prefixes
 
 

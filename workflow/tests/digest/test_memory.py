@@ -37,7 +37,7 @@ def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine):
     if engine == "hybrid":
         required(tshark.find)
     few = peak_mib(tmp_path, engine, 20_000, "--threads", "2")  # one thread needs less
-    assert few > 30, "less than Python alone: the measure is broken"
+    assert few > 30, "less than Python alone: the measurement is broken"
     assert few + FLOWS_MIB[engine] < GOAL_MIB
 
 

@@ -89,7 +89,7 @@ def test_compressed_file_gives_the_same_digest(tmp_path, digest):
 
 
 def made_on_node(directory: Path, count: int, **changes) -> Path:
-    """Return the file that the program writes of a number of frames."""
+    """Return the file that the program writes for a capture of ``count`` frames."""
     columns = directory / "a.columns"
     assert on_node(write_pcap(directory / "a.pcap", frames(count)), columns, **changes).returncode == 0
     return columns
@@ -183,7 +183,7 @@ def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys
 
 @pytest.mark.soak
 def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):
-    """A node is not trusted: whatever its file contains, pyarrow finds it valid, or nothing is written."""
+    """A node is not trusted: whatever its file contains, it is accepted, or rejected in one line without output."""
     columns, draw = made_on_node(tmp_path, 30), random.Random(1)
     whole = columns.read_bytes()
     altered = [whole[: draw.randrange(8, len(whole))] for _ in range(ALTERED // 8)]

@@ -67,7 +67,7 @@ def explained_by_erratum(ours: Frame, theirs: Frame) -> bool:
 
 
 def tshark_frames(file: Path) -> list[Frame]:
-    """Return the frames from tshark. It also numbers custom blocks, which are not frames and have no encapsulation
+    """Return the frames from tshark. tshark also numbers custom blocks, which are not frames and have no encapsulation
     type.
     """
     fields = ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type"]
@@ -158,7 +158,7 @@ SEEDS = script(ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py").captur
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_formats_and_malformed_files_have_the_frames_of_tshark(name, content, tmp_path):
-    """Except for Ixia, whose nanoseconds tshark 4.0 reads as microseconds, and for three truncated ones.
+    """The exceptions are Ixia, whose nanoseconds tshark 4.0 reads as microseconds, and three truncated captures.
 
     If one of the first three records is truncated, tshark detects another variant of modified_smp and patched.
     """

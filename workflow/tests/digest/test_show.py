@@ -86,7 +86,7 @@ def test_frame_without_ports_is_named_by_its_protocol(tmp_path, digest, capsys, 
     assert [shown.split("→ ", 1)[1].split(" ", 1)[1] for shown in show(capsys, digest.acap)] == [line]
 
 
-def test_columns_of_the_joined_view_in_file_order(campaign, capsys):
+def test_columns_of_both_tables_are_printed_in_file_order(campaign, capsys):
     columns = "frame,stack,src,vlan,mpls,dst_port,tcp_ack,issue"
     assert [line.split("\t") for line in show(capsys, campaign / "acap" / "t.parquet", "--columns", columns)] == [
         ["1", "Ethernet/IPv4/TCP", "10.0.0.1", "", "", "80", "", ""],

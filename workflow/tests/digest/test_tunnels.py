@@ -288,7 +288,7 @@ def random_nesting(chance):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_nesting(tmp_path, seed):
+def test_random_nesting_matches_the_reference(tmp_path, seed):
     chance = random.Random(seed)
     frames = []
     for _ in range(400):
@@ -411,7 +411,7 @@ CUT = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4
     ("frames", "least"), [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)], ids=["not listed", "cut"]
 )
 def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, least):
-    """Of headers that tshark does not list, and of truncated frames, whose other columns may differ."""
+    """Verifies headers that tshark does not list, and truncated frames, whose other columns may differ."""
     digested(tmp_path, frames)
     code = main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tunnels ")]

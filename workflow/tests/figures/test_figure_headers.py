@@ -79,7 +79,7 @@ def test_site_without_a_header_or_an_encapsulation_has_a_dot_at_0(name, column, 
     sites = {row["site"] for row in rows} - {"all"}
     whole = sorted((row for row in rows if row["site"] == "all"), key=lambda row: -row[share])
     drawn = {row[column].replace("none", encapsulations.NONE): row[column] for row in whole[:most]}
-    assert any((site, value) not in shares for site in sites for value in drawn.values()), "made sites have all"
+    assert any((site, value) not in shares for site in sites for value in drawn.values()), "every site has all"
     layers = compose.compose_figure(name, source).spec["concat"][0]["layer"]
     dots = [dot for layer in layers if layer["mark"]["type"] == "circle" for dot in layer["data"]["values"]]
     assert {(dot["site"], drawn[dot[column]]): dot["share"] for dot in dots} == {

@@ -297,7 +297,7 @@ def paper_numbers(campaign, *arguments):
 def test_numbers_of_the_paper_are_shown_next_to_measured_ones(campaign, capsys):
     rows = paper_numbers(campaign, "--flowstudy")
     assert rows["figure 5", "R2 of packet counts"]["verdict"] == "agrees"
-    assert rows["figure 5", "R2 of flow size"]["verdict"] == "differs", "the sizes that were made are wrong"
+    assert rows["figure 5", "R2 of flow size"]["verdict"] == "differs", "the generated sizes are wrong"
     assert rows["figure 7b", "reports a second with negligible losses"]["ours"].startswith("10 million, 2 threads")
     assert rows["table III", "packet drop of Zeek"]["verdict"] == "not measured"
     # frames are read from a file
@@ -312,11 +312,11 @@ def test_result_with_most_round_trip_times_missing_does_not_agree_with_the_paper
     rows = {what: row for (_, what), row in paper_numbers(write_tables(tmp_path, samples=1, missing=0.78)).items()}
     assert rows["R2 of handshake RTT"]["verdict"] == "differs"
     assert "78 % missing" in rows["R2 of handshake RTT"]["ours"]
-    assert rows["R2 of the other derived metrics"]["verdict"] == "differs", "the loss that was made is wrong"
+    assert rows["R2 of the other derived metrics"]["verdict"] == "differs", "the generated loss is wrong"
 
 
 def offered_runs(tmp_path, rate, seconds):
-    """Run `acapella measure collector`; return its runs without a trace."""
+    """Run `acapella measure collector`; return the runs that replay no trace."""
     output = tmp_path / "offered.json"
     assert cli.main(["measure", "collector", "-o", str(output), "--rates", rate, "--seconds", seconds]) == 0
     return [row for row in json.loads(output.read_text())["runs"] if row.get("trace") is None]
@@ -349,7 +349,7 @@ def test_reports_count_as_new_after_every_pass_over_the_ring(monkeypatch, few_fl
     discarded.
     """
     monkeypatch.setattr(offered, "RING", 4 * offered.FLOWS)
-    total, seconds = 8 * offered.FLOWS, 4.0  # a worker that is late by half of it loses reports
+    total, seconds = 8 * offered.FLOWS, 4.0  # a worker that is late by half of this time loses reports
     row = offered.measured(offered.ring(), total / seconds, 1, seconds)
     assert (row["offered"], row["accepted"], row["discarded"], row["lost"]) == (total, total, 0, 0)
     monkeypatch.setattr(offered, "advance", lambda reports, passes=1: None)

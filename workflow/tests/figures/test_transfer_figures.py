@@ -105,7 +105,7 @@ def test_campaign_without_runs_states_that_there_are_none(name, text):
     assert f"{figure_module(name).SUBJECT}: no data" in text(name, "empty")
 
 
-def test_figures_of_other_experiments_are_omitted_from_heatmaps(notes):
+def test_runs_of_other_experiments_are_omitted_from_heatmaps(notes):
     expected = "22 runs of 9 settings; mode clean; repetitions 1 to 3; 1 run flagged"
     assert expected in notes("transfer_throughput", "small")
     assert "3 runs of 3 settings" in notes("transfer_ratios", "small")

@@ -73,7 +73,7 @@ def test_runs_that_overlap_within_the_printed_precision_are_equal():
 
 def test_settings_in_which_bbr_transferred_nothing_count_in_medians():
     rows = [gain_row(20.0, "faster_bbr"), gain_row(None, "bbr_zero"), gain_row(None, "bbr_zero")]
-    # Sorted: -inf, -inf, 20. Without the two, the median was 20.
+    # Sorted: -inf, -inf, 20. Without the first two, the median would be 20.
     title = "BBR is faster in 1, Cubic in 2 of 3 settings; median gain \N{MINUS SIGN}\N{INFINITY} %"
     assert with_spaces(transfer_gain.title(rows)) == title
     assert statistics.median(transfer_shallow.gains(rows)) == -math.inf

@@ -188,7 +188,7 @@ def test_means_of_limits_are_not_called_an_interval(text):
 
 
 def test_titles_state_that_the_sender_lost_the_cpu_and_that_errors_are_missing(drawn):
-    """Senders of quiet lost the CPU in 3 of 4 trials; the other environment was not sent by a known sender."""
+    """The sender of quiet lost the CPU in 3 of 4 trials; the sender of the other environment is not known."""
     expected = "; limits lack the receiver's errors; the sender lost the CPU in 3 of 4 trials"
     assert with_spaces(drawn("kappa_replayer", "replayed").title).endswith(expected)
 

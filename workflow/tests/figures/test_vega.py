@@ -27,7 +27,7 @@ def test_script_cached_by_a_different_process_equals_the_bundle():
     assert vega.vega() == vega.bundle()
 
 
-def test_unwritable_directory_is_unchanged(file, monkeypatch):
+def test_missing_cache_directory_is_not_created(file, monkeypatch):
     monkeypatch.setattr(vega, "cache_file", lambda: file / "missing" / "script")
     vega.fill_cache()
     assert vega.cached_script() is None

@@ -13,7 +13,7 @@ from acapella.common.agreement import COUNT, INTERVAL, KINDS, RATE, TIME
 from acapella.flowreports import published as flowpublished
 
 N = 2000
-MEASURES = [*agreement.MEASURES] if SOAK else [*{kind: name for name, kind in KINDS.items()}.values()]  # one of a kind
+MEASURES = [*agreement.MEASURES] if SOAK else [*{kind: name for name, kind in KINDS.items()}.values()]  # one per kind
 
 
 def pairs_of(measure: str) -> list[dict]:
@@ -27,7 +27,7 @@ def pairs_of(measure: str) -> list[dict]:
 
 
 def verdict(rows: list[dict]) -> str | None:
-    """Return why the pairs do not agree, by accuracy.sql."""
+    """Return why the pairs do not agree according to accuracy.sql; None if they agree."""
     con = queries.connect()
     kinds = {"measure": pa.string(), "triggers": pa.string(), "exact": pa.float64(), "measured": pa.float64()}
     kinds |= {"outside": pa.bool_(), "covered": pa.bool_(), "width": pa.float64()}
@@ -37,7 +37,7 @@ def verdict(rows: list[dict]) -> str | None:
 
 
 def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
-    """Return the pairs with the measured values of a share of them, the smallest, multiplied."""
+    """Return the pairs; the measured values of a share of them, the smallest, are multiplied by ``factor``."""
     rows = sorted(rows, key=lambda row: row["exact"])
     many = round(share * len(rows))
     wrong = [row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:many]]
@@ -80,7 +80,7 @@ def test_measure_without_error_agrees(measure):
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("factor", [1000, 1 / 1000])
 def test_one_percent_of_values_wrong_by_1000_does_not_agree(measure, factor):
-    """Those of the smallest flows: R2 of the values does not see them."""
+    """The wrong values are those of the smallest flows, which R2 of the values does not detect."""
     assert verdict(damaged(pairs_of(measure), 0.01, factor)) is not None
 
 
@@ -115,7 +115,7 @@ def test_wide_intervals_of_the_few_flows_with_loss_do_not_agree(measure):
     assert verdict(changed(rows, 12, width=0.002)) is None
     assert verdict(changed(rows, 12, **lossless)) == "too few values: 0 above 0"
     unknown = changed(rows, 12, **lossless | {"width": 0.9})
-    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown), "of flows without loss"
+    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown), "intervals of flows without loss count"
 
 
 @pytest.mark.parametrize("measure", [name for name in MEASURES if KINDS[name] is COUNT])

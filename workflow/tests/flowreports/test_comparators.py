@@ -75,7 +75,7 @@ def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(
 
 
 def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
-    """Then limits and damage of the capture have no effect."""
+    """Limits and damage of the capture have no effect."""
     damaged = write_file(tmp_path / "t.pcap.gz", b"\x1f\x8b" + bytes(9))
     monkeypatch.setattr(meters, "which", lambda _: None)
     assert all("is not installed" in one["skipped"] for one in compare(damaged, seen[1])["tools"])

@@ -82,7 +82,7 @@ def test_rates_are_exact_and_a_flow_in_a_tunnel_is_outside(busy):
     assert found["throughput_reports"]["equal"] == found["throughput_reports"]["n"]
     assert found["bytes"]["outside"] == 1, "the flow inside GRE"
     tunnels = {row["ip_proto"] for row in table(busy, "compared_flows") if row["found"] == "collector"}
-    assert tunnels == {47}, "the tunnel's own flow is what the program sees of it"
+    assert tunnels == {47}, "the program sees only the flow of the tunnel itself"
 
 
 @needs_program
@@ -121,7 +121,7 @@ def test_small_sketch_never_undercounts(busy):
 
 @needs_program
 def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
-    """Some windows are wrong, and all of these have the reason; most flows do not have it."""
+    """Some windows are wrong, and all of these have reason sketch_load."""
     assert reports(busy.parent / "busy.pcap", tmp_path, "--epoch", "1s", "--size", "2x32") == 0
     windows = table(tmp_path, "judged_windows")
     known, shared = ([row for row in windows if row["reason"] == reason] for reason in (None, "sketch_load"))

@@ -76,7 +76,7 @@ def r2(pairs):
 
 
 def made_accuracy(tmp_path, change):
-    """Return the rows of accuracy by measure."""
+    """Return the connection, and the rows of accuracy by measure."""
     con, _ = exact_results(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
     report(con, change)
     compare.make(con, sample="s", window_ns=WINDOW_NS)
@@ -133,7 +133,7 @@ def test_r2_is_one_without_error(tmp_path):
     assert rows(con, "select distinct found from compared_flows") == [{"found": "both"}]
 
 
-def test_wrong_values_missing_flows_and_others(tmp_path):
+def test_accuracy_of_wrong_and_missing_flows_matches_a_plain_computation(tmp_path):
     draw = random.Random(3)
 
     def change(row):
@@ -230,7 +230,7 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
 
 
 def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
-    """Reports of 7 bytes each 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
+    """Reports of 7 bytes every 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
     con = queries.connect()
     stamps = [(0, 10 * place + 5, 7, 1, 10 * place + 5, 0, place, place in (3, 4)) for place in range(10)]
     stamps[4] = (0, 45, 7, 3, 45, 0, 4, True)  # since the report at 35

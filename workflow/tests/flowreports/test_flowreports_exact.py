@@ -16,7 +16,7 @@ VALUES = ("packets", "bytes", "iat_ns", "rtt_syn_ns", "rtt_ack_ns")
 
 
 def check(tmp_path, trace):
-    """Compare every value of every flow and window; returns the flows by key."""
+    """Compare every value of every flow and window; return the flows by key."""
     con, frames = exact_results(tmp_path, trace)
     found = {keyed(row): row for row in rows(con, "select * from exact_flows")}
     required = naive.flows(frames)
@@ -34,7 +34,7 @@ def check(tmp_path, trace):
 
 
 def opening(tmp_path, trace):
-    """Return the flow of a connection that opens it, after `check`."""
+    """Return the flow that opens a connection, after `check`."""
     (row,) = (row for row in check(tmp_path, trace).values() if row["opens"])
     return row
 
@@ -92,7 +92,7 @@ def test_retransmitted_syn_ack_gives_no_rtt_ack(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_conversations(tmp_path, seed):
+def test_random_conversations_match_the_naive_computation(tmp_path, seed):
     """Few flows and few sequence numbers, so handshakes overlap, repeat and are incomplete."""
     draw = random.Random(seed)
     connections = [traces.Connection("vlan", traces.START_NS, vlan=draw.choice([1, 2])) for _ in range(2)]

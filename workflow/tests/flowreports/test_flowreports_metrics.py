@@ -154,7 +154,7 @@ def test_reused_ports_begin_a_new_connection(tmp_path):
 
 
 @pytest.mark.soak
-def test_long_flows_of_different_sizes_over_six_epochs(tmp_path):
+def test_long_flows_of_different_sizes_are_exact_over_six_epochs(tmp_path):
     """R2 is above 0.99 for values and their logarithms, with reports of every flow in each epoch."""
     frames = []
     for n in range(6):

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.usefixtures("data_plane"), pytest.mark.soak]
 SYN, ACK = 2, 16
 MS, SECOND = traces.MS, 10**9
 SLOTS = 2048
-LONG, SHORT = 1500, 16_000  # flows that pause for 20 s, and flows of the pause
+LONG, SHORT = 1500, 16_000  # flows that pause for 20 s, and flows during the pause
 SIZE = 100
 SILENT, CONNECTIONS = 2000, 400  # flows of one SYN that fill the slots, and handshakes two epochs later
 

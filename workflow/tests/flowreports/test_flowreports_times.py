@@ -1,4 +1,4 @@
-"""Flow reports of captures whose file order is not time order: windows without a reason are right, and bounds hold."""
+"""Flow reports of captures whose file order is not time order: windows without a reason are exact, and bounds hold."""
 
 import random
 from collections import Counter
@@ -28,7 +28,7 @@ def trace(*, gap_ns: int = 10_000_000, count: int = 1000) -> list[tuple[int, int
 
 
 def checked(directory, captures, *, epoch: str = "1s") -> Counter:
-    """Compare every window with a count over the packets of all captures; return how many windows have which reason."""
+    """Compare every window with a count over the packets of all captures; return the number of windows by reason."""
     frames = [[(ts_ns, frame(port, at)) for at, (ts_ns, port) in enumerate(packets)] for packets in captures]
     paths = [write_stamped(directory / f"{number}.pcapng", each) for number, each in enumerate(frames)]
     assert cli.main(["p4", "reports", *map(str, paths), "-o", str(directory / "made"), "--epoch", epoch]) == 0
@@ -64,7 +64,7 @@ def test_windows_between_a_frame_ahead_of_its_neighbors_and_its_time_have_a_reas
     assert checked(tmp_path, [packets]) == {None: 4 * 5, "time_reversal": 6 * 5}
 
 
-def test_all_windows_of_a_file_before_an_earlier_one_have_a_reason(tmp_path):
+def test_all_windows_of_a_capture_with_swapped_halves_have_a_reason(tmp_path):
     packets = trace()
     assert checked(tmp_path, [packets[500:] + packets[:500]]) == {"time_reversal": 10 * 5}
 

@@ -104,7 +104,7 @@ def test_altered_number_fails_despite_errata_of_its_row(tmp_path, capsys, change
     [(("FABRIC Shd. 40 Gbps Noisy", "C"), "0.7576"), (("FABRIC Ded. 80 Gbps Noisy", "mean"), "0.9458")],
 )
 def test_erratum_without_explanation_does_not_excuse_a_row(tmp_path, capsys, place, kappa):
-    """Not even if it is about the new number."""
+    """This also applies if the erratum is about the new number."""
     errata = errata_with(tmp_path, f" {kappa}", " 0.7400")
     error = refused(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
     assert f"{', run '.join(place)}: kappa 0.74 is printed, its components allow" in error
@@ -146,7 +146,7 @@ def test_note_of_an_erratum_is_only_in_its_rows():
 
 
 def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
-    """Not even if the erratum describes the new number."""
+    """This also applies if the erratum describes the new number."""
     path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
     errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
     assert "the erratum explains agrees_loosely, which needs no explanation" in refused(capsys, path, errata, tmp_path)

@@ -71,7 +71,7 @@ def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
 
 
 @pytest.mark.soak
-def test_permutations_up_to_7_in_separate_windows(compared):
+def test_order_of_all_permutations_up_to_7_matches_the_naive_reference(compared):
     """The order in a window depends only on its packets, so one pair of trials contains all 5,913 permutations."""
     from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import
 
@@ -136,7 +136,7 @@ def test_trials_without_duration_are_equal_in_time(compared):
     assert codes(found) == ["coarse_clock", "coarse_clock"]
 
 
-def test_one_trial_without_duration(compared):
+def test_i_is_1_if_only_one_trial_has_a_duration(compared):
     found = compared([0, 0, 0], [0, 10, 20])
     assert (found["I"], found["L"]) == (1, 0.5)
 

@@ -125,7 +125,7 @@ def test_summary_of_three_trials_has_each_pair(trials, tmp_path, capsys):
     assert matrix[2] == ["B", "1"]
 
 
-def test_regions_and_frames_as_identities(tmp_path, capsys):
+def test_identity_can_be_the_frame_or_regions_of_it(tmp_path, capsys):
     ends = [write(tmp_path / f"{ttl}.pcap", steady(9), make=lambda n, ttl=ttl: packet(n, ttl=ttl)) for ttl in (64, 63)]
     assert pair(capsys, *ends)["n_common"] == 9
     assert pair(capsys, *ends, "--identity", "frame")["n_common"] == 0
@@ -288,7 +288,7 @@ def test_file_without_times_is_an_error(trials, tmp_path, capsys):
     assert "untimed.pcapng: its 2 frames have no timestamps" in capsys.readouterr().err
 
 
-def test_note_on_two_trials_that_are_the_same_file(trials, capsys):
+def test_trials_that_are_the_same_file_cause_a_note(trials, capsys):
     assert main(["kappa", str(trials[0]), str(trials[0]), "--json"]) == 0
     assert "note: trials A, B are the same file (a.pcap): kappa is 1" in capsys.readouterr().err
     assert main(["kappa", *map(str, trials), "--json"]) == 0

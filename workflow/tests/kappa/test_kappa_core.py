@@ -19,7 +19,7 @@ def pair_of(*trials, **options) -> dict:
 
 
 def disturbed_pair(tmp_path: Path, seed: int, count: int, kinds: int | None = None, **options) -> tuple[dict, list]:
-    """Return the pair of a trial and the same one after a network, and their files."""
+    """Return the pair of a trial and the same trial disturbed by a network, and the files of both."""
     rng = random.Random(seed)
     first = sent(count, rng, kinds=kinds)
     files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]

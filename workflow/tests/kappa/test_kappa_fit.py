@@ -50,7 +50,7 @@ def test_swapped_departures_are_an_error(replays, capsys):
 
 
 def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
-    """The times of the runs show it, even if the receiver's clock differs by an hour."""
+    """The times of the runs reveal the swap, even if the receiver's clock differs by an hour."""
     departed = [REQUESTED, REQUESTED + 60 * 10**9]
     arrived = [times + 3_600 * 10**9 + deviations(3) for times in departed]
     assert pair(capsys, *replays(arrived, departed))["corrected"] is not None
@@ -58,7 +58,7 @@ def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
 
 
 def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
-    """Not if both clocks differ by a constant."""
+    """There is no warning if both clocks differ by a constant."""
 
     def codes(*later_ns):
         departed = [REQUESTED + later * 10**9 + deviations(1) for later in later_ns]

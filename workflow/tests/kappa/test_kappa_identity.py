@@ -86,7 +86,7 @@ def test_different_packets_have_different_identities(tmp_path, other):
     assert not common(tmp_path, ethernet(ipv4(udp(1), ident=9)), other)
 
 
-def test_ipv6(tmp_path):
+def test_hop_limit_and_traffic_class_do_not_change_the_identity_of_ipv6(tmp_path):
     packet = ethernet(ipv6(udp(1), flow_label=5))
     assert common(tmp_path, packet, ethernet(ipv6(udp(1), flow_label=5, hops=1, traffic_class=0xFF), tags=VLAN))
     assert common(tmp_path, packet, packet + bytes(20))
@@ -114,16 +114,16 @@ def test_frames_without_ip_are_identified_from_the_ethertype_on(tmp_path):
     assert not common(tmp_path, arp, ethernet(bytes(range(1, 29)), 0x0806))
 
 
-def test_cisco_isl(tmp_path):
+def test_frame_in_cisco_isl_has_the_identity_of_the_frame(tmp_path):
     """tshark does not recognize ISL with frames longer than 1484 bytes; their content is identified anyway."""
     full = ethernet(ipv4(udp(1, size=1472)))
     assert len(isl(full)) == 26 + 1514 + 4
     assert common(tmp_path, full, isl(full))
     assert common(tmp_path, full, isl(full), snaplens=(100, 65535))
     assert common(tmp_path, full, isl(full), snaplens=(65535, 100))
-    assert not common(tmp_path, isl(full), isl(full), snaplens=(39, 65535)), "too little of the frame in it"
+    assert not common(tmp_path, isl(full), isl(full), snaplens=(39, 65535)), "too little of the inner frame is captured"
     assert not common(tmp_path, full, isl(ethernet(ipv4(udp(2, size=1472)))))
-    assert not common(tmp_path, isl(full), isl(full, kind=1)), "a Token Ring frame in it is not looked into"
+    assert not common(tmp_path, isl(full), isl(full, kind=1)), "an inner Token Ring frame is not dissected"
     assert common(tmp_path, isl(full, kind=1), isl(full, kind=1))
 
 
@@ -202,7 +202,7 @@ def trailer(number: int, layout: str, node: int = 3, port: int = 1) -> bytes:
 
 
 @pytest.mark.parametrize("layout", ["v1", "v2"])
-def test_choirs_trailer(tmp_path, layout):
+def test_choirs_tag_identifies_a_packet(tmp_path, layout):
     a = ethernet(ipv4(udp(1))) + trailer(5, layout)
     for accepted in (layout, "auto"):
         assert common(tmp_path, a, ethernet(ipv6(udp(2)), tags=VLAN) + trailer(5, layout), kind="tag", tag=accepted)
@@ -228,7 +228,7 @@ def test_tag_consists_of_time_node_and_port_in_both_layouts(tmp_path, layouts):
     assert not common(tmp_path, tagged, a + trailer(5, second, port=2), kind="tag")
 
 
-def test_byte_regions(tmp_path):
+def test_byte_regions_identify_a_packet(tmp_path):
     rule = {"kind": "regions", "regions": ((14, 2), (42, 8))}
     assert common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], **rule)
     assert not common(tmp_path, plain(1), plain(2), **rule)
@@ -238,7 +238,7 @@ def test_byte_regions(tmp_path):
     assert packets_of(path, **rule) == (0, 1), "the second region is not captured whole"
 
 
-def test_identity_of_the_complete_frame(tmp_path):
+def test_identity_frame_compares_the_complete_frame(tmp_path):
     assert common(tmp_path, plain(1), plain(1), kind="frame")
     assert not common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], kind="frame")
 
@@ -257,7 +257,7 @@ def chosen(path, **selection) -> list[int]:
     return [trial["packets"], None if trial["first_ns"] is None else trial["first_ns"] - BASE_NS]
 
 
-def test_selections(tmp_path):
+def test_frame_numbers_times_and_flows_select_packets(tmp_path):
     packets = [(BASE_NS + 100 * n, ethernet(ipv4(udp(n, ports=(1000 + n % 2, 53))))) for n in range(10)]
     path = write_pcap(tmp_path / "a.pcap", packets)
     assert chosen(path, frames={str(path): np.array([2, 5, 99], dtype=np.uint64)}) == [2, 100]

@@ -100,14 +100,14 @@ def check_windows(found: dict, a: list, b: list) -> None:
 
 @settings(max_examples=3 * EXAMPLES)
 @given(trials(), trials(), st.sampled_from([1, 2, 7, 50]))
-def test_random_trials(tmp_path, capsys, a, b, windows):
+def test_random_trials_match_the_naive_reference(tmp_path, capsys, a, b, windows):
     check_trials(tmp_path, capsys, (a, b), (0, 10, 35), windows)
 
 
 @settings(max_examples=2 * EXAMPLES)
 @given(trials(LONG), trials(LONG), st.sampled_from([1, 7]))
-def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
-    """Differences slightly below and above 32 bits."""
+def test_random_trials_that_differ_by_seconds_match_the_naive_reference(tmp_path, capsys, a, b, windows):
+    """The differences are slightly smaller and larger than those kept in 32 bits."""
     check_trials(tmp_path, capsys, (a, b), (10, EDGE_NS), windows)
 
 
@@ -143,14 +143,14 @@ def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place
 
 @settings(max_examples=EXAMPLES)
 @given(trials(), trials(), st.integers(20, 70))
-def test_random_truncated_trials(tmp_path, capsys, a, b, snaplen):
+def test_random_truncated_trials_match_the_naive_reference(tmp_path, capsys, a, b, snaplen):
     paths = [write_pcap(tmp_path / "a.pcap", stamped(a), snaplen), write_pcap(tmp_path / "b.pcap", stamped(b))]
     check(pair(capsys, *paths), reference(*paths))
 
 
 @settings(max_examples=EXAMPLES)
 @given(trials(), trials(), st.integers(1, 4))
-def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
+def test_random_trials_of_several_files_match_the_naive_reference(tmp_path, capsys, a, b, files):
     own = [[(START_NS, packet(1_000 + k))] for k in range(files)]  # a different packet, so that no two files are equal
     paths = [write_pcap(tmp_path / f"b{k}.pcap", own[k] + stamped(b[k::files])) for k in range(files)]
     single = write_pcap(tmp_path / "a.pcap", stamped(a))

@@ -28,7 +28,7 @@ def test_kappa_ranges_from_0_to_1():
     assert ratios.kappa(1, 1, 1, (Fraction(1),) * 4) == 0
 
 
-def test_kappa_of_the_first_run_in_the_paper():
+def test_kappa_of_the_first_run_matches_the_paper():
     assert round(ratios.kappa(1, 1, 1, tuple(map(Fraction, ("0", "0", "2.62e-6", "0.0290")))), 4) == 0.9855
 
 

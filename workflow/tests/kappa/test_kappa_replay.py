@@ -175,7 +175,7 @@ def test_packets_sent_at_an_unknown_time_are_excluded(replay, capsys):
     assert found["corrected"]["arrived_unsent_b"] == 0 < found["corrected"]["excluded_b"]
 
 
-def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
+def test_single_burst_has_no_bound_without_burst_error(replay, capsys):
     first = np.arange(COUNT) == 0
     rows = columns(departed_ns=np.full(COUNT, START_NS), resolved=first, burst_first=first)
     found = pair(capsys, *replay.words(rows, rows))
@@ -242,7 +242,7 @@ def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
     assert part(found["corrected"]) == part(found)
 
 
-def test_recording_not_in_timestamp_order(replay, capsys):
+def test_recording_not_in_timestamp_order_is_matched_by_place(replay, capsys):
     """Packets are numbered by their place in the file."""
     frames = frames_at(TIMES)
     write_pcap(replay.recording, frames[::-1])
@@ -267,7 +267,7 @@ def test_loops_are_numbered_after_each_other(replay, capsys):
     assert pair(capsys, *replay.words(twice, columns()))["corrected"]["excluded_a"] == COUNT
 
 
-def test_trials_of_two_replayers(tmp_path, capsys):
+def test_clock_difference_of_two_replayers_widens_the_interval(tmp_path, capsys):
     """Each replayer has its own recording and departures. The difference of their clocks widens the interval."""
     sent = [[(ns + 600 * source, packet(1_000 * source + n)) for n, ns in enumerate(TIMES)] for source in range(2)]
     recordings = [write_pcap(tmp_path / f"r{source}.pcap", rows) for source, rows in enumerate(sent)]
@@ -404,7 +404,7 @@ def test_contradictory_options_are_errors(replay, capsys, words, message):
     assert message in failed(capsys, "kappa", *replay.words(columns(), columns()), *words)
 
 
-def test_options_that_require_each_other(replay, capsys):
+def test_replay_options_require_each_other(replay, capsys):
     words = replay.words(columns(), columns())
     place = words.index("--departures")
     assert "require --departures" in failed(capsys, "kappa", *words[:place])
@@ -441,7 +441,7 @@ def test_several_ports_are_bounded_separately(replay, capsys):
 
 
 def test_full_driver_queue_is_a_warning(replay, capsys):
-    """Even if the retried packet was not sent: others waited in the queue before it."""
+    """This also applies if the retried packet was not sent: others waited in the queue before it."""
     retried = np.where(np.arange(COUNT) % 50 == 7, 3, 0)
     outcome = np.where(np.arange(COUNT) == 7, "ring_full", "sent")
     found = pair(capsys, *replay.words(columns(), columns(retries=retried, outcome=outcome)))
@@ -452,7 +452,7 @@ def test_full_driver_queue_is_a_warning(replay, capsys):
 
 
 def test_departures_without_queues_need_a_burst_error(replay, capsys):
-    """Files of older versions have no queues. They are needed only if the departures of some packets are unknown."""
+    """Files of older versions have no queues. Queues are needed only if the departures of some packets are unknown."""
 
     def without_queues(rows):
         words = replay.words(rows, rows)

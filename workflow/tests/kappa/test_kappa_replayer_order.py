@@ -15,7 +15,7 @@ def two_replayers(tmp_path):
     """Return a function that writes two equal trials of two replayers in turn, with some arrivals changed."""
 
     def write(late_ns: tuple[int, int], swapped: dict[int, int], own=None, times=TIMES, **metadata: str) -> list[str]:
-        """Packets depart late by their replayer, packet n ``own[n]`` ns later than that; packet n arrives
+        """Packets depart late by the time of their replayer, packet n another ``own[n]`` ns later; packet n arrives
         ``swapped[n]`` ns after its departure, or immediately. ``times``: the requested ones.
         """
         deviations = np.array([late_ns[n % 2] + (own or {}).get(n, 0) for n in range(COUNT)])

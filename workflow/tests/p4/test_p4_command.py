@@ -20,7 +20,7 @@ CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pa
 
 @pytest.fixture(autouse=True)
 def _interpreted(tmp_path_factory, monkeypatch):
-    """Remove DPDK's source and empty the cache, so that no test compiles a program (test_p4_compiled.py does)."""
+    """Hide DPDK's source and use an empty cache, so that no test compiles a program (test_p4_compiled.py does)."""
     directory = tmp_path_factory.mktemp("none")
     monkeypatch.delenv(compiled.SOURCE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(directory))

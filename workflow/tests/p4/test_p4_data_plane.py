@@ -40,12 +40,12 @@ def loader(tmp_path, monkeypatch):
 
 
 def starting(loader) -> data_plane.Start:
-    """Return a function that starts it."""
+    """Return a function that starts the loader."""
     return lambda more, **options: subprocess.Popen([str(loader), *more], **options)
 
 
 def run(loader, port: int) -> int:
-    """Run it with the collector at ``port``."""
+    """Run the loader with the collector at ``port``."""
     with collector_at(port) as collector:
         return data_plane.run(starting(loader), collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
 

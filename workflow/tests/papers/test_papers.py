@@ -20,7 +20,7 @@ from acapella.snakefile import config, optional_stages
 
 
 def compare(campaign, *papers) -> dict[str, dict]:
-    """Return the rows of paper_numbers by name."""
+    """Compare a campaign with papers; return the rows of paper_numbers by name."""
     run("campaign", "papers", campaign, *(["--papers", *papers] if papers else []))
     return {row["name"]: row for row in table(campaign, "paper_numbers")}
 

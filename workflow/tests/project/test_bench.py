@@ -127,7 +127,7 @@ def test_failed_program_error_has_its_name_and_last_line(bench):
         bench.measure(["sh", "-c", "echo first >&2; echo it broke >&2; exit 3"])
 
 
-def test_measured_runs_keep_output_and_count_cpu_time(bench):
+def test_measured_run_has_its_output_and_peak_memory(bench):
     run = bench.measure(["sh", "-c", "echo out"], keep=True)
     assert run.stdout == b"out\n"
     assert run.peak_mib > 0
@@ -237,7 +237,7 @@ def test_gap_errors_and_drift_are_computed_from_arrival_times(tmp_path):
     assert list(numpy.diff(capture.times)) == [100_000] * 9
     assert capture.path.stat().st_size == capture.bytes
     late = capture.times + 10**9
-    late[[5, 9]] += (700, 90)  # both gaps of the former change
+    late[[5, 9]] += (700, 90)  # both gaps of packet 5 change
     found = senders.errors_of(capture.times, late)
     assert (found.median, found.p99, found.largest, found.lost) == (0, 700, 700, 0)
     assert found.drift_ppm == pytest.approx(100)

@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 
 NOTEBOOK = ROOT / "notebooks" / "fabric_quickstart.ipynb"
 KEPT_OUT = {"notebooks", "results", ".git", ".snakemake", "build"}
-# Also prints the table of interfaces that the notebook reads, in addition to the script of the simulated nodes.
+# Prints the table of interfaces that the notebook reads; otherwise runs the script of the simulated nodes.
 LINKS = """#!/bin/sh
 case "$*" in
     "-br link") tr '{}' '\\n\\n' < "$HOME/links.json" |
@@ -38,7 +38,7 @@ def project(directory: Path) -> Path:
 
 
 def notebook(fabric: Loopback) -> nbformat.NotebookNode:
-    """Return the notebook with settings of the simulated FABRIC behind its own."""
+    """Return the notebook with settings of the simulated FABRIC after its own."""
     read = nbformat.read(NOTEBOOK, as_version=4)
     (settings,) = [cell for cell in read.cells if "parameters" in cell.metadata.get("tags", [])]
     settings.source += f"\nsample_s = 0.5\nfabric |= {QUICK | {'telemetry_url': fabric.orchestrator.url}!r}\n"

@@ -189,7 +189,7 @@ def begins(frame: bytes) -> int:
     return 54 if kind == 0x86DD else 34 if kind == 0x0800 else 14
 
 
-def longest_text(text: bytes, left: bytes) -> int:
+def run_of_text(text: bytes, left: bytes) -> int:
     """Return RUN if ``left`` contains RUN bytes of the repeated text, otherwise 0."""
     endless = text * (2 + RUN // len(text))
     windows = {endless[at : at + RUN] for at in range(len(text))}
@@ -216,7 +216,7 @@ def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
     created = frames_of(name, code)
     for (text, frame), left in zip(created, released(tmp_path, [frame for _, frame in created]), strict=True):
         assert len(left) >= begins(frame), "the headers before it are kept"
-        assert longest_text(text.content, left[begins(frame) :]) < RUN, left.hex()
+        assert run_of_text(text.content, left[begins(frame) :]) < RUN, left.hex()
         assert letters(frame, left) <= LETTERS
 
 
@@ -243,7 +243,7 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     left = [frame for *_, frame in records(capture.read_bytes())]
     assert len(left) == len(frames)
     for (text, _), (_, frame), kept in zip(each, frames, left, strict=True):
-        assert longest_text(text.content, kept[begins(frame) :]) < RUN
+        assert run_of_text(text.content, kept[begins(frame) :]) < RUN
         assert letters(frame, kept) <= LETTERS
 
 

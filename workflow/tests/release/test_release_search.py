@@ -288,7 +288,7 @@ def test_planted_leak_is_found(change, found, created, tmp_path):
     ],
 )
 def test_documented_limits_match_the_search(text, created, tmp_path):
-    """As documented in docs/release.md. If the search finds them, update that document."""
+    """docs/release.md states that the search does not find this text. If it does, update that document."""
     part = shutil.copytree(created[0], tmp_path / "part")
     in_readme(text)(part)
     release_search.check(part, *created[1])

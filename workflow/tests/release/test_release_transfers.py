@@ -116,7 +116,7 @@ def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
 
 @pytest.mark.soak
 def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(public, tmp_path):
-    """The flow then starts three years after the others: 10^17 ns have no exact double."""
+    """The flow then starts three years after the others: most times near 10^17 ns have no exact double."""
     made = remade(tmp_path / "made", public)
     run("campaign", "compare", made, public, "--record")
     path = public / "transfers" / "ratio-2.0" / "cell.json"

@@ -211,7 +211,7 @@ def test_report_without_trials_has_no_section_about_trials(text):
 
 
 def test_figures_name_their_data_once(text):
-    """In the caption, which links to the table, and not in the picture above it."""
+    """The caption names the table and links to it; the picture above it does not."""
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', text)
     assert len(pictures) == len(TRAFFIC_FIGURES)
     assert not any("Data: tables/" in words(base64.b64decode(picture).decode()) for picture in pictures)

@@ -92,7 +92,7 @@ def test_samples_with_the_same_capture_are_named():
 
 
 def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
-    """One sample has the higher lower bound, the other the higher upper bound: none is the worst."""
+    """One sample has the higher lower bound, the other the higher upper bound: neither is the worst."""
     uncounted = {"mirror_verdict": "congested", "mirror_offered": None, "mirror_delivered": None}
     rows = created(a=(0, 9, uncounted), b=(0, 9, uncounted))
     rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}

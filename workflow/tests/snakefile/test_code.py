@@ -277,7 +277,7 @@ def test_digest_does_not_depend_on_the_directory(copy, monkeypatch):
 
 
 @pytest.mark.parametrize("stage", ["digest.command", "campaign.index", "cli.doctor", "snakefile.config"])
-def test_all_stages_are_found(stage):
+def test_closure_of_a_stage_contains_its_module(stage):
     files, _, _ = code.closure(f"acapella.{stage}")
     assert str(SOURCE / f"{stage.replace('.', '/')}.py") in {file.path for file in files}
 

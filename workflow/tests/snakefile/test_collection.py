@@ -17,7 +17,7 @@ class UnknownInAdvance(Exception):
 
 
 class FakeTestbed:
-    """Functions like those of acapella_capture that record their calls. ``fault``: name of the one that fails."""
+    """Functions like those of acapella_capture that record their calls. ``fault``: the function that fails."""
 
     def __init__(self, fault: str | None = None, samples=("a", "b")):
         self.calls, self.fault, self.samples = [], fault, samples

@@ -90,7 +90,7 @@ def test_lines_are_printed_at_intervals_until_the_end():
 
 
 def test_handler_understands_events_of_snakemake(tmp_path):
-    """Of four samples, one has its output already. One fails in each attempt, one in the first."""
+    """Of four samples, one has its output already, one fails in each attempt, and one only in the first."""
     (tmp_path / "a.acap").touch()
     snakefile = Path(__file__).parent / "snakefiles" / "progress.smk"
     options = ["--cores", "1", "--snakefile", str(snakefile), "--keep-going", "--retries", "1"]

@@ -171,7 +171,7 @@ def test_stages_that_others_wait_for_start_first():
     assert ("analyze",) in found
 
 
-def test_rules_of_the_table_exist():
+def test_rules_request_the_memory_and_time_of_the_table():
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
     assert {name for name in NEEDS if f'mem_mb=memory_mb("{name}"' in rules} == {*NEEDS}
     assert {name for name in NEEDS if re.search(rf'runtime=run_minutes\(\s*"{name}"', rules)} == {*NEEDS}

@@ -99,7 +99,7 @@ def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):
     sheet = write_file(tmp_path / "samples.tsv", f"{header}a\tWEST\tp1\ta.pcap\n")
     assert read_collected(sheet, "results/x") == {"a": Sample("WEST", "p1", "results/x/raw/a.pcap")}
     write_file(sheet, "changed")
-    assert list(read_collected(sheet, "results/x")) == ["a"], "read once"
+    assert list(read_collected(sheet, "results/x")) == ["a"], "the sheet is read once"
     other = write_file(tmp_path / "other.tsv", f"{header}../x\tWEST\tp1\tx.pcap\n")
     with pytest.raises(SystemExit) as ended:
         read_collected(other, "results/x")

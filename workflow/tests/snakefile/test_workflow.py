@@ -279,7 +279,7 @@ def test_missing_capture_is_reported_before_any_job(place):
     place.sheet(("here", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("lost", "s", "p2", "lost.pcap"))
     warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
     printed = place.succeed("--dry-run").splitlines()
-    assert (printed.count(warning), printed[-1]) == (2, warning), "also where a reader of the plan ends"
+    assert (printed.count(warning), printed[-1]) == (2, warning), "repeated at the end of the plan"
     place.configure(exclude=["lost"])
     assert "warning: " not in place.succeed("--dry-run")
 

@@ -39,7 +39,7 @@ def analyzed(tmp_path_factory) -> Workplace:
 
 @pytest.fixture
 def batched(analyzed, tmp_path) -> Workplace:
-    """Return a copy of this campaign."""
+    """Return a copy of the analyzed campaign."""
     return analyzed.copy(tmp_path)
 
 
@@ -106,7 +106,7 @@ def test_lost_results_of_a_batch_are_recreated(batched):
 
 
 def test_results_move_if_batches_are_introduced_or_omitted(batched):
-    """Those of an earlier version with batches were not in shards, either."""
+    """Results of an earlier version with batches were not in shards, either."""
 
     def captures(pattern: str) -> dict[str, Path]:
         return {path.name: path.resolve() for path in batched.campaign.glob(pattern)}
@@ -129,7 +129,7 @@ def test_changed_analysis_runs_no_digest(batched):
 
 
 def test_failed_sample_of_a_batch_costs_only_itself(tmp_path):
-    """One capture is a text. The next run, without it, digests no other sample again."""
+    """One capture is a text file. The next run, without it, digests no other sample again."""
     write_file(tmp_path / "captures" / "letter.pcap", LETTER)
     place = campaign_of(tmp_path, ["s0", "letter", "s1"], batches={"samples": 10})
     printed = place.fail("--keep-going", "process")

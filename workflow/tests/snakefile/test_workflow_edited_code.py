@@ -21,11 +21,11 @@ from acapella_core import _native
 COPIED = ("Snakefile", "rules", "config", "schemas", "profiles", "workflow/src", "workflow/sql", "workflow/report")
 COPIED += ("workflow/native/src", "workflow/native/python")
 LINKED = ("p4", "capture", "workflow/conformance")
-# The installed acapella_core is found by an import hook, before PYTHONPATH. Python runs this module at its start.
+# Removes the import hook that finds the installed acapella_core before PYTHONPATH. Python runs this module at start.
 SITE = """import sys
 sys.meta_path[:] = [hook for hook in sys.meta_path if type(hook).__name__ != "ScikitBuildRedirectingFinder"]
 """
-# In a fork of an interpreter that has imported Snakemake, but no module of the tree.
+# Runs in a fork of an interpreter that has imported Snakemake, but no module of the tree.
 FORKED = f"""import os
 from snakemake.cli import main
 {SITE}

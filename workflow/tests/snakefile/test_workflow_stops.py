@@ -23,7 +23,7 @@ def printed_at_end(running: subprocess.Popen) -> str:
 
 
 def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finished, tmp_path):
-    """Another directory, and two threads and jobs instead of one.
+    """Uses another directory, and two threads and jobs instead of one.
 
     As a terminal does, the test sends the interrupt to the whole process group, while a digest waits for tshark.
     """

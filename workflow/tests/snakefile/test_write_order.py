@@ -43,8 +43,8 @@ def faults_of(lines: Iterable[str], campaign: Path) -> tuple[set[Path], list[str
     return renamed, faults
 
 
-def test_order_is_checked(tmp_path):
-    """The file is not synced, then its directory is not, then both are."""
+def test_missing_sync_of_a_file_or_of_its_directory_is_found(tmp_path):
+    """In turn: the file is not synced, its directory is not, and both are."""
     sync, rename = "fsync({}) = 0", f'renameat(4<{tmp_path}>, ".a.part", 4<{tmp_path}>, "a") = 0'
     of_file, of_directory = sync.format(f"5<{tmp_path}/.a.part>"), sync.format(f"4<{tmp_path}>")
     assert faults_of([rename, of_directory], tmp_path)[1] == [f"{tmp_path}/a: not synced before it was renamed"]

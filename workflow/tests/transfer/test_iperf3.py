@@ -13,7 +13,7 @@ from acapella.transfer import documents, iperf3
 REAL = Path(__file__).with_name("iperf3")
 
 
-def test_of_real(name: str) -> iperf3.Test:
+def parse_real(name: str) -> iperf3.Test:
     """Return the only test of a real file."""
     read = documents.read(REAL / f"3.12-{name}.json")
     assert read.faults == []
@@ -22,16 +22,13 @@ def test_of_real(name: str) -> iperf3.Test:
     return iperf3.parse(document)
 
 
-test_of_real.__test__ = False
-
-
 def write(tmp_path, content: bytes | str) -> documents.Documents:
     """Write a file and return what is read from it."""
     return documents.read(write_file(tmp_path / "file.json", content))
 
 
-def test_real_file_of_one_stream():
-    test = test_of_real("one")
+def test_values_of_one_stream_are_read_from_a_real_file():
+    test = parse_real("one")
     assert (test.version, test.algorithm, test.requested_bytes, test.mss, test.omit_ns) == (
         "3.12",
         "bbr",
@@ -51,8 +48,8 @@ def test_real_file_of_one_stream():
     ]
 
 
-def test_real_file_of_parallel_streams():
-    test = test_of_real("parallel")
+def test_parallel_streams_are_read_from_a_real_file():
+    test = parse_real("parallel")
     raw = json.loads((REAL / "3.12-parallel.json").read_text())
     assert len(test.streams) == 3
     assert sum(stream.sent_bytes for stream in test.streams) == raw["end"]["sum_sent"]["bytes"]
@@ -61,8 +58,8 @@ def test_real_file_of_parallel_streams():
     assert [stream.local_port for stream in test.streams] == [each["local_port"] for each in raw["start"]["connected"]]
 
 
-def test_real_file_of_reverse_test_with_omitted_seconds():
-    test = test_of_real("reverse-omit")
+def test_reverse_test_with_omitted_seconds_is_read_from_a_real_file():
+    test = parse_real("reverse-omit")
     (stream,) = test.streams
     assert stream.reverse
     assert test.omit_ns == 10**9
@@ -71,8 +68,8 @@ def test_real_file_of_reverse_test_with_omitted_seconds():
     assert stream.receiver_ns == 1_999_595_000, "without the omitted second"
 
 
-def test_real_file_of_both_directions():
-    test = test_of_real("bidir")
+def test_both_directions_are_read_from_a_real_file():
+    test = parse_real("bidir")
     assert [stream.reverse for stream in test.streams] == [False, True]
     assert [stream.sent_bytes for stream in test.streams] == [5179496, 218497024]
 
@@ -96,7 +93,7 @@ def test_constructed_versions_give_the_same_values(version):
     assert len(test.intervals) == 2
 
 
-def test_constructed_3_0_without_receiver_and_retransmissions():
+def test_values_missing_in_version_3_0_are_unknown():
     document = made.document(made.Sent(received=None), version="3.0")
     for key in ("retransmits", "min_rtt", "mean_rtt", "max_rtt", "max_snd_cwnd", "start"):
         del document["end"]["streams"][0]["sender"][key]
@@ -116,7 +113,7 @@ def test_constructed_3_17_events_are_joined(tmp_path):
     assert [iperf3.parse(document) for _, document in read.found] == [iperf3.parse(whole)] * 2
 
 
-def test_several_documents_in_one_file(tmp_path):
+def test_several_documents_in_one_file_are_read(tmp_path):
     one, other = made.document(algorithm="bbr"), made.document(algorithm="cubic")
     text = json.dumps(one, indent="\t") + "\n" + json.dumps(other) + json.dumps(one)
     read = write(tmp_path, f"\ufeff{text}\n")

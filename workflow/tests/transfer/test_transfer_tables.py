@@ -157,7 +157,7 @@ def test_gain_has_the_sign_of_the_faster_algorithm(tmp_path):
     assert sorted(found, key=str) == sorted([(*rest, len(bbr), len(cubic)) for bbr, cubic, *rest in GAINS], key=str)
 
 
-def test_gain_of_transfers_of_nothing(tmp_path):
+def test_gain_is_unknown_if_bbr_transferred_nothing(tmp_path):
     for delay_ms, sizes in enumerate([(0, 10_000_000), (10_000_000, 0), (0, 0)]):
         for algorithm, size in zip(("bbr", "cubic"), sizes, strict=True):
             runs(tmp_path, algorithm, 2.0, size=size, settings={"delay_ms": delay_ms})
@@ -313,7 +313,7 @@ def foreign(directory, name: str, *documents: dict) -> None:
     write_file(directory / name, "\n".join(json.dumps(each) for each in documents))
 
 
-def test_settings_in_names_of_files_and_repeated_documents(tmp_path):
+def test_settings_are_read_from_file_names_and_repeated_documents_are_runs(tmp_path):
     data, campaign = tmp_path / "data", new_directory(tmp_path / "c")
     foreign(data, "bw-300-sz-1G-de-60-bf-100K-bbr.json", *[made.document(algorithm="bbr", version="3.5")] * 2)
     foreign(data, "bw-300-sz-1G-de-60-bf-100K-cubic.json", made.document(version="3.5"))
@@ -326,7 +326,7 @@ def test_settings_in_names_of_files_and_repeated_documents(tmp_path):
     assert rows(campaign, "gain", "comparison, bbr_runs, cubic_runs") == [("equal", 2, 1)]
 
 
-def test_settings_in_a_sheet(tmp_path):
+def test_settings_are_read_from_a_sheet(tmp_path):
     foreign(tmp_path / "data", "one.json", made.document(algorithm="bbr"))
     foreign(tmp_path / "data", "two.json", made.document(algorithm="cubic"))
     lines = ["file\tdelay_ms\tbuffer_bytes\tmode\trtt_ms", "data/one.json\t0.5\t1M\tpublished\t90"]
@@ -376,7 +376,7 @@ def test_sizes_have_binary_units(text, size):
 # ---- prediction ------------------------------------------------------------------------------------------------------
 
 
-def test_prediction_of_the_multipath_grid(tmp_path):
+def test_prediction_of_the_multipath_grid_matches_values_computed_by_hand(tmp_path):
     made.multipath(tmp_path, ratios=(1.0, 2.0))
     found = rows(tmp_path, "prediction", "flow, path, bottleneck, round(rate_bps), predicted_ns, best_ratio, together")
     # r = 1: l1 = l2 = 15 Mbit/s, 1448/1514 of it is payload: four flows over l1, two over l2.

@@ -217,7 +217,7 @@ def test_spread_of_ends_has_the_source_of_the_completion_times(tmp_path):
 
 
 def two_flows(tmp_path, paths: list[str | None], **more) -> None:
-    """Write the tables of a run of two flows: round trips of 20 ms, and of 30 to 50 ms."""
+    """Write the tables of a run of two flows: round trips of 20 ms, and of 30 or 50 ms."""
     slow = Capture(opened=False)
     for place in range(100):
         slow.send(100 + 100 * place, place)

@@ -1,4 +1,4 @@
-"""Compare values measured for each TCP stream in a capture with values computed by hand."""
+"""Compares values measured for each TCP stream in a capture with values computed by hand."""
 
 import pytest
 from acapella_testing.generated.generated_wire import ACK, CLIENT, HEADERS, MS, SERVER, Capture
@@ -29,7 +29,7 @@ def sent(places, first: int = 1000) -> Capture:
     return capture
 
 
-def test_stream_without_loss(tmp_path):
+def test_values_of_a_stream_without_loss_match_values_computed_by_hand(tmp_path):
     row = row_of(tmp_path, complete())
     assert (row["bytes"], row["retransmitted_bytes"], row["missing_bytes"], row["retransmits"]) == (4000, 0, 0, 0)
     assert (row["syn_ns"], row["start_ns"], row["end_ns"]) == (0, 100 * MS, 153 * MS)

@@ -35,7 +35,7 @@ ERRATA = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
 
 @pytest.fixture(scope="module", autouse=True)
 def remembered(tmp_path_factory):
-    """Digest equal captures once by each engine, and read them once by tshark as the reference."""
+    """Digest equal captures only once with each engine, and only once with tshark as the reference."""
     ours, theirs, known = tables.write_our_digest, tables.write_tshark_digest, {}
 
     def once(directory: Path, file: Path, make, *engine: str) -> tables.DigestFiles:
@@ -172,7 +172,7 @@ def test_missing_frame_is_reported(capture, monkeypatch, capsys):
     assert "frame 3, frames: ours None, tshark 'there'" in capsys.readouterr().out
 
 
-def test_above_layer_4_may_differ_and_is_counted(capture, monkeypatch, verify):
+def test_difference_above_layer_4_is_counted_but_not_as_unexplained(capture, monkeypatch, verify):
     named = next(row for row, text in enumerate(tshark_lines(tshark.find(), capture)) if text.endswith(":data"))
     tamper(monkeypatch, replaced("protocols", lambda text: text.replace(":data", ":ssh"), named))
     code, out = verify(capture)

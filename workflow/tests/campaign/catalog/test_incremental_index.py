@@ -36,7 +36,7 @@ def add(directory: Path, name: str, choice: random.Random, **manifest) -> None:
 
 @pytest.fixture
 def directory(tmp_path, monkeypatch):
-    """Return a campaign of four samples. The clock of its file system has no coarse steps."""
+    """Return a campaign of four samples. The index treats the clock of the file system as exact."""
     monkeypatch.setattr(reused, "CLOCK_STEP_NS", 0)
     directory = tmp_path / "made"
     for name in "abcd":
@@ -45,7 +45,7 @@ def directory(tmp_path, monkeypatch):
 
 
 def tick(directory: Path) -> None:
-    """Wait until the clock of the file system differs from the times of all files of a campaign."""
+    """Wait until the clock of the file system is later than the change times of all files of a campaign."""
     latest, probe = max(path.stat().st_ctime_ns for path in directory.rglob("*")), directory / "probe"
     while True:
         probe.write_bytes(b"")
@@ -141,7 +141,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_index_after_random_edits_equals_one_of_all_files(directory, seed):
+def test_index_after_random_edits_equals_an_index_of_all_files(directory, seed):
     """Trials and filtered samples are excluded as long as others exist, so an edit may change rows of other samples."""
     choice, kept = random.Random(seed), 0
     index.build(Campaign(directory))
@@ -162,7 +162,7 @@ def test_index_after_random_edits_equals_one_of_all_files(directory, seed):
 
 
 @pytest.mark.soak
-def test_shards_are_indexed_again(indexed):
+def test_files_moved_into_shards_are_indexed_again(indexed):
     """The paths of the files change, but not the files."""
     for stage in ("collect", "digest"):
         shards.marker(indexed, stage).mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_file_that_changes_right_after_an_index_is_read_again(directory, monkeyp
 
 
 def damage(catalog: Path) -> None:
-    """Invert a byte of the rows of table flows, which an index does not change."""
+    """Invert a byte of the rows of table flows, which a new index would keep."""
     with duckdb.connect(str(catalog), read_only=True) as con:
         query = "select block_id from pragma_storage_info('stored.flows') where column_name = 'src' and block_id >= 0"
         ((block, *_), *_) = con.execute(query).fetchall()

@@ -51,7 +51,7 @@ def configure(place: Workplace, fabric, engine: str, **changes) -> None:
 def runs(fabric, tmp_path_factory):
     """Run both campaigns; return both workplaces, and the output of the first run.
 
-    The second one has the captures that the nodes of the first deleted.
+    The second campaign has the captures that the nodes of the first deleted.
     """
     place, here, kept = (Workplace(tmp_path_factory.mktemp(name)) for name in ("node", "here", "kept"))
 

@@ -30,7 +30,7 @@ class Clock:
 SETTINGS = {"init_seconds_before_status_checks": 1, "status_attempts": 2, "keep_successful_logs": True, "requeue": True}
 
 
-EXECUTOR = {  # what a workflow, Slurm and a log would be to the plugin's executor
+EXECUTOR = {  # replaces the workflow, Slurm and the log for the plugin's executor
     "workflow": SimpleNamespace(executor_settings=SimpleNamespace(**SETTINGS)),
     "logger": SimpleNamespace(**dict.fromkeys(("debug", "info", "warning"), lambda *_, **__: None)),
     "status_rate_limiter": contextlib.nullcontext(),
@@ -47,7 +47,7 @@ QUERIES = dict.fromkeys((f"_status_query_{name}" for name in ("calls", "total_se
 
 @pytest.fixture
 def plugin(monkeypatch):
-    """Return a copy of the plugin's module, whose executor needs no workflow and whose queries answer `states`."""
+    """Return a copy of the plugin's module, whose executor needs no workflow and whose queries return `states`."""
     module = importlib.reload(pytest.importorskip(slurm_plugin.MODULE))
     for name in ("get_min_job_age", "is_query_tool_available"):
         monkeypatch.setattr(module, name, lambda *_: 300)
@@ -64,7 +64,7 @@ def plugin(monkeypatch):
 
 
 def executor_of(module, answers=None, clock=None):
-    """Return an executor with the part of its state that queries use, corrected if ``answers`` of Slurm are given."""
+    """Return an executor with the state that queries use. ``answers``: of the controller, which install our changes."""
     if answers is not None:
         slurm_plugin.install(module)
         module.Executor.controller = ControllerState(answers, clock or Clock())

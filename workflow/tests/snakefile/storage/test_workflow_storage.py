@@ -161,7 +161,7 @@ def test_batches_fetch_their_objects_and_process_those_that_changed(stored, serv
         ),
     ],
 )
-def test_errors_are_one_line(server, tmp_path, changes, keys, line):
+def test_storage_errors_are_one_line(server, tmp_path, changes, keys, line):
     place = stored_workplace(tmp_path, server)
     place.configure(**{"capture_storage": {"endpoint_url": server.url}} | changes)
     place.environment |= keys | {"AWS_EC2_METADATA_DISABLED": "true"}
