@@ -53,10 +53,10 @@ static int thread_map(char *to, size_t size, const struct eal_settings *settings
     unsigned cpu[256];
     const unsigned cpus = usable_cpus(settings, cpu, RTE_DIM(cpu));
     if (cpus == 0) {
-        return fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2",
-                    settings->cpus ? settings->cpus : "");
+        return settings->cpus ? fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2", settings->cpus)
+                              : fail(fault, "the CPUs of this process are unknown; specify them with --cpus");
     }
-    const long missing = missing_cpu(cpu, cpus);
+    const long missing = settings->cpus ? missing_cpu(cpu, cpus) : -1;
     if (missing >= 0) {
         return fail(fault, "--cpus %s: this machine has no CPU %ld; nproc prints their number",
                     settings->cpus, missing);

@@ -1,6 +1,6 @@
 /* Termination signals. A program that receives one writes its results and exits. */
-#ifndef ACAPELLA_ENDING_H
-#define ACAPELLA_ENDING_H
+#ifndef ACAPELLA_SIGNALS_H
+#define ACAPELLA_SIGNALS_H
 
 #include <signal.h>
 

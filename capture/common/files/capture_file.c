@@ -38,7 +38,7 @@ static int open_file(struct capture_file *file, int descriptor, struct fault *fa
 static const char *read_error(const struct capture_file *file, const char *reported) {
     int code;
     gzerror(file->file, &code);
-    return code == Z_DATA_ERROR ? "its gzip data are damaged" : reported;
+    return code == Z_DATA_ERROR ? "its gzip data is damaged" : reported;
 }
 
 static int check_frame(const struct capture_file *file, uint32_t link_type, uint32_t kept,

@@ -95,10 +95,12 @@ int arguments_read(struct arguments *arguments, int argc, char **argv, struct fa
         return status;
     }
     if (!arguments->model == !arguments->trace) {
-        return fail(fault, "one of --model and --trace is required");
+        return fail(fault, "exactly one of --model and --trace is required");
     }
     if (arguments->trace) {
         return 0;
     }
-    return !arguments->output == !arguments->port ? fail(fault, "one of --output and --tx is required") : 0;
+    return !arguments->output == !arguments->port
+               ? fail(fault, "exactly one of --output and --tx is required")
+               : 0;
 }

@@ -368,7 +368,7 @@ def test_error_names_damaged_gzip_data(tmp_path, frames, code):
     damaged[-6] ^= 1  # a bit of its checksum
     capture.write_bytes(damaged)
     done = run(tmp_path, FORWARD, capture)
-    assert done.code == code and "in.pcap.gz: its gzip data are damaged" in done.error, done.error
+    assert done.code == code and "in.pcap.gz: its gzip data is damaged" in done.error, done.error
 
 
 @pytest.mark.parametrize("content", [b"", b"no capture", struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 9000, 101)])

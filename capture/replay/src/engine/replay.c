@@ -78,7 +78,7 @@ static void find_next(struct replay *replay) {
     replay->first_try_ns = 0;
 }
 
-static void begin_lanes(struct replay *replay) {
+static void begin_cursors(struct replay *replay) {
     const struct plan *plan = &replay->plan;
     for (unsigned port = 0; port < replay->ports->count; ++port) {
         struct port_cursor *cursor = &replay->cursor[port];
@@ -126,7 +126,7 @@ int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault
     for (unsigned port = 0; port < replay->ports->count; ++port) {
         memset(replay->ports->port[port].sent, 0, sizeof replay->ports->port[port].sent);
     }
-    begin_lanes(replay);
+    begin_cursors(replay);
     find_next(replay);
     return 0;
 }

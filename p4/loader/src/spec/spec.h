@@ -115,7 +115,7 @@ struct spec {
     unsigned metadata_line;
     unsigned mirror_slots, mirror_sessions; /* 0: not set */
     struct spec_block apply;
-    unsigned apply_line, last_line;
+    unsigned apply_line;
 };
 
 /* Reads a .spec. Returns 0, or -1 with the reason in fault. Call p4_spec_free in both cases. */

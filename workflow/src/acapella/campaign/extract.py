@@ -443,7 +443,7 @@ def metadata_of(acap: Path) -> dict:
         metadata = acap_files.metadata_of(acap)
         if isinstance(metadata["format"], str) and isinstance(metadata["compression"], str | None):
             return metadata
-    raise UserError("not an acap: its metadata are damaged", where=acap, fix="digest the capture again")
+    raise UserError("not an acap: its metadata is damaged", where=acap, fix="digest the capture again")
 
 
 def columns_of(part: Part) -> list[bytes]:

@@ -111,7 +111,7 @@ def open_table(path: Path, *, flows: bool = False):
         check_format(path, json.loads(metadata))
     except (ValueError, AttributeError, RecursionError) as error:
         fix = "digest the capture again"
-        raise UserError("not an acap: its metadata are damaged", where=path, fix=fix) from error
+        raise UserError("not an acap: its metadata is damaged", where=path, fix=fix) from error
     return file, metadata
 
 
