@@ -95,7 +95,7 @@ def test_names_of_tables_with_pseudonyms_select_the_same_frames(campaign, tmp_pa
 
 def test_unknown_sample_is_reported(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--sample", "gamma") == 2
-    assert "no acap of a sample 'gamma'" in capsys.readouterr().err
+    assert "no sample 'gamma' with an acap" in capsys.readouterr().err
 
 
 def raw_capture(campaign, sample: str):

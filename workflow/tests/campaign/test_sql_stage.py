@@ -426,7 +426,7 @@ def test_usage_error_prints_one_line(campaign, run_sql, mistake):
 def test_unknown_table_error_lists_known_tables(campaign, run_sql):
     _, _, err = run_sql(campaign, "select * from frmes")
     assert "frmes" in err
-    assert err.endswith(f"; there are {', '.join(sorted(KNOWN))}\n")
+    assert err.endswith(f"; existing tables: {', '.join(sorted(KNOWN))}\n")
 
 
 def test_missing_catalog_error_names_the_command_to_run(tmp_path):

@@ -288,7 +288,7 @@ def comparisons(environments: list[Environment]) -> list[dict]:
 
 
 def mean(values) -> float | None:
-    """Return the mean of the defined values; None if there are none. Rounding is correct in any order."""
+    """Return the mean of the defined values; None if there are none. It does not depend on their order."""
     defined = [value for value in values if value is not None]
     return statistics.fmean(defined) if defined else None
 

@@ -102,9 +102,9 @@ def renew_stored_views(con) -> None:
 def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False, acaps: str = "") -> None:
     """Create the views `frames` and `connections` over the files in ``root``.
 
-    ``acaps``: pattern of the acaps that view `frames` reads (default: all). ``searched``: DuckDB's file_search_path may
-    contain the directory of a relative ``root``. Names of acaps are then compared without directories. DuckDB does not
-    bind parameters in the definition of a view, so the paths in its SELECT are replaced.
+    ``acaps``: pattern of the acaps that view `frames` reads (default: all). ``searched``: a relative ``root`` may be
+    found through DuckDB's file_search_path, so names of acaps are compared without directories. DuckDB does not bind
+    parameters in the definition of a view, so the paths in its SELECT are replaced.
     """
     acaps = acaps or Campaign.at(root).pattern("acap", ".parquet")
     prefix = "" if root == Path() else f"{root}/"
@@ -157,7 +157,9 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
 
 
 def coded(con, query: str, bound: dict | None = None) -> str:
-    """Return the query of a table in `stored` for the result of a query; the same query if it has no list columns.
+    """Return a query with the same result whose lists have the format of schema `stored`.
+
+    Return the same query if its result has no list columns.
 
     DuckDB 1.0 cannot read a list column if the lists of a row group (122,880 rows) have no elements. Stored lists
     therefore begin with two nulls, and a null is stored as a list with one null.
