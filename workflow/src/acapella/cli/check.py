@@ -169,9 +169,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def about_unlisted(findings: Findings) -> list[str]:
-    """Print the files of a campaign that are neither listed nor of a kind that the workflow writes without checksum.
+    """Print the files of a campaign that are neither listed nor of a kind that the workflow writes without a checksum.
 
-    Return the counts of files without checksum.
+    Return texts with the numbers of files without a checksum.
     """
     kinds = Counter(map(kind_of, findings.unlisted))
     for name in findings.unlisted:
@@ -401,7 +401,7 @@ def check_catalog(findings: Findings, campaign: Campaign) -> None:
         try:
             names.sample(sample, place)
             for label in (site, port):
-                if label is not None:  # null if the sample was not collected
+                if label is not None:  # null in a catalog of an earlier version if the sample was not collected
                     names.label(label, f"{place}: sample {sample}")
         except UserError as error:
             findings.lines.append(str(error))

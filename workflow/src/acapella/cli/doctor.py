@@ -300,7 +300,7 @@ def install_hint(package: str) -> str:
 
 
 def tried(command: list[str]) -> str:
-    """Return the standard output and standard error of a command; empty if it does not start or does not end."""
+    """Return the standard output and standard error of a command; empty if it does not start or times out."""
     try:
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
@@ -351,7 +351,7 @@ def trial() -> tuple[bool, str, str]:
     except OSError as error:
         return False, f"no confined program starts: {error}", ""
     uid = int(status["Uid"].split()[0])
-    user = f"ours, {uid}" if uid == os.geteuid() else "a separate user"
+    user = f"current user, {uid}" if uid == os.geteuid() else "a separate user"
     limited = status[PROCESSES] == str(TASKS)
     processes = f"at most {TASKS}" if limited else "not limited: no separate user namespace"
     seccomp = status.get("Seccomp") == "2"
