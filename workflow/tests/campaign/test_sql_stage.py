@@ -94,7 +94,7 @@ def test_unknown_column_error_suggests_similar_columns_in_one_line(campaign, run
     code, out, err = run_sql(campaign, "select wire_length from frames")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert '"wire_length" not found' in err
-    assert '; perhaps "' in err
+    assert '; did you mean "' in err
     assert '"wire_len"' in err
 
 
