@@ -52,7 +52,7 @@ from .batches import groups
 from .layout import Campaign, open_campaign
 from .reused import Digest, Files, Manifest, copy_earlier, digest_of, manifest_of, read_earlier, remove_changed, version
 from .stale import remove_stale
-from .views import TABLES, add_views, coded, create_stored_view, new_database, published, renew_views, store
+from .views import TABLES, add_views, create_stored_view, new_database, published, renew_views, store, stored_query
 
 KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
 FILES_AT_ONCE = 1000  # digests whose footers are in memory at the same time
@@ -436,7 +436,7 @@ def add_digests(con, campaign: Campaign, digests: Sequence[Digest], **resources)
 
 def add_rows(con, table: str, reader, query: str, bound: dict) -> None:
     """Add the rows of a query on a different connection to a table, which is created if it is missing."""
-    rows = reader.sql(coded(reader, query, bound), params=bound).to_arrow_reader()
+    rows = reader.sql(stored_query(reader, query, bound), params=bound).to_arrow_reader()
     con.register("read_columns", rows.schema.empty_table())
     con.execute(f"create table if not exists {table} as from read_columns")
     con.register("read_rows", rows)

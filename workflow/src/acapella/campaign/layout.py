@@ -72,7 +72,7 @@ class Campaign:
 
     @property
     def catalog(self) -> Path:
-        """Path of the DuckDB catalog that `acapella campaign index` writes."""
+        """Return the path of the DuckDB catalog that `acapella campaign index` writes."""
         return self.directory / "catalog.duckdb"
 
     def manifest(self, sample: str) -> Path:

@@ -46,13 +46,13 @@ class Environment:
 
     @property
     def runs(self) -> list[dict]:
-        """The pairs with the baseline, over which means are computed."""
+        """Return the pairs with the baseline, over which means are computed."""
         baseline = self.result["trials"][0]["name"]
         return [pair for pair in self.result["pairs"] if pair["a"] == baseline]
 
     @property
     def others(self) -> list[dict]:
-        """The pairs without the baseline; an empty list unless all of them were compared."""
+        """Return the pairs without the baseline; an empty list unless all of them were compared."""
         baseline, *rest = (trial["name"] for trial in self.result["trials"])
         pairs = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
         return pairs if len(pairs) == len(rest) * (len(rest) - 1) // 2 else []

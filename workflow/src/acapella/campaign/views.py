@@ -56,7 +56,7 @@ def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     existing = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
     names = {*queries.names("process"), *tables, *(existing & known)}
-    return sorted(name for name in names if name not in existing or fits(campaign.table(name, "parquet"), name))
+    return sorted(name for name in names if name not in existing or has_schema(campaign.table(name, "parquet"), name))
 
 
 def existing_tables(campaign: Campaign) -> list[str]:
@@ -64,7 +64,7 @@ def existing_tables(campaign: Campaign) -> list[str]:
     return [name for name in published(campaign, ()) if campaign.table(name, "parquet").is_file()]
 
 
-def fits(file: Path, table: str) -> bool:
+def has_schema(file: Path, table: str) -> bool:
     """Return whether a Parquet file has the columns of a table's schema."""
     import pyarrow as pa  # noqa: PLC0415 (slow to import)
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -147,7 +147,7 @@ def create_views_of_later_tables(con, root: Path, tables: Sequence[str]) -> None
 
 def store(con, name: str, query: str, bound: dict | None = None) -> None:
     """Create a table of the catalog. If it has list columns, create a view with its name over a table in `stored`."""
-    stored = coded(con, query, bound)
+    stored = stored_query(con, query, bound)
     if stored == query:
         con.execute(f"create table {name} as {query}", bound)
         return
@@ -156,7 +156,7 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
     create_stored_view(con, name)
 
 
-def coded(con, query: str, bound: dict | None = None) -> str:
+def stored_query(con, query: str, bound: dict | None = None) -> str:
     """Return a query with the same result whose lists have the format of schema `stored`.
 
     Return the same query if its result has no list columns.
