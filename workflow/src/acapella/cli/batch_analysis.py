@@ -83,14 +83,14 @@ class BatchAnalysis:
         if self.journal.damaged:
             self.journal.clear()
         self.complete = self.journal.completed(self.keys, self.tables)
-        outcomes = self._remake_changed() if self.complete else []
+        outcomes = self._recreate_changed() if self.complete else []
         if outcomes and self.journal.left(self.keys) and not self._remove_left():
             outcomes = []
         if not outcomes:
             self.complete = {}
         return outcomes
 
-    def _remake_changed(self) -> list[Outcome]:
+    def _recreate_changed(self) -> list[Outcome]:
         """Recreate tables whose queries have changed; return the outcomes of complete samples, [] if a group fails."""
         changed = self.versions.changed()
         if not changed:
