@@ -105,7 +105,7 @@ class Streams:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The file descriptors that the loader must inherit."""
+        """Return the file descriptors that the loader must inherit."""
         return tuple(end for stream in self._streams.values() for end in (stream.reading, stream.ending))
 
     def add(self, index: int, capture: Path, max_bytes: int | None) -> None:
