@@ -134,7 +134,7 @@ def read_provenance(campaign: Campaign, stage: str) -> dict:
         raise NotReadable(f"{kind} {name}") from error
     for key, value in (("outputs", checksums), ("parameters", provenance.get("parameters", {}))):
         if not isinstance(value, dict):
-            raise NotReadable(f"damaged: {key} of {name} are not an object")
+            raise NotReadable(f"damaged: {key} of {name} is not an object")
     return provenance
 
 
