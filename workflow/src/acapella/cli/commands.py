@@ -3,8 +3,8 @@
 The module of a command has `register_parser(subparsers)`, which returns its parser, `run(args)`, which returns None or
 an exit code, and optionally `confine(args)`. Its docstring is the help text; the first indented block of the docstring
 is an example of two lines. A command without a module here is an entry point of the group `acapella.commands` in
-another package: `collect`, `generate`, `monitor`, `replay`, `transfer`; `measure-storage` for the command `storage` of
-the group `measure`.
+another package: `collect`, `generate`, `monitor`, `replay`, `transfer`; `measure-storage` and `measure-response` for
+the commands `storage` and `response` of the group `measure`.
 """
 
 import argparse
