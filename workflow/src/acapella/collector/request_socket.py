@@ -1,6 +1,6 @@
 """Requests to a running collector, one JSON line each, over a Unix socket in its directory; responses are JSON lines.
 
-    {"ask": "top", "by": "bytes", "count": 20}     {"flows": [...], "columns": [...], "state": {...}}
+    {"ask": "top", "by": "bytes", "count": 20}     {"flows": [...], "state": {...}}
     {"ask": "state"}                               {"state": {...}}
     {"ask": "snapshot"}                            {"directory": "snapshot", "state": {...}}; Parquet files are there
 
