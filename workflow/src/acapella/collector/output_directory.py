@@ -47,8 +47,8 @@ def locked(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory, which is created if needed. Raises UserError if another process holds it.
 
     The kernel releases the lock when the process ends, even after kill -9. The lock file is kept: if it were removed,
-    another process could hold a lock on the removed file. A directory created here is removed again if it fails
-    without results.
+    another process could hold a lock on the removed file. A directory created here is removed again if the block
+    fails without results.
     """
     created = not directory.exists()
     try:

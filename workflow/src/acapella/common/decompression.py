@@ -37,7 +37,7 @@ class Fault:
     text: str
 
     def line(self, capture: Path, frames: int) -> str:
-        """Return the error or warning that `acapella digest` prints for such a capture."""
+        """Return an error or a warning about the capture, similar to that of `acapella digest`."""
         damaged = self.kind in DAMAGING
         frames_read = "there is no complete frame before it"
         if frames:
