@@ -95,7 +95,7 @@ def test_pseudonyms_and_flow_ids_of_the_tables_select_frames(campaign, tmp_path,
 
 def test_unknown_sample_is_reported(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--sample", "gamma") == 2
-    assert "no acap of a sample 'gamma'" in capsys.readouterr().err
+    assert "no sample 'gamma' with an acap" in capsys.readouterr().err
 
 
 def raw_capture(campaign, sample: str):

@@ -322,7 +322,7 @@ def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsy
     for path in directory.glob("*/b.parquet"):
         path.unlink()
     run("campaign", "index", directory)
-    assert "1 sample in no table, because excluded or without acap: b" in capsys.readouterr().out
+    assert "1 sample in no table (excluded, or without an acap): b" in capsys.readouterr().out
 
 
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
@@ -331,7 +331,7 @@ def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     rows = "".join(f"{name}\tWEST\tp\t{name}.pcap\n" for name in "abcd")
     write_file(directory / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{rows}")
     run("campaign", "index", directory, "--exclude", "a", "--failed", "d")
-    assert "2 samples in no table, because excluded or without acap: a, d" in capsys.readouterr().out
+    assert "2 samples in no table (excluded, or without an acap): a, d" in capsys.readouterr().out
     found = query(directory, "select sample, site is null, acap is null, excluded from samples order by 1")
     digested = [(name, False, False, None) for name in "bc"]
     assert found == [("a", False, True, "config"), *digested, ("d", False, True, "failed")]

@@ -94,7 +94,7 @@ def test_unknown_column_error_suggests_similar_columns_in_one_line(campaign, run
     code, out, err = run_sql(campaign, "select wire_length from frames")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert '"wire_length" not found' in err
-    assert '; perhaps "' in err
+    assert '; did you mean "' in err
     assert '"wire_len"' in err
 
 
@@ -444,7 +444,7 @@ def test_usage_error_prints_one_line(campaign, run_sql, mistake):
 def test_unknown_table_error_lists_known_tables(campaign, run_sql):
     _, _, err = run_sql(campaign, "select * from frmes")
     assert "frmes" in err
-    assert err.endswith(f"; there are {', '.join(sorted(KNOWN))}\n")
+    assert err.endswith(f"; existing tables: {', '.join(sorted(KNOWN))}\n")
 
 
 def test_missing_catalog_error_names_the_command_to_run(tmp_path):

@@ -362,7 +362,7 @@ def test_doctor_reports_active_confinement():
 
 @pytest.mark.parametrize(
     ("prefix", "expected"),
-    [((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")],
+    [((), "a separate user" if os.geteuid() == 0 else "current user"), (("unshare", "-r"), "current user, 0")],
     ids=["this user", "root in a user namespace"],
 )
 def test_doctor_reports_the_user_of_tshark(prefix, expected):

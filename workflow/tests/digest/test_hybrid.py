@@ -165,7 +165,7 @@ def test_unknown_link_type_is_rejected(program, digest, capsys, engine, link_typ
     stderr = capsys.readouterr().err
     assert stderr.count("\n") == 1
     assert str(capture) in stderr
-    assert f"nor tshark knows link type {link_type}" in stderr
+    assert f"nor tshark supports link type {link_type}" in stderr
     assert digest.written() == [capture.name]
 
 
@@ -174,7 +174,7 @@ def test_unknown_link_type_among_others_is_an_issue(program, digest, tmp_path, c
     assert digest(capture, "--engine", "hybrid") == 0
     assert [row["protocols"] for row in digest.rows()] == tshark_lines(program, capture)
     assert [row["issue"] for row in digest.rows()] == [None, "unsupported_link_type", None]
-    assert "1 of 3 frames have a link type that neither the core nor tshark knows" in capsys.readouterr().err
+    assert "1 of 3 frames have a link type that neither the core nor tshark supports" in capsys.readouterr().err
 
 
 def test_empty_capture_sends_no_frames(program, tmp_path):

@@ -141,7 +141,7 @@ def test_flow_table_of_a_different_acap_is_rejected(campaign, capsys):
         (["none.parquet"], "error: none.parquet: no such file\n"),
         (["."], "error: .: is a directory; specify an acap in it, such as CAMPAIGN/acap/SAMPLE.parquet\n"),
         (["t.pcap"], "not an acap"),
-        (["flows/t.parquet"], "is a flow table, but show prints the frames of an acap; acapella sql CAMPAIGN"),
+        (["flows/t.parquet"], "is a flow table, but show prints the frames of an acap; to print flows: acapella sql"),
         (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, not a flow table"),
     ],
 )

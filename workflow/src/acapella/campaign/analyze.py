@@ -27,8 +27,8 @@ from .layout import Campaign, open_campaign, require
 
 BIN_NS = 1_000_000_000  # default length of a throughput bin
 PLACE = ("site", "port")  # columns that partial tables lack
-SMALL_BYTES = 1 << 18  # mean size of digests that are read once
-EVIDENCE_BYTES = 12 << 20  # acaps of samples whose evidence is computed together, which needs memory for all frames
+SMALL_BYTES = 1 << 18  # digests of several samples with a smaller mean size are read once, into tables
+EVIDENCE_BYTES = 12 << 20  # acaps of samples whose evidence is computed together: all their frames are in memory
 UNREAD = {  # columns that no query reads
     "frames": ("cap_len", "protocols", "ip_len"),
     "flows": ("flow_id", "peer_flow_id", "community_id", "site", "port", "vlan", "mpls", "tunnels", "stacks"),
@@ -92,7 +92,10 @@ def preload(args) -> None:
 
 
 def output_of(args) -> Path:
-    """Return the directory of the partial tables. Raises UserError if it is not given unless there is one sample."""
+    """Return the directory of the partial tables.
+
+    Raises UserError if there are no samples, or if --output is missing and --sample does not name exactly one sample.
+    """
     if not args.sample and not args.keep:
         raise UserError("no sample", fix="specify the names of samples with --sample")
     if not args.output and len(args.sample) != 1:
@@ -102,7 +105,7 @@ def output_of(args) -> Path:
 
 
 def run(args) -> None:
-    """Write the partial tables of the samples, or remove the rows of all others if no samples are to be analyzed."""
+    """Write the partial tables of the samples. Without --sample, remove all rows except those of --keep."""
     campaign = open_campaign(args.campaign)
     output = output_of(args)
     beneath.protect(output)
@@ -245,9 +248,9 @@ def check_digests(con, inputs: Sequence[Inputs]) -> dict[str, dict]:
 def open_tables(con, inputs: Sequence[Inputs]) -> None:
     """Create the tables samples, frames and flows; rows of frames and flows begin with the name of their sample.
 
-    Names are values of an ENUM, which is as fast as a number. Small digests of several samples are read once, because
-    opening their files for each query takes longer than the query. Others are views: a query that reads only the
-    columns it needs is faster than a table of all columns, and a single sample may exceed the memory.
+    Sample names are values of an ENUM, which are as fast as numbers. Small digests of several samples are read once,
+    because opening their files for each query takes longer than the query. Other digests are views: reading only the
+    columns that a query needs is faster than a table of all columns, and a single sample may exceed the memory.
     """
     columns = ("sample", "manifest", "acap", "flows")
     con.execute(f"create temp table given ({', '.join(f'{column} varchar' for column in columns)})")
@@ -303,8 +306,8 @@ def verdicts(con, inputs: Sequence[Inputs], parameters: dict):
     """Return the rows of query congestion as an Arrow table.
 
     Without a known capacity of the mirror, the verdict is `unknown` and the evidence is not computed, because no table
-    contains it, and it takes most of the time. Evidence has separate connections, which release its memory; each
-    reads the footers of its samples again, once.
+    contains it, and computing it takes most of the time. Each group of samples has a separate connection, so that the
+    memory of its evidence is released; a connection reads the footers of its samples again, once.
     """
     mirrored = {files.sample: files for files in inputs if has_capacity(files.manifest)}
     rows = [unknown_verdicts(con, mirrored)]

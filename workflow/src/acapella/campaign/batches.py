@@ -22,7 +22,7 @@ from acapella_core.files import atomic_text, convert_errors
 from .layout import Campaign
 
 BATCH = "b{:04}"
-# Options that do not affect the output, or repeat --code.
+# Options that do not affect the output, or only repeat the version of the code (--code).
 NEUTRAL_OPTIONS = ("--cache-key=", "--damaged=", "--max-seconds=", "--memory=", "--progress", "--threads=")
 BATCH_NAME = re.compile("b([0-9]{4,18})")
 
@@ -31,8 +31,8 @@ BATCH_NAME = re.compile("b([0-9]{4,18})")
 class Member:
     """A sample of a batch. ``capture``: path; ``values``: values of the user's sheet that its manifest contains.
 
-    ``stored``: the object in storage from which the capture was fetched, as for option --stored of `acapella collect`;
-    None if the capture is a file.
+    ``stored``: the object in storage from which the capture was fetched, in the format of option --stored of `acapella
+    collect`; None if the capture is a file.
     """
 
     batch: str
@@ -52,8 +52,8 @@ class Member:
 class Stage:
     """The inputs and outputs of a stage for each sample: a row of the sheet, the capture, and files of the campaign.
 
-    Files are pairs (directory, suffix). ``together``: a process creates the outputs of several samples, and ``outputs``
-    are tables of a batch: pairs ("", name).
+    Files are pairs (directory, suffix). ``together``: one process creates the outputs of several samples, and
+    ``outputs`` are tables of a batch: pairs ("", name).
     """
 
     reads_sheet: bool
@@ -127,7 +127,7 @@ def extended(
 def state_of(path: str | os.PathLike) -> list:
     """Return size and modification time of a file; nulls if it does not exist or cannot be read.
 
-    On NFS, a file must be opened for this: stat() may return the state of up to a minute ago, before a job on another
+    On NFS, the file must be opened: stat() may return a state that is up to a minute old, from before a job on another
     node replaced the file.
     """
     try:
@@ -163,7 +163,7 @@ def outputs_of(campaign: Path, stage: Stage, member: Member) -> list[Path]:
 
 
 def groups(samples: Sequence[str], sizes: Mapping[str, int], max_bytes: int) -> Iterator[list[str]]:
-    """Yield groups of samples, in their order, whose inputs have at most ``max_bytes`` if there are several."""
+    """Yield groups of consecutive samples. The inputs of a group of several samples have at most ``max_bytes``."""
     group, total = [], 0
     for sample in samples:
         if group and total + sizes[sample] > max_bytes:

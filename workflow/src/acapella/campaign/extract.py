@@ -40,7 +40,7 @@ from acapella_core.errors import UserError
 
 from .layout import Campaign, check_fetched, open_campaign, require
 
-# The number of a frame, and its values that are compared with the capture if there are no positions: types of Arrow.
+# Columns with their Arrow types: frame number, and values to compare with the capture if the acap has no positions.
 COLUMNS = {"frame": "uint64", "ts_ns": "int64", "wire_len": "uint32", "cap_len": "uint32"}
 NO_TIME = -(2**63)
 SLOW_BYTES = 256 << 20  # decompressed in about half a second
@@ -147,7 +147,7 @@ def check_output(output: str, parts: list[Part]) -> None:
 
 
 def frame_ranges(text: str) -> list[tuple[int, int]]:
-    """Return the ranges of --frames as (first, last). Raises UserError."""
+    """Return the ranges of --frames as (first, last). Raises UserError if one is invalid."""
     ranges = []
     for item in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})\s*(?:-\s*(\d{1,18})\s*)?", item, re.ASCII)
@@ -169,7 +169,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
 
     check_capture(capture)
     if selection.sample is not None:
-        raise UserError("--sample is for a campaign", where=capture)
+        raise UserError("--sample is for a campaign, not for a capture", where=capture)
     acap = find_acap(capture, args.acap)
     check_numbers(selection.frames, acap, capture)
     merged = FILE.name in open_table(acap)[0].schema_arrow.names
@@ -207,7 +207,7 @@ def split_by_file(directory: Path, acap: Path, table) -> Iterator[Part]:
 
 
 def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path | str) -> None:
-    """Print a line if --frames has numbers that are not in the acap. Raises UserError if none of them is."""
+    """Print a note if some numbers of --frames are not in the acap. Raises UserError if none of them are."""
     from acapella.digest.show import open_table  # noqa: PLC0415 (pyarrow)
 
     frames = open_table(acap)[0].metadata.num_rows
@@ -272,7 +272,7 @@ def check_flow(con, selection: Selection, table, where: str) -> None:
 
 
 def check_condition(con, where: str) -> None:
-    """Raise UserError unless ``where`` is one expression of SQL on the columns of the view."""
+    """Raise UserError unless ``where`` is a single SQL expression on the columns of the view."""
     from .sql import reading_statement  # noqa: PLC0415 (pyarrow)
 
     reading_statement(con, f"select 1 from frames where (\n{where}\n)", hint="")
@@ -299,7 +299,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
             raise UserError("--frames requires a sample", where=directory, fix="specify it with --sample")
         if selection.sample is not None and selection.sample not in samples:
-            raise UserError(f"no acap of a sample {selection.sample!r}", where=directory)
+            raise UserError(f"no sample {selection.sample!r} with an acap", where=directory)
         with sql.known_names(con):
             table = selected(con, selection, "sample").to_arrow_table()
         check_flow(con, selection, table, f"{directory}: --flow {args.flow}")
@@ -310,9 +310,9 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
 
 
 def with_true_names(con, selection: Selection, samples: Collection[str], mapping: list[dict[str, str]]) -> Selection:
-    """Return a selection with the catalog's names of sample and flow, which may have pseudonyms in the tables.
+    """Return the selection with pseudonyms of the sample and the flow replaced by the names in the catalog.
 
-    ``mapping``: rows of pseudonyms.tsv, [] if the campaign has none. Names of the catalog have precedence.
+    ``mapping``: rows of pseudonyms.tsv, [] if the campaign has none. Names in the catalog take precedence.
     """
     sample, flows = selection.sample, selection.flows
     if sample is not None and sample not in samples:
@@ -395,7 +395,7 @@ def find_acap(capture: Path, acap: str | None) -> Path:
 
 
 def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
-    """Copy the frames of all captures to a descriptor. Raises UserError or OSError."""
+    """Copy the frames of all captures to a file descriptor. Raises UserError or OSError."""
     from acapella.digest.acap_files import positions_of  # noqa: PLC0415 (pyarrow)
     from acapella_core import _native  # noqa: PLC0415
 
@@ -420,7 +420,7 @@ def write(parts: list[Part], descriptor: int, args: argparse.Namespace) -> None:
 
 
 def report_slow(part: Part, positions: bytes | None) -> None:
-    """Print a line if a large part of a capture has to be decompressed before the selected frames."""
+    """Print a note if a large part of a capture has to be decompressed before the selected frames."""
     from acapella_core import _native  # noqa: PLC0415
 
     compression = metadata_of(part.acap)["compression"]
@@ -436,7 +436,7 @@ def report_slow(part: Part, positions: bytes | None) -> None:
 
 
 def metadata_of(acap: Path) -> dict:
-    """Return the metadata of an acap. Raises UserError if they are damaged."""
+    """Return the metadata of an acap. Raises UserError if it is damaged."""
     from acapella.digest import acap_files  # noqa: PLC0415 (pyarrow)
 
     with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
@@ -469,13 +469,13 @@ def columns_of(part: Part) -> list[bytes]:
 
 
 def check_written(extraction) -> None:
-    """Raise OSError if the output could not be written; BrokenPipeError if its reader has ended."""
+    """Raise OSError if the output could not be written; BrokenPipeError if the reader closed the pipe."""
     if number := extraction.error_number:
         raise OSError(number, os.strerror(number)) if number != errno.EPIPE else BrokenPipeError(number, "")
 
 
 def as_pcap(parts: list[Part], output: str) -> bool:
-    """Return whether the output is a pcap: a file .pcap with frames of one pcap. Print a note if it is not."""
+    """Return whether to write a pcap: OUT ends in .pcap, and all frames are from one pcap. If not, print a note."""
     if not output.endswith((".pcap", ".cap")):
         return False
     if len(parts) == 1 and not metadata_of(parts[0].acap)["format"].startswith("pcapng"):

@@ -1,6 +1,6 @@
 """Records of the samples of a campaign that failed: quarantine/<sample>.json and quarantine/<sample>.log.
 
-The workflow writes them (`acapella.snakefile.quarantine`). The report of a campaign without these samples reads them.
+The workflow writes these files (`acapella.snakefile.quarantine`). The report reads them if the tables omit the samples.
 """
 
 import json
@@ -22,7 +22,7 @@ def directory_of(campaign: Path) -> Path:
 def read_records(campaign: Path) -> dict[str, dict]:
     """Return the records of failed samples by name: rule, exit_code, reason, runs, capture, settings.
 
-    Omits files that are unreadable, too large, or no records: a results directory may come from a third party.
+    Omits files that are unreadable, too large, or not records: a results directory may come from a third party.
     """
     records = {}
     for path in sorted(directory_of(campaign).glob("*.json")):

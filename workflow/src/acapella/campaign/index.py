@@ -52,12 +52,12 @@ from .batches import groups
 from .layout import Campaign, open_campaign
 from .reused import Digest, Files, Manifest, copy_earlier, digest_of, manifest_of, read_earlier, remove_changed, version
 from .stale import remove_stale
-from .views import TABLES, add_views, coded, create_stored_view, new_database, published, renew_views, store
+from .views import TABLES, add_views, create_stored_view, new_database, published, renew_views, store, stored_query
 
 KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
 FILES_AT_ONCE = 1000  # digests whose footers are in memory at the same time
 FLOWS_AT_ONCE = 32 << 20  # bytes of flow tables that are sorted at the same time
-LISTS = {  # temporary tables of the samples on which the catalog depends -> columns
+LISTS = {  # temporary tables with lists of samples on which the catalog depends -> columns
     "listed": "sample varchar, site varchar, port varchar",
     **dict.fromkeys(("named_trials", "excluded", "failed"), "sample varchar"),
 }
@@ -146,7 +146,7 @@ def run(args) -> None:
         print(f"acapella: {pluralize(len(names), 'sample')} dated {limit}: {shortened(names)}")
     if missing:
         counted = pluralize(len(missing), "sample")
-        print(f"acapella: {counted} in no table, because excluded or without acap: {shortened(missing)}")
+        print(f"acapella: {counted} in no table (excluded, or without an acap): {shortened(missing)}")
 
 
 def shortened(names: list[str]) -> str:
@@ -210,7 +210,7 @@ def listed_samples(campaign: Campaign) -> dict[str, tuple[str | None, str | None
 def input_files(campaign: Campaign, listed: Collection[str], omitted: Collection[str], start_ns: int) -> Files:
     """Return the digests and manifests of the listed samples; ``omitted``: samples whose digests are ignored.
 
-    ``start_ns``: start of the index, by the clock of the file system. Raises UserError if no sample has an acap, a file
+    ``start_ns``: start of indexing, by the clock of the file system. Raises UserError if no sample has an acap, a file
     is missing, or an entry of a cache is damaged.
     """
     samples, earlier = {*listed} - {*omitted}, read_earlier(campaign)
@@ -339,9 +339,9 @@ def fill(
     traffic: str,
     **resources,
 ) -> tuple[dict[str, int], list[str]]:
-    """Create the tables of the catalog in a new database file, or a copy of the earlier catalog; return as `build`.
+    """Create the tables of the catalog in a new database file, or in a copy of the earlier catalog.
 
-    ``samples``: rows of each table in LISTS; ``resources``: see `build`.
+    Return what `build` returns. ``samples``: rows of each table in LISTS; ``resources``: see `build`.
     """
     with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory):
         con = new_database(database, **resources)
@@ -373,7 +373,7 @@ def fill(
 
 
 def parts(files: Files) -> Iterator[list[Digest]]:
-    """Yield lists of the new and changed digests that are read at the same time."""
+    """Yield the new and changed digests as lists; those in a list are read at the same time."""
     kept = files.kept_digests()
     changed = {digest.sample: digest for digest in files.digests if digest.sample not in kept}
     sizes = {sample: digest.flows_bytes for sample, digest in changed.items()}
@@ -398,9 +398,10 @@ def add_manifests(con, campaign: Campaign, files: Files) -> None:
 
 
 def add_digests(con, campaign: Campaign, digests: Sequence[Digest], **resources) -> None:
-    """Add the rows of digests: their metadata as JSON, flows and stacks. The rows have no reason of exclusion yet.
+    """Add the rows of digests: their metadata as JSON, flows and stacks. Column `excluded` is null for now.
 
-    A separate connection reads each footer once and keeps it only during this call: that of a small acap needs 28 KiB.
+    A separate connection reads each footer once and keeps it only during this call: the footer of a small acap needs
+    28 KiB.
     """
     inputs = [
         Inputs(
@@ -435,7 +436,7 @@ def add_digests(con, campaign: Campaign, digests: Sequence[Digest], **resources)
 
 def add_rows(con, table: str, reader, query: str, bound: dict) -> None:
     """Add the rows of a query on a different connection to a table, which is created if it is missing."""
-    rows = reader.sql(coded(reader, query, bound), params=bound).to_arrow_reader()
+    rows = reader.sql(stored_query(reader, query, bound), params=bound).to_arrow_reader()
     con.register("read_columns", rows.schema.empty_table())
     con.execute(f"create table if not exists {table} as from read_columns")
     con.register("read_rows", rows)

@@ -63,7 +63,7 @@ class Journal:
     def __init__(self, campaign: Path, stage: str, batch: str):
         self.path = journal_file(campaign, stage, batch)
         text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.is_file() else ""
-        *lines, self._incomplete = text.split("\n")  # the process that wrote the last line was killed
+        *lines, self._incomplete = text.split("\n")  # not empty if the process that wrote the last line was killed
         self._lines = len(lines)
         self._entries: dict[str, Entry] = {}
         self.damaged = False
@@ -159,7 +159,7 @@ def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
 
     A cluster may repeat a job that still runs on a node that it considers down, and jobs continue if Snakemake is
     killed. Both jobs would extend the same tables, or remove files that the other one has completed. Forks share the
-    lock. Raises UserError if the file system has no locks: rows that the other job writes late would be lost.
+    lock. Raises UserError if the file system has no locks, because rows of one of the jobs could then be lost.
     """
     path = journal_file(campaign, stage, batch).with_suffix(".lock")  # a journal may be replaced
     with os.fdopen(beneath.open_file(path, os.O_WRONLY | os.O_CREAT), "w", encoding="utf-8") as stream:
@@ -171,7 +171,7 @@ def locked(campaign: Path, stage: str, batch: str) -> Iterator[None]:
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
-            what = "this file system has no locks (flock), which keep two jobs of a batch from losing rows"
+            what = "this file system has no locks (flock), without which two jobs of a batch may lose rows"
             fix = "mount it with locks (docs/cluster.md, File system), or set `batches: {samples: 1}` in the config"
             raise UserError(what, where=path, fix=fix, outside=True) from error
         yield

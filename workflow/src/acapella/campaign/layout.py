@@ -53,15 +53,15 @@ class Campaign:
             yield Path(entry.path)
 
     def pattern(self, kind: str, name: str) -> str:
-        """Return the pattern of the files of all samples with a suffix, or of one file by its name.
+        """Return a glob pattern, relative to the campaign, for the files in a directory such as acap.
 
-        It is relative to the campaign.
+        ``name``: the suffix of the files of all samples, such as .parquet, or the name of one file.
         """
         name = f"*{name}" if name.startswith(".") else name
         return f"{kind}/*/{name}" if kind in self.sharded else f"{kind}/{name}"
 
     def query(self, text: str) -> str:
-        """Return an SQL query with the patterns of this campaign's files; in workflow/sql they have no shards."""
+        """Return an SQL query with patterns that match this campaign's shards; queries in workflow/sql assume none."""
         for kind in self.sharded:
             text = text.replace(f"'{kind}/*.", f"'{kind}/*/*.")
         return text
@@ -72,7 +72,7 @@ class Campaign:
 
     @property
     def catalog(self) -> Path:
-        """Path of the DuckDB catalog that `acapella campaign index` writes."""
+        """Return the path of the DuckDB catalog that `acapella campaign index` writes."""
         return self.directory / "catalog.duckdb"
 
     def manifest(self, sample: str) -> Path:
@@ -80,7 +80,7 @@ class Campaign:
         return self.directory / self.name("raw", sample, ".json")
 
     def capture(self, sample: str, file: str) -> Path:
-        """Return the path of a sample's capture. ``file``: its name, by the manifest."""
+        """Return the path of a sample's capture. ``file``: its name in the manifest."""
         return self.directory / shards.place("raw", sample, self.sharded) / file
 
     def acap(self, sample: str) -> Path:
@@ -109,7 +109,7 @@ class Campaign:
 
 
 def open_campaign(directory: str | Path) -> Campaign:
-    """Return the campaign in a directory. After this call, writes of the process below it do not follow symbolic links.
+    """Return the campaign in a directory. From then on, writes below the directory do not follow symbolic links.
 
     Raises UserError if the directory does not exist, or the path is a file.
     """
@@ -141,16 +141,16 @@ def node_digest_of(manifest: object) -> dict | None:
 
 
 def storage_of(manifest: object) -> str | None:
-    """Return the object in storage that is the capture of a manifest, s3://BUCKET/KEY; None if it is a file."""
+    """Return the URL s3://BUCKET/KEY of a manifest's capture if it is an object in storage; None if it is a file."""
     storage = manifest.get("storage") if isinstance(manifest, dict) else None
     query = storage.get("query") if isinstance(storage, dict) else None
     return query if isinstance(query, str) else None
 
 
 def check_fetched(campaign: Campaign, sample: str) -> None:
-    """Raise UserError if the capture of a sample was not fetched from its node, or is in storage.
+    """Raise UserError if the capture of a sample was not fetched from its node, or is only in storage.
 
-    An object in storage may have been copied to the place of the capture.
+    An object in storage is accepted if it was copied to the path of the capture.
     """
     try:
         manifest = json.loads(campaign.manifest(sample).read_text(encoding="utf-8"))

@@ -104,7 +104,7 @@ def row_of(started: str, campaign: str, outcome: str, all_sites: list[dict[str, 
 
 
 def reasons(sites: list[dict[str, str]]) -> list[dict]:
-    """Return the rows of table outcome_reasons: unsuccessful sites of all collections by outcome and reason."""
+    """Return the rows of table outcome_reasons: the number of unsuccessful sites by outcome and reason."""
     collections = {(site["started"], site["campaign"]) for site in sites}
     groups = defaultdict(list)
     for site in sites:

@@ -63,7 +63,7 @@ def confine(args) -> None:
 
 
 def run(args) -> None:
-    """Write the tables and print their paths."""
+    """Write the tables; print their directory, the number of files, and the path of the provenance."""
     campaign = open_campaign(args.campaign)
     resources = {"threads": args.threads} | queries.memory_limit(args.memory)
     written = make_tables(campaign, hide=args.pseudonyms, top=args.top, **resources)

@@ -90,7 +90,7 @@ def excluded(con) -> dict[str, str]:
 
 
 def omitted(con, *, hidden: bool) -> dict:
-    """Return the samples that are in no table by reason: `config` (key exclude), `failed` or `no acap`.
+    """Return, by reason, the samples that are in no table: `config` (key exclude), `failed` or `no acap`.
 
     ``hidden``: return their number instead of their names.
     """

@@ -1,10 +1,9 @@
-"""Decides which rows of the earlier catalog an index keeps: those of files that have not changed since.
+"""Decides which rows of the earlier catalog are kept: those of files that have not changed since it was written.
 
-A file counts as unchanged if its size, modification time, change time and inode are those that the earlier index
-recorded in the catalog (schema `indexed`). As in git's index, the state of a file that changed shortly before an index
-is not recorded: it may change again without a different time, if the clock of the file system is coarse. The next index
-reads such a file again. Users cannot set change times, so a catalog that was copied with its campaign counts as one of
-different files.
+A file counts as unchanged if its size, modification time, change time and inode are those recorded in the earlier
+catalog (schema `indexed`). As in git's index, the state of a file that changed shortly before indexing is not recorded:
+the file may change again without a different time, if the clock of the file system is coarse. The next run reads such a
+file again. Users cannot set change times, so all files count as changed after a campaign was copied with its catalog.
 
 The earlier catalog is ignored if a different version of the code or of DuckDB wrote it, if it is damaged, or if less
 than half of its samples are unchanged. Otherwise, the new catalog is a copy of it, in which rows are replaced. DuckDB
@@ -96,7 +95,7 @@ class Files:
 
 
 def unchanged(files: Iterable[Digest | Manifest], earlier: Mapping[str, Digest | Manifest]) -> set[str]:
-    """Return the samples of files that are unchanged since an earlier index."""
+    """Return the samples of files that are unchanged since the earlier catalog was written."""
     return {file.sample for file in files if file.state is not None and earlier.get(file.sample) == file}
 
 
@@ -107,9 +106,9 @@ def status_of(*files: Path) -> str:
 
 
 def recorded(state: str, start_ns: int) -> str | None:
-    """Return the state of files, or None if one has changed shortly before the index or later.
+    """Return the state of files, or None if one has changed shortly before indexing or later.
 
-    ``start_ns``: start of the index, by the clock of the file system.
+    ``start_ns``: start of indexing, by the clock of the file system.
     """
     times = [int(number) for file in state.split("; ") for number in file.split()[1:3]]
     return state if max(times) < start_ns - CLOCK_STEP_NS else None
@@ -170,7 +169,7 @@ def read_earlier(campaign: Campaign) -> Earlier:
 
 @contextlib.contextmanager
 def damage_reported(campaign: Campaign):
-    """Report an error of DuckDB while it reads the earlier catalog. Raise errors of memory or the disk."""
+    """Report a DuckDB error while the earlier catalog is read. Raise UserError if memory or the disk is the cause."""
     import duckdb  # noqa: PLC0415
 
     try:
@@ -185,8 +184,8 @@ def damage_reported(campaign: Campaign):
 def copy_earlier(campaign: Campaign, files: Files, database: Path) -> Files:
     """Copy the earlier catalog to ``database`` if the new one can keep enough of its rows.
 
-    Return the files; without the earlier ones if it was not copied. DuckDB verifies checksums of the blocks that it
-    reads, so a query of all rows finds damage that would otherwise remain in all later catalogs.
+    Return the files, without those of the earlier catalog if it was not copied. DuckDB verifies checksums of the blocks
+    that it reads, so a query of all rows finds damage that would otherwise remain in all later catalogs.
     """
     kept = files.kept_digests()
     if kept and 2 * len(kept) >= len(files.earlier.digests):

@@ -45,7 +45,7 @@ UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
 PRAGMAS = "collations|database_list|database_size|functions|platform|show_databases|show_tables|show_tables_expanded"
 PRAGMAS += r"|storage_info|table_info|user_agent|version"
 PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
-# In the syntax tree of a query, as JSON: view frames, or a table function that reads a view by a name in a text.
+# Matches, in the JSON syntax tree of a query, view frames or a table function that takes the name of a view as text.
 USES_FRAMES = re.compile(r'"table_name":"frames"|"function_name":"query(_table)?"', re.IGNORECASE)
 EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.IGNORECASE | re.ASCII)
 
@@ -173,7 +173,7 @@ def fix_without_catalog(campaign: Campaign) -> str:
 
 
 def acaps_for(con, query: str, campaign: Campaign) -> str:
-    """Return the pattern of the acaps that view `frames` reads: only one if the query does not use the view, else "".
+    """Return the pattern of one acap if the query does not use view `frames`; otherwise "", for all acaps.
 
     If the query uses the view and acaps do not exist, print a warning. Listing a directory of 100,000 acaps takes a
     second, which is more than most queries of the tables.
@@ -209,7 +209,7 @@ def catalog_tables(con) -> list[str]:
 
 
 def check_catalog(con, campaign: Campaign) -> None:
-    """Raise UserError if the flows of the catalog lack columns of this version, as acaps of an older format do."""
+    """Raise UserError if the flows of the catalog lack columns of this version, for example because of older acaps."""
     columns = con.execute("select column_name from information_schema.columns where table_name = 'flows'").fetchall()
     missing = {column["name"] for column in schemas.table("flows")["columns"]} - {name for (name,) in columns}
     if columns and missing:
@@ -233,7 +233,7 @@ def known_names(con):
             raise
         query = "select table_name from information_schema.tables where table_schema not in ('indexed', 'stored')"
         names = {name for (name,) in con.execute(query).fetchall()}
-        raise UserError(message, fix=f"there are {', '.join(sorted(names))}") from error
+        raise UserError(message, fix=f"existing tables: {', '.join(sorted(names))}") from error
 
 
 def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: acapella campaign index"):

@@ -237,7 +237,7 @@ def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Pat
 
 
 def moved(path: Path, directory: Path) -> RemovedPath:
-    """Move a file from raw/ to stale/raw/. If the name is taken, append a number."""
+    """Move a file or directory to stale/raw/. If the name is taken, append a number."""
     target = directory / "stale" / "raw"
     beneath.make_directory(target, 0o700)
     with beneath.parent(target / path.name, link=True) as descriptor:

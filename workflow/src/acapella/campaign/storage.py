@@ -4,8 +4,8 @@
     acapella campaign storage results/study
 
 Reads storage/study.json of a campaign (written by `acapella measure storage`), and writes tables/storage_runs,
-storage_growth and storage_latency as CSV and Parquet. If nothing could be measured, the tables are empty, and the
-reason is printed.
+storage_growth, storage_latency and storage_rates as CSV and Parquet. If nothing could be measured, the tables are
+empty, and the reason is printed.
 """
 
 import json

@@ -46,13 +46,13 @@ class Environment:
 
     @property
     def runs(self) -> list[dict]:
-        """The pairs with the baseline, over which means are computed."""
+        """Return the pairs with the baseline, over which means are computed."""
         baseline = self.result["trials"][0]["name"]
         return [pair for pair in self.result["pairs"] if pair["a"] == baseline]
 
     @property
     def others(self) -> list[dict]:
-        """The pairs without the baseline; an empty list unless all of them were compared."""
+        """Return the pairs without the baseline; an empty list unless all of them were compared."""
         baseline, *rest = (trial["name"] for trial in self.result["trials"])
         pairs = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
         return pairs if len(pairs) == len(rest) * (len(rest) - 1) // 2 else []
@@ -288,7 +288,7 @@ def comparisons(environments: list[Environment]) -> list[dict]:
 
 
 def mean(values) -> float | None:
-    """Return the mean of the defined values; None if there are none. Rounding is correct in any order."""
+    """Return the mean of the defined values; None if there are none. It does not depend on their order."""
     defined = [value for value in values if value is not None]
     return statistics.fmean(defined) if defined else None
 

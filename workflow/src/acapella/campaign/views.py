@@ -56,7 +56,7 @@ def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     existing = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
     names = {*queries.names("process"), *tables, *(existing & known)}
-    return sorted(name for name in names if name not in existing or fits(campaign.table(name, "parquet"), name))
+    return sorted(name for name in names if name not in existing or has_schema(campaign.table(name, "parquet"), name))
 
 
 def existing_tables(campaign: Campaign) -> list[str]:
@@ -64,7 +64,7 @@ def existing_tables(campaign: Campaign) -> list[str]:
     return [name for name in published(campaign, ()) if campaign.table(name, "parquet").is_file()]
 
 
-def fits(file: Path, table: str) -> bool:
+def has_schema(file: Path, table: str) -> bool:
     """Return whether a Parquet file has the columns of a table's schema."""
     import pyarrow as pa  # noqa: PLC0415 (slow to import)
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -102,9 +102,9 @@ def renew_stored_views(con) -> None:
 def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False, acaps: str = "") -> None:
     """Create the views `frames` and `connections` over the files in ``root``.
 
-    ``acaps``: pattern of the acaps that view `frames` reads (default: all). ``searched``: DuckDB's file_search_path may
-    contain the directory of a relative ``root``. Names of acaps are then compared without directories. DuckDB does not
-    bind parameters in the definition of a view, so the paths in its SELECT are replaced.
+    ``acaps``: pattern of the acaps that view `frames` reads (default: all). ``searched``: a relative ``root`` may be
+    found through DuckDB's file_search_path, so names of acaps are compared without directories. DuckDB does not bind
+    parameters in the definition of a view, so the paths in its SELECT are replaced.
     """
     acaps = acaps or Campaign.at(root).pattern("acap", ".parquet")
     prefix = "" if root == Path() else f"{root}/"
@@ -147,7 +147,7 @@ def create_views_of_later_tables(con, root: Path, tables: Sequence[str]) -> None
 
 def store(con, name: str, query: str, bound: dict | None = None) -> None:
     """Create a table of the catalog. If it has list columns, create a view with its name over a table in `stored`."""
-    stored = coded(con, query, bound)
+    stored = stored_query(con, query, bound)
     if stored == query:
         con.execute(f"create table {name} as {query}", bound)
         return
@@ -156,8 +156,10 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
     create_stored_view(con, name)
 
 
-def coded(con, query: str, bound: dict | None = None) -> str:
-    """Return the query of a table in `stored` for the result of a query; the same query if it has no list columns.
+def stored_query(con, query: str, bound: dict | None = None) -> str:
+    """Return a query with the same result whose lists have the format of schema `stored`.
+
+    Return the same query if its result has no list columns.
 
     DuckDB 1.0 cannot read a list column if the lists of a row group (122,880 rows) have no elements. Stored lists
     therefore begin with two nulls, and a null is stored as a list with one null.

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> int:
-    """Process the samples that are not complete; return the exit code. After a signal to stop, no other one starts.
+    """Process the samples that are not complete; return the exit code. After a signal to stop, no other sample starts.
 
     Requires the lock of the batch in this stage.
     """
@@ -116,8 +116,8 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
 def process_one_by_one(campaign: Path, args: argparse.Namespace, members: Sequence[Member]) -> Iterator[Outcome]:
     """Process each sample that is not complete in its own fork; yield all outcomes.
 
-    Samples that did not end in an earlier run are processed last, because they may also end this run, for example if a
-    cluster kills the job for its memory or its time.
+    Samples that failed or were interrupted in an earlier run are processed last, because they may also end this run,
+    for example if a cluster kills the job because of its memory or its run time.
     """
     stage, journal = STAGES[args.stage], Journal(campaign, args.stage, args.batch)
     current = current_file(campaign, args.stage, args.batch)
@@ -142,7 +142,7 @@ def process_one_by_one(campaign: Path, args: argparse.Namespace, members: Sequen
         if outcome.exit_code == 0:
             journal.add({member.sample: key}, outputs)
         else:
-            remove_outputs(outputs)  # a damaged capture has outputs
+            remove_outputs(outputs)  # exit code 1 for a damaged capture: the outputs were written
         yield outcome
         if outcome.exit_code in INTERRUPTED:  # Ctrl-C reaches the whole process group
             sys.exit(outcome.exit_code)

@@ -31,7 +31,7 @@ from .forks import Outcome, load, run_in_fork
 # Size of the acaps and flow tables of samples that are analyzed together.
 TOGETHER_BYTES = 48 << 20
 # A group that ended the job is divided into this number of parts: if a sample always ends the job, the third attempt
-# (`retries` of profiles/slurm) processes it alone, also in a batch of 200 samples.
+# (`retries` of profiles/slurm) processes it alone, even in a batch of 200 samples.
 PARTS = 16
 
 
@@ -58,8 +58,8 @@ class BatchAnalysis:
     def run(self) -> Iterator[Outcome]:
         """Analyze the samples that are not complete; yield all outcomes.
 
-        A failed group is halved until only the sample that causes the failure fails: each fork rewrites the tables of
-        the batch, so analyzing all of its samples alone takes too long.
+        A failed group is halved until only the sample that causes the failure fails. Each fork rewrites the tables of
+        the batch, so analyzing each sample of the group separately would take too long.
         """
         yield from self._update_tables()
         queue = self._groups()
@@ -75,7 +75,7 @@ class BatchAnalysis:
                 yield outcome.share(sample, len(group))
 
     def _update_tables(self) -> list[Outcome]:
-        """Make the tables contain the current rows of complete samples, and of no others; return their outcomes.
+        """Update the tables to the current rows of complete samples, and of no others; return their outcomes.
 
         If this fails, or a damaged journal does not contain all samples whose rows are in the tables, no sample is
         complete, and the first group that is analyzed replaces the tables.
@@ -83,14 +83,14 @@ class BatchAnalysis:
         if self.journal.damaged:
             self.journal.clear()
         self.complete = self.journal.completed(self.keys, self.tables)
-        outcomes = self._remake_changed() if self.complete else []
+        outcomes = self._recreate_changed() if self.complete else []
         if outcomes and self.journal.left(self.keys) and not self._remove_left():
             outcomes = []
         if not outcomes:
             self.complete = {}
         return outcomes
 
-    def _remake_changed(self) -> list[Outcome]:
+    def _recreate_changed(self) -> list[Outcome]:
         """Recreate tables whose queries have changed; return the outcomes of complete samples, [] if a group fails."""
         changed = self.versions.changed()
         if not changed:
@@ -120,7 +120,7 @@ class BatchAnalysis:
         """Return the groups in which samples that are not complete are analyzed.
 
         Samples that an earlier run started are last, because they may also end this run, for example if a cluster kills
-        the job for its memory or its time. Each of their groups is divided.
+        the job because of its memory or its run time. Each of their groups is divided.
         """
         started = {sample for group in self.started for sample in group}
         others = [sample for sample in self.keys if sample not in self.complete and sample not in started]
@@ -135,7 +135,7 @@ class BatchAnalysis:
     def _run(
         self, samples: Sequence[str], log: Path | None, *, keep: Iterable[str], only: Sequence[str] = ()
     ) -> Outcome:
-        """Run `acapella campaign analyze` for samples of the batch. Exits if a signal to stop ends it.
+        """Run `acapella campaign analyze` for samples of the batch. Exits if a signal to stop interrupts it.
 
         ``keep``: other samples whose rows the tables keep; ``only``: tables to create (default: all).
         """

@@ -39,8 +39,8 @@ from acapella_core.errors import DAMAGED, UserError
 SUMS = "SHA256SUMS"
 SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
 KINDS = ("acap", "flows")
-MADE_AGAIN = ("acap", "flows", "tables")
-AGAIN = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
+RECREATED = ("acap", "flows", "tables")  # directories of files that Snakemake can create again
+RECREATE_HINT = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
 MAX_BYTES = 64 << 20  # maximum size of a file that is read into memory
 SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
 BLOCK_BYTES = 512  # unit of st_blocks
@@ -103,8 +103,8 @@ class Findings:
         self.listed.add(str(name))
         try:
             if bounded_sha256(path) != checksum:
-                can_rerun = not self.released and Path(name).parts[0] in MADE_AGAIN
-                self.add(name, f"its SHA-256 differs from that in {by}" + (AGAIN if can_rerun else ""))
+                can_rerun = not self.released and Path(name).parts[0] in RECREATED
+                self.add(name, f"its SHA-256 differs from that in {by}" + (RECREATE_HINT if can_rerun else ""))
         except FileNotFoundError:
             self.add(name, f"no such file, but {by} lists it")
         except OSError as error:
@@ -163,15 +163,15 @@ def run(args: argparse.Namespace) -> int:
     verified, found = names.pluralize(len(findings.listed), "file"), names.pluralize(len(findings.lines), "finding")
     summary = [f"{args.directory}: {verified} verified, {found}"]
     if not findings.released:
-        summary += about_unlisted(findings)
+        summary += report_unlisted(findings)
     print(names.shown("; ".join(summary)))
     return DAMAGED if findings.lines else 0
 
 
-def about_unlisted(findings: Findings) -> list[str]:
-    """Print the files of a campaign that are neither listed nor of a kind that the workflow writes without checksum.
+def report_unlisted(findings: Findings) -> list[str]:
+    """Print the files of a campaign that are neither listed nor of a kind that the workflow writes without a checksum.
 
-    Return the counts of files without checksum.
+    Return texts with the numbers of files without a checksum.
     """
     kinds = Counter(map(kind_of, findings.unlisted))
     for name in findings.unlisted:
@@ -283,7 +283,7 @@ def read_text(path: Path) -> str:
     return content.decode("utf-8", "replace")
 
 
-def document(findings: Findings, path: Path) -> dict:
+def read_object(findings: Findings, path: Path) -> dict:
     """Return the JSON object in a file. If there is none, add a finding and return an empty object."""
     place = path.relative_to(findings.directory)
     try:
@@ -310,7 +310,7 @@ def check_sums(findings: Findings) -> None:
 
 def check_provenance(findings: Findings, path: Path) -> None:
     """Verify the tables that a provenance file lists, and the digests and manifests that are their inputs."""
-    content, place = document(findings, path), str(path.relative_to(findings.directory))
+    content, place = read_object(findings, path), str(path.relative_to(findings.directory))
     outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
     for name, checksum in outputs.items():
         findings.verify(name, checksum, place)
@@ -341,7 +341,7 @@ def check_manifests(findings: Findings) -> None:
     for path in findings.campaign.files("raw", ".json"):
         if path.is_symlink():
             continue  # already a finding
-        place, manifest = path.relative_to(findings.directory), document(findings, path)
+        place, manifest = path.relative_to(findings.directory), read_object(findings, path)
         if not manifest:
             continue
         try:
@@ -401,7 +401,7 @@ def check_catalog(findings: Findings, campaign: Campaign) -> None:
         try:
             names.sample(sample, place)
             for label in (site, port):
-                if label is not None:  # null if the sample was not collected
+                if label is not None:  # null in a catalog of an earlier version if the sample was not collected
                     names.label(label, f"{place}: sample {sample}")
         except UserError as error:
             findings.lines.append(str(error))

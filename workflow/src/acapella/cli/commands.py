@@ -3,8 +3,8 @@
 The module of a command has `register_parser(subparsers)`, which returns its parser, `run(args)`, which returns None or
 an exit code, and optionally `confine(args)`. Its docstring is the help text; the first indented block of the docstring
 is an example of two lines. A command without a module here is an entry point of the group `acapella.commands` in
-another package: `collect`, `generate`, `monitor`, `replay`, `transfer`; `measure-storage` for the command `storage` of
-the group `measure`.
+another package: `collect`, `generate`, `monitor`, `replay`, `transfer`; `measure-storage` and `measure-response` for
+the commands `storage` and `response` of the group `measure`.
 """
 
 import argparse
@@ -177,7 +177,7 @@ kept_parsers: dict[tuple[str, ...], argparse.ArgumentParser] = {}  # by the word
 
 
 def keep_parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser of a command; `build_parser` then returns it again. For forks that run the same command."""
+    """Return the parser of a command, and keep it for `build_parser`, so that forks need not build it again."""
     parser = build_parser(words)
     kept_parsers[command_words(words)] = parser
     return parser
@@ -191,7 +191,8 @@ def command_words(words: Sequence[str]) -> tuple[str, ...]:
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of a command line that begins with ``words``.
 
-    If they name a command, only this command is imported and added, so that it starts quickly; for --version, none.
+    If they name a command, only this command is imported and added, so that it starts quickly. For --version, no
+    command is added.
     """
     if kept := kept_parsers.get(command_words(words)):
         return kept
@@ -225,7 +226,7 @@ def wanted(words: Sequence[str], commands: dict) -> Sequence[str]:
 
 
 def add_command(subparsers, entry: str, module: str | None) -> None:
-    """Add the command of a module. Without a module, add an entry point's, if an installed package has it."""
+    """Add a command: from its module, or without a module from its entry point, if an installed package has it."""
     implementation = importlib.import_module(f"acapella.{module}") if module else entry_module(entry)
     if implementation is None:
         return
@@ -268,7 +269,7 @@ def is_path(action: argparse.Action) -> bool:
 
 
 def refuse_other_name(words: Sequence[str]) -> None:
-    """Exit with a one-line error if a command line begins with a former name, or with a command's name in a group."""
+    """Exit with a one-line error if a command line begins with a former name, or with a subcommand but no group."""
     for name in (" ".join(words[:2]), " ".join(words[:1])):
         if name in RENAMED:
             new_name = f"acapella {RENAMED[name]}"

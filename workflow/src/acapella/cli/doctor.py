@@ -245,7 +245,7 @@ def program(entry: Program) -> Finding:
     path = None
     for name in (entry.name, *entry.alternatives):
         path = path or which(name)
-    state = first_words(tried([path, *entry.version_arguments])) if path else "not found"
+    state = first_words(output_of([path, *entry.version_arguments])) if path else "not found"
     build = ", then make setup" if entry.name.startswith("acapella-") else ""
     install = None if path else f"{install_hint(entry.package)}{build}"
     return Finding(entry.group, entry.name, path is not None, state, entry.enables, install)
@@ -273,7 +273,7 @@ def core_features() -> list[Finding]:
 
 def cluster() -> Finding:
     """Return the finding about a Slurm cluster. It must respond, because Slurm's programs are useless without one."""
-    output = tried(["sinfo", "--noheader", "--format=%D nodes"])
+    output = output_of(["sinfo", "--noheader", "--format=%D nodes"])
     node_count = next((line for line in output.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
     fix = None if node_count else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
     state = node_count or ("sinfo: not found" if not output.strip() else "sinfo finds no cluster")
@@ -299,8 +299,8 @@ def install_hint(package: str) -> str:
     return package if package.startswith("none") else f"apt-get install {package}"
 
 
-def tried(command: list[str]) -> str:
-    """Return the standard output and standard error of a command; empty if it does not start or does not end."""
+def output_of(command: list[str]) -> str:
+    """Return the standard output and standard error of a command; empty if it does not start or times out."""
     try:
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
@@ -342,8 +342,8 @@ def privileges() -> list[Finding]:
     ]
 
 
-def trial() -> tuple[bool, str, str]:
-    """Return whether a confined program has a system call filter, and descriptions of its user and process limit."""
+def probe_confinement() -> tuple[bool, str, str]:
+    """Return whether a confined program has a system call filter, and texts about its user and its process limit."""
     from acapella.common.confined import PROCESSES, TASKS, status_of_trial  # noqa: PLC0415 - needs the native core
 
     try:
@@ -351,7 +351,7 @@ def trial() -> tuple[bool, str, str]:
     except OSError as error:
         return False, f"no confined program starts: {error}", ""
     uid = int(status["Uid"].split()[0])
-    user = f"ours, {uid}" if uid == os.geteuid() else "a separate user"
+    user = f"current user, {uid}" if uid == os.geteuid() else "a separate user"
     limited = status[PROCESSES] == str(TASKS)
     processes = f"at most {TASKS}" if limited else "not limited: no separate user namespace"
     seccomp = status.get("Seccomp") == "2"
@@ -368,7 +368,7 @@ def confinement() -> list[Finding]:
         return []
     offered = _native.confinement_support()
     abi = offered["landlock_abi"]
-    seccomp, user, processes = trial()
+    seccomp, user, processes = probe_confinement()
     signals = "tshark: only to itself; commands: to their own programs" if seccomp else "to all processes of the user"
     if seccomp and abi < SIGNALS_ABI:
         signals = "tshark: only to itself; commands that start programs: to all processes of the user"

@@ -44,7 +44,7 @@ class Outcome:
 def load(command: Sequence[str]) -> None:
     """Import the modules of a command, and keep its parser and the data that all samples share, before the first fork.
 
-    The module of a command has a function `preload(args)` for this.
+    The module of a command may have a function `preload(args)` for this.
     """
     args = keep_parser(command).parse_args(command)
     module = importlib.import_module(args.run.__module__)

@@ -51,7 +51,7 @@ def report_error(message: str) -> None:
 
 
 def end_output() -> int:
-    """Discard the buffer of standard output, whose reader has ended; return the exit code."""
+    """Discard the buffer of standard output, because its reader has closed the pipe; return the exit code."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
@@ -59,7 +59,6 @@ def end_output() -> int:
 @contextlib.contextmanager
 def exceptions_for_signals() -> Iterator[list[int]]:
     """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yield received signals.
-
 
     Further signals within DEBOUNCE_S are ignored, because they would interrupt the cleanup: Ctrl-C reaches a whole
     process group, and Snakemake ends its jobs again. The previous handlers are restored at the end, for callers that

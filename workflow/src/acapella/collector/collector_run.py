@@ -198,8 +198,8 @@ def exit_code(receiver: ReceiverThread, no_report: str | None) -> int:
 def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None]:
     """Compare the number of reports sent, according to the data planes, with those received.
 
-    `missing` reports were lost on the way or sent before this collector started; null if a data plane did not report
-    its number.
+    `missing` reports were lost on the way or sent before this collector started. `sent` and `missing` are None if a
+    data plane did not report its number.
     """
     received = counters["frames"] - counters["not_roce"]
     counts = {"received": received, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}

@@ -46,9 +46,9 @@ def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
 def locked(directory: Path) -> Iterator[None]:
     """Hold the lock of a directory, which is created if needed. Raises UserError if another process holds it.
 
-    The kernel releases the lock when the process ends, even by kill -9. The lock file is kept: if it were removed,
-    another process could hold a lock on the removed file. A directory created here is removed again if it fails
-    without results.
+    The kernel releases the lock when the process ends, even after kill -9. The lock file is kept: if it were removed,
+    another process could hold a lock on the removed file. A directory created here is removed again if the block
+    fails without results.
     """
     created = not directory.exists()
     try:

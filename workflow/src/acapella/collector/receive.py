@@ -32,7 +32,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Drop privileges of this process if it reads captures and does not listen for control planes."""
+    """Confine this process if it reads captures and does not listen for control planes."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     if args.captures and not args.listen:

@@ -1,6 +1,6 @@
 """Requests to a running collector, one JSON line each, over a Unix socket in its directory; responses are JSON lines.
 
-    {"ask": "top", "by": "bytes", "count": 20}     {"flows": [...], "columns": [...], "state": {...}}
+    {"ask": "top", "by": "bytes", "count": 20}     {"flows": [...], "state": {...}}
     {"ask": "state"}                               {"state": {...}}
     {"ask": "snapshot"}                            {"directory": "snapshot", "state": {...}}; Parquet files are there
 
@@ -30,7 +30,8 @@ Handler = Callable[[dict], dict]
 class RequestServer:
     """Responds to requests on the socket of a directory. ``handlers`` contains a function for each request name.
 
-    Handlers run in threads, so that a long request does not delay others; they raise InvalidMessage if it is invalid.
+    Handlers run in threads, so that a long request does not block the event loop. They raise InvalidMessage if the
+    request is invalid.
     """
 
     def __init__(self, handlers: dict[str, Handler]):

@@ -84,7 +84,7 @@ class Sessions:
         entry.ended, entry.reports_sent = True, reports
 
     def reports_sent(self) -> int | None:
-        """Return the number of reports that all data planes sent since their start; None if one did not report it."""
+        """Return the number of reports that all data planes sent; None if there are none or one did not report it."""
         sent = {entry.hello.instance: entry.reports_sent for entry in self._sessions.values()}  # last session
         return None if None in sent.values() or not sent else sum(sent.values())
 

@@ -69,14 +69,14 @@ def final_counters(directory: Path) -> dict:
         raise UserError(
             "no collector is running here, and there are no results",
             where=directory,
-            fix="acapella p4 collect -o",
+            fix="run acapella p4 collect -o DIRECTORY first",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("not the counters of a collector", where=path) from error
 
 
 def create_tables(con, directory: Path, counters: dict[str, int]) -> None:
-    """Create the tables of a connection."""
+    """Create the views flows and series, and the table counters."""
     for name in TABLES:
         path = directory / f"{name}.parquet"
         if path.is_file():  # a run without series has none

@@ -37,7 +37,7 @@ class Fault:
     text: str
 
     def line(self, capture: Path, frames: int) -> str:
-        """Return the error or warning that `acapella digest` prints for such a capture."""
+        """Return an error or a warning about the capture, similar to that of `acapella digest`."""
         damaged = self.kind in DAMAGING
         frames_read = "there is no complete frame before it"
         if frames:
@@ -105,7 +105,7 @@ class Streams:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The file descriptors that the loader must inherit."""
+        """Return the file descriptors that the loader must inherit."""
         return tuple(end for stream in self._streams.values() for end in (stream.reading, stream.ending))
 
     def add(self, index: int, capture: Path, max_bytes: int | None) -> None:

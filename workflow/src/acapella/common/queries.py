@@ -20,7 +20,7 @@ from .links import cached
 _PACKAGED = Path(__file__).resolve().parents[1] / "sql"  # in wheels
 DIRECTORY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[3] / "sql"
 CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
-SNAKEMAKE_BYTES = 400 << 20  # of a job, as in acapella.snakefile.resources
+SNAKEMAKE_BYTES = 400 << 20  # memory of Snakemake in a job, as in acapella.snakefile.resources
 DUCKDB_SHARE, DUCKDB_LEAST_BYTES = 0.75, 256 << 20  # the rest is for Python and Arrow
 
 _connections = weakref.WeakSet()
@@ -202,7 +202,7 @@ def one_line(where: object = None, *, catalog_of: object = None):
 def fix(lines: Sequence[str]) -> str | None:
     """Return what to do about an error of DuckDB, if its text shows this."""
     if columns := next((line for line in lines if line.startswith(CANDIDATES)), None):  # similar names
-        return f"perhaps{columns.removeprefix(CANDIDATES)}"
+        return f"did you mean{columns.removeprefix(CANDIDATES)}?"
     if lines[0].startswith("Out of Memory Error: failed to offload"):
         return f"free space for intermediate results in {tempfile.gettempdir()}, or set TMPDIR"
     if lines[0].startswith("Out of Memory Error"):

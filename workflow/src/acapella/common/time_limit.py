@@ -11,7 +11,7 @@ from acapella_core.errors import UserError
 def time_limit(seconds: float | None, *, where: object, fix: str) -> Iterator[None]:
     """Raise UserError in the context after a number of seconds; None sets no limit.
 
-    A signal handler of the main thread raises it, so that the context ends only when Python or the core checks signals:
+    A signal handler of the main thread raises it, so the context ends only when Python or the core checks for signals:
     the core does so while it waits for tshark, and between batches of frames. ``where`` and ``fix`` are passed to
     UserError. The exit code is OUTSIDE, because a faster or less busy machine may complete the part.
     """

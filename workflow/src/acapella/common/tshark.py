@@ -194,7 +194,7 @@ def pipe(stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def close(stream: IO[bytes]) -> None:
-    """Close one end of a pipe. Data that is still buffered is discarded if the reader has ended."""
+    """Close one end of a pipe. Data that is still buffered is discarded if the reader has closed its end."""
     with contextlib.suppress(BrokenPipeError):
         stream.close()
 
@@ -331,11 +331,11 @@ def find() -> Tshark:
 def version_of(path: str, state: tuple[int, int]) -> str:
     """Return the version of an installed Wireshark. Raises UserError if no version is printed.
 
-    It is cached for processes that fork others, such as `acapella campaign batch`. ``state``: inode and modification
-    time of the program.
+    The version is cached for processes that fork others, such as `acapella campaign batch`. ``state``: inode and
+    modification time of the program.
 
-    dumpcap in the directory of tshark prints it. If dumpcap is missing or not executable, tshark prints it, which takes
-    30 times as long, because tshark first registers every dissector.
+    The version is read from dumpcap in the directory of tshark. If dumpcap is missing or not executable, it is read
+    from tshark, which takes 30 times as long, because tshark first registers every dissector.
     """
     for program in (Path(path).with_name("dumpcap"), Path(path)):
         if os.access(program, os.X_OK):

@@ -50,7 +50,8 @@ def pages_in(results: Path, output: Path | None) -> list[Path]:
 def state_of(directory: Path) -> str:
     """Return the SHA-256 of a campaign's provenance files, and of the sizes of the tables that a dashboard reads.
 
-    Provenance files contain the checksums of the tables. A file that cannot be read counts as missing.
+    Provenance files contain the checksums of the tables. Of the stages transfer and infrastructure, only the existence
+    of the provenance file counts. A file that cannot be read counts as missing.
     """
     campaign = Campaign(directory)
     total = hashlib.sha256()

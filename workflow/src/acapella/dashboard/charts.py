@@ -12,9 +12,9 @@ from acapella.common.wording import count
 WIDTH, HEIGHT = 400, 150  # px of the drawing; the page scales it
 LEFT, RIGHT, TOP, BOTTOM = 66, 8, 10, 26  # margins of the plot
 SMALL_WIDTH, SMALL_HEIGHT = 132, 22
-MAX_MARKED = 120  # maximum of points with a mark and a tooltip; in longer lines, only sparse points have these
+MAX_MARKED = 120  # maximum number of points with marks and tooltips; in longer lines, only sparse points have them
 MAX_X_TICKS = 4
-SMALLEST = 1e-15  # a maximum below it counts as 0; powers of ten of the smallest doubles are 0
+SMALLEST = 1e-15  # a smaller maximum counts as 0: the power of ten below the smallest doubles would be 0
 DAY_S = 86_400
 SPARSE, LITTLE = ' class="sparse"', " (little time captured)"
 STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY_S, 2 * DAY_S, 7 * DAY_S, 14 * DAY_S)
@@ -47,7 +47,7 @@ Span = tuple[int, int]  # first and last time of an axis, in ns since 1970
 
 
 def chart(points: Sequence[Point], axis: Axis, span: Span, subject: str = "") -> str:
-    """Return a chart as SVG; a sentence if no campaign has a value. ``points`` are in the order of time."""
+    """Return a chart as SVG; a sentence if no campaign has a value. ``points`` are in chronological order."""
     known = [point for point in points if point.value is not None]
     if not known:
         return f'<p class="note">{escape(axis.name)}: no campaign has a value.</p>'

@@ -62,7 +62,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def campaigns_csv(history: History) -> str:
-    """Return a row per campaign."""
+    """Return the CSV file with a row per campaign."""
     columns = ("campaign", "reason", "pseudonyms", "start_ns", "end_ns", *COUNTS, "kappa_lowest")
     rows = []
     for name in history.names:
@@ -80,7 +80,7 @@ def campaigns_csv(history: History) -> str:
 
 
 def ports_csv(history: History) -> str:
-    """Return a row per site, port and campaign."""
+    """Return the CSV file with a row per site, port and campaign."""
     rows = [
         (site, port, name, text_of(history.summaries[name].start_ns), *numbers(counts))
         for site, ports in history.sites.items()

@@ -1,4 +1,4 @@
-"""The campaigns of a dashboard in the order of time, and the values of their trends."""
+"""The campaigns of a dashboard in chronological order, and the values of their trends."""
 
 import functools
 import statistics
@@ -79,7 +79,7 @@ class History:
 
     @functools.cached_property
     def dated(self) -> list[str]:
-        """Return the campaigns in trends, in the order of time."""
+        """Return the campaigns in trends, in chronological order."""
         return [
             name
             for name in reversed(self.readable)

@@ -12,7 +12,7 @@ Outcomes = dict[str, dict[str, str]]  # outcome by campaign and site
 
 
 def read_outcomes(path: Path) -> tuple[Outcomes, str | None]:
-    """Return the outcome of each site in the latest collection of each campaign, and why the file cannot be read."""
+    """Return the outcomes of each campaign's latest collection, and a warning if the file cannot be read (or None)."""
     if not path.exists():
         return {}, None
     try:

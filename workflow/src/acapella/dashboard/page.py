@@ -31,10 +31,10 @@ HERE = Path(__file__).parent
 INDEX = "index.html"
 PSEUDONYMS = "Campaigns with pseudonyms are not in the trends of sites and ports: S0 is a different site in each."
 QUANTITIES = (
-    "Of samples in traffic statistics. Mean rate of a port: bytes on the wire by the time captured. Lost frames: at "
-    "all stages with counters, as a share of the frames offered. Flows are directed and counted per sample. Frames "
-    "that a filter or sampling omitted are not counted. Hollow marks: less than a quarter of the median time captured "
-    "of the campaigns in the chart."
+    "Of samples in traffic statistics. Mean rate of a port: bytes on the wire divided by the time captured. Lost "
+    "frames: at all stages with counters, as a share of the frames offered. Flows are directed and counted per sample. "
+    "Frames that a filter or sampling omitted are not counted. Hollow marks: campaigns that captured less than a "
+    "quarter of the median time of the campaigns in the chart."
 )
 
 
@@ -138,8 +138,8 @@ def warnings(dashboard: Dashboard) -> list[str]:
     partly = [name for name in history.names if summaries[name].notes]
     untimed = [name for name in history.readable if summaries[name].start_ns is None]
     texts = [
-        (unreadable, "without results; column State contains the reasons"),
-        (partly, "with parts that cannot be read; column State contains the reasons"),
+        (unreadable, "without results (reasons in column State)"),
+        (partly, "with parts that cannot be read (reasons in column State)"),
         (untimed, "without times, not in the trends"),
         (sorted(history.misdated, key=natural), "more than 10 years from the median start, not in the trends"),
         (pseudonymous(history), "with pseudonyms, not in the trends of sites and ports"),

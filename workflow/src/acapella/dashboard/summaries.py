@@ -134,7 +134,7 @@ def read_provenance(campaign: Campaign, stage: str) -> dict:
         raise NotReadable(f"{kind} {name}") from error
     for key, value in (("outputs", checksums), ("parameters", provenance.get("parameters", {}))):
         if not isinstance(value, dict):
-            raise NotReadable(f"damaged: {key} of {name} are not an object")
+            raise NotReadable(f"damaged: {key} of {name} is not an object")
     return provenance
 
 
@@ -156,7 +156,7 @@ def read_table(campaign: Campaign, name: str, provenance: dict) -> list[dict]:
         raise NotReadable(f"damaged: {file} differs from its SHA-256 in provenance/")
     with pq.ParquetFile(path) as table:
         if missing := [column for column in COLUMNS[name] if column not in table.schema_arrow.names]:
-            raise NotReadable(f"old version: {file} has no column {', '.join(missing)}; run snakemake for it again")
+            raise NotReadable(f"old version: {file} has no column {', '.join(missing)}; run snakemake again")
         if table.metadata.num_rows > MAX_SAMPLES:
             raise NotReadable(f"too large: {file} has more than {MAX_SAMPLES:,} rows")
         types = arrow_schema(name)

@@ -120,7 +120,7 @@ def check_format(path, metadata: dict | None = None) -> None:
     version = metadata.get("acap_format", 1)
     if version != FORMAT:
         raise UserError(
-            f"has format version {version}, this is acapella with version {FORMAT}",
+            f"has format version {version}, but this version of acapella uses {FORMAT}",
             where=path,
             fix="rerun acapella digest on the capture (Snakemake does so automatically)",
         )

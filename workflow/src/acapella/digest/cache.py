@@ -1,14 +1,14 @@
 """The cache of digests, shared by campaigns. Its files are private, and their checksums are verified.
 
-Entries are addressed by content: the key is a SHA-256 over the capture's SHA-256 and everything else on which a digest
-depends. The entry CACHE/KK/KEY_acap.parquet, where KK are the first two digits of the key, has a file
+Entries are addressed by content: the key is the SHA-256 of the capture's SHA-256 and of everything else on which a
+digest depends. The entry CACHE/KK/KEY_acap.parquet, where KK are the first two digits of the key, has a file
 KEY_acap.parquet.sha256 in the format of sha256sum: `sha256sum -c *.sha256` in a directory verifies all its entries. An
 entry that is damaged, is not a regular file, or belongs to a different user is not used. A warning then names the entry
 and the sample, and the digest is recomputed. A cache that cannot be written only causes a warning.
 
 Users share a cache whose directory belongs to their group (`chgrp GROUP CACHE; chmod 2770 CACHE`): entries of all
-members of the group are then used. Writers of the same entry do not disturb each other: each writes a temporary file
-and renames it, and both files have the same bytes. Readers remove nothing: a writer replaces damaged entries.
+members of the group are then used. Writers of the same entry do not interfere with each other: each writes a temporary
+file and renames it, and both files have the same bytes. Readers remove nothing: a writer replaces damaged entries.
 """
 
 import contextlib

@@ -229,7 +229,7 @@ def preload(args: argparse.Namespace) -> None:
     if args.cache:
         from . import installed  # noqa: PLC0415 - only with --cache
 
-        installed.code_sha256()  # cached: that of the modules that are loaded now
+        installed.code_sha256()  # cached now, when the files are those of the loaded modules
 
 
 def run(args: argparse.Namespace) -> int:
@@ -285,8 +285,8 @@ def limit_s(args: argparse.Namespace) -> float | None:
 def cached_digest(args: argparse.Namespace, flows: str, options: Options) -> dict:
     """Link the outputs to a digest of the cache, or compute and store it; return the metadata.
 
-    If the capture or the program changes meanwhile, the digest is not stored. The checksum from a storage is used only
-    to find a digest: new digests are stored under the checksum of the bytes that were read. Raises UserError if the two
+    If the capture or the program changes meanwhile, the digest is not stored. The checksum from storage is used only to
+    find a digest: new digests are stored under the checksum of the bytes that were read. Raises UserError if the two
     checksums differ.
     """
     from . import cache, installed  # noqa: PLC0415 - only with --cache
@@ -423,7 +423,7 @@ def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
         types = ", ".join(map(str, metadata["link_types"]))
         native = metadata["engine"] == "native"
         raise UserError(
-            f"{'the core does not know' if native else 'neither the core nor tshark knows'} link type {types}",
+            f"{'the core does not support' if native else 'neither the core nor tshark supports'} link type {types}",
             where=name_of(sources),
             fix="use --engine hybrid" if native else "use another link type (tcpdump -y), or convert the file",
         )
@@ -451,7 +451,7 @@ def name_of(sources: Sequence[str]) -> str:
 
 
 def unreadable_of(metadata: dict) -> str:
-    """Return text about frames whose link type is not supported or private; an empty string if there are none."""
+    """Return text about frames whose link type is unsupported or private; an empty string if there are none."""
     unreadable = metadata["issues"].get(UNREADABLE)
     if not unreadable:
         private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE)
@@ -460,9 +460,9 @@ def unreadable_of(metadata: dict) -> str:
             if private
             else ""
         )
-    reason = "the core does not know; use --engine hybrid"
+    reason = "the core does not support; use --engine hybrid"
     if metadata["engine"] != "native":
-        reason = "neither the core nor tshark knows"
+        reason = "neither the core nor tshark supports"
     return f"{unreadable} of {metadata['frames']} frames have a link type that {reason}"
 
 

@@ -2,7 +2,8 @@
 
 The core dissects every frame and writes frames for tshark to the standard input of tshark. Rows stay in memory until
 the output of tshark for them arrives. The selection of frames depends only on the capture, not on the output of tshark,
-so a file and a pipe produce the same result. No temporary files are written. tshark exits when its input is closed.
+so a file and a pipe produce the same result. No frames are written to temporary files. tshark exits when its input is
+closed.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
-"""Identifies the installed program in the keys of a cache of digests, if the caller states no versions (--cache-key).
+"""Identifies the installed program in the keys of a cache of digests, unless the caller passes versions (--cache-key).
 
-With --cache-key, it identifies the program that the key describes, so that no other program stores digests. Unlike the
-code hash in Snakemake's rules, it covers all bytes of the installed files, including the compiled core, and does not
-need the core's sources, which wheels do not contain.
+With --cache-key, it is used to check that the installed program is the one that the key describes, so that no other
+program stores digests. Unlike the code hash in Snakemake's rules, the identifier covers all bytes of the installed
+files, including the compiled core, and does not need the core's sources, which wheels do not contain.
 """
 
 import functools

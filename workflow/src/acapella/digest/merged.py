@@ -154,7 +154,7 @@ class MergedDigest:
         self._stream.check()
 
     def close(self) -> None:
-        """Close the engine's end of the stream even if batches are still referenced; else the writer would block."""
+        """Close the engine's end of the stream: without this, the writer blocks while batches are still referenced."""
         self._stream.end()
         self._batches.close()
         self._engine.close()

@@ -31,7 +31,7 @@ FREE_OF_RATIO = 16 << 20  # first bytes, whose compression ratio is not checked,
 # A batch has at most 131,072 rows of about 80 bytes. In an attack, each may have its own header stack, whose text
 # may have hundreds of bytes.
 MAX_BLOCK_BYTES = 256 << 20
-POSITION_BYTES = 4  # more than the positions of a frame need (input/positions/positions.hpp)
+POSITION_BYTES = 4  # per frame; more than its position needs (input/positions/positions.hpp)
 MAX_DEPTH = 8  # maximum depth of nested columns
 FORMATS = {
     "b": pa.bool_(),
@@ -55,7 +55,7 @@ COMPARED = (
     "captured_bytes",
     "flows",
     "longest_frame_bytes",
-)  # with the rows of the tables
+)  # facts that must match the rows of the tables
 NULLABLE = ("snaplen", "file_issue_offset", "first_ns", "last_ns", "clock_resolution_ns", "longest_frame_bytes")
 FACT_TYPES = {
     **dict.fromkeys(COUNTS, (int,)),
@@ -68,7 +68,7 @@ FACT_TYPES = {
 
 
 def is_node_digest(source: str) -> bool:
-    """Return whether a path is a regular file with a digest of a node. Files with different names are not read."""
+    """Return whether a path is a regular file with a digest of a node. Files without SUFFIX are not read."""
     if SUFFIX not in Path(source).suffixes or not Path(source).is_file():
         return False
     try:
@@ -97,7 +97,7 @@ def open_digest(source: str, options) -> "NodeDigest":
     if record.get("acap_format") != FORMAT or not isinstance(record.get("version"), str):
         raise UserError(
             f"was digested on its node by acapella {record.get('version')} (format {record.get('acap_format')}), "
-            f"this is {__version__} (format {FORMAT})",
+            f"but this is version {__version__} (format {FORMAT})",
             where=source,
             fix="collect the sample again, or use that version",
         )
@@ -135,7 +135,7 @@ class NodeDigest:
             yield batch
 
     def positions(self) -> bytes:
-        """Return the encoded positions of the frames. Call it after `summary`, as for the other engines."""
+        """Return the encoded positions of the frames. Call it after `summary`, which reads them."""
         return self._positions
 
     def summary(self) -> dict:
@@ -145,7 +145,7 @@ class NodeDigest:
         if not are_facts(facts):
             raise self._damaged("facts about the capture are missing or have wrong types")
         if wrong := [key for key in COMPARED if (facts[key] or 0) != self._found[key]]:
-            raise self._damaged(f"its tables have a different number of {', '.join(wrong)} than its facts")
+            raise self._damaged(f"its tables and its facts differ in {', '.join(wrong)}")
         del facts["longest_frame_bytes"]
         return facts | {"tshark": None} | {key: self.record.get(key) for key in ("vendors", "version")}
 

@@ -105,7 +105,7 @@ def open_table(path: Path, *, flows: bool = False):
     if is_acap and flows:
         raise UserError("is an acap, not a flow table", where=path, fix="specify the file written by digest --flows")
     if not is_acap and not flows:
-        fix = f"acapella sql CAMPAIGN \"from flows\" prints flows, or any DuckDB client by: from '{path}'"
+        fix = f"to print flows: acapella sql CAMPAIGN \"from flows\", or in a DuckDB client: from '{path}'"
         raise UserError("is a flow table, but show prints the frames of an acap", where=path, fix=fix)
     try:
         check_format(path, json.loads(metadata))

@@ -137,10 +137,10 @@ def group_overlapping(
 
 
 def may_join(left: tuple, right: tuple, column: str) -> bool:
-    """Return whether two adjacent groups overlap and are both zeros or both other values."""
-    zeros = column != "coverage" and left[1][-1][0] == 0 < right[1][0][0]
+    """Return whether two adjacent groups overlap. On a logarithmic axis, zeros do not join other values."""
+    only_left_is_zero = column != "coverage" and left[1][-1][0] == 0 < right[1][0][0]
     needed = sum((DOT if len(samples) == 1 else MARK) / 2 for _, samples in (left, right))
-    return right[0] - left[0] < needed and not zeros
+    return right[0] - left[0] < needed and not only_left_is_zero
 
 
 def title(rows: list[dict]) -> str:

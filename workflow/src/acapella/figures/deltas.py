@@ -21,11 +21,8 @@ UNNAMED_RUN = "each run"
 MIN_BINS, MIN_SHARE = 10, 0.5  # bins of each sign, and %: minimum extent of the axes
 FLOOR = 0.4  # share of the smallest drawn value at which the axis begins
 MAX_NAMED_ENVIRONMENTS = 4  # environments in the title; if there are more, only the smallest and the largest
-MAX_STACKED_PANELS, PANELS_PER_ROW, SPACING = (
-    8,
-    3,
-    14,
-)  # panels in one column; panels per row if there are more; px between panels
+MAX_STACKED_PANELS, PANELS_PER_ROW = 8, 3  # panels in one column; panels per row if there are more
+SPACING = 14  # px: distance between panels
 SMALL_WIDTH, SMALL_HEIGHT = 150, 90  # px: size of a small panel
 BOUND_NS = 10  # differences within this bound are shaded: 10 ns in the CHOIR paper (sections 6 and 7)
 SHADE = "#EAF1F6"
@@ -157,7 +154,7 @@ def ticks(last_bin: int, width: int) -> tuple[list[float], str]:
 
     Every power of ten has a tick. Depending on the width, each, or every second, third or sixth tick has a label.
     """
-    last = (2 * last_bin + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
+    last = (2 * last_bin + 1) // (2 * PER_DECADE)  # the axis ends at last_bin + 1
     decade_width = PER_DECADE * width / (2 * (last_bin + 1))  # px per decade
     step = next((step for step in LABEL_STEPS if step * decade_width >= TICK_LABEL), LABEL_STEPS[-1])
     places = [PER_DECADE * power + 0.5 for power in range(1, last + 1)]

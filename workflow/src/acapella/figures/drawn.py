@@ -1,6 +1,6 @@
 """Records which figures of a campaign are current: their code, tables and options have not changed since the last run.
 
-For each figure, CAMPAIGN/figures/.drawn.json contains the SHA-256 over everything on which its files depend, and the
+For each figure, CAMPAIGN/figures/.drawn.json contains the SHA-256 of everything on which its files depend, and the
 SHA-256 of the files. It is only a cache: if it is missing or damaged, all figures are drawn.
 """
 
@@ -18,9 +18,9 @@ FILE = ".drawn.json"  # hidden, because it is not a figure
 
 
 class DrawnFigures:
-    """The figures of a campaign that are drawn.
+    """The record of the figures of a campaign that were drawn.
 
-    ``versions``: code version of each figure that may be kept; ``options``: everything else that determines the files.
+    ``versions``: code version of each figure that may be kept; ``options``: options that determine the files.
     """
 
     def __init__(self, campaign: Campaign, versions: Mapping[str, str], options: Sequence):

@@ -171,7 +171,7 @@ def loss_pairs(source: Source, _: str) -> list[tuple]:
 
 
 def bytes_sent(row: dict, middle: str) -> int | None:
-    """Return the sequence numbers that a flow occupies or misses; None if they are unknown."""
+    """Return the bytes of payload that a flow sent, with missing and without retransmitted bytes; None if unknown."""
     payload, retransmitted, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
     return None if payload is None else payload - retransmitted + missing
 

@@ -21,7 +21,7 @@ ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
     "TCP, only ACK, no payload",
     "TCP, other flags, no payload",
     "TCP with payload",
-    "TCP, header not whole",
+    "TCP, truncated header",
     "other",
 )
 CONTENTS = {ACK: theme.BLUE, NO_PAYLOAD: theme.SKY, PAYLOAD: theme.ORANGE, CUT: theme.PURPLE, OTHER: "#A6A6A6"}
@@ -201,7 +201,7 @@ def by_site(small: list[dict], labels: dict[str, str], contents: list[str], widt
     names = list(labels.values())
     groups = {label: [row for row in small if row["site"] == site] for site, label in labels.items()}
     values = [part for name, site_rows in groups.items() for part in bar_parts(name, site_rows, contents)]
-    label = f"frames of at most {SMALL} B of the site (%)"
+    label = f"share of the site's frames of at most {SMALL} B (%)"
     return (
         alt.Chart(Rows(values=values))
         .mark_bar(height={"band": 0.8})

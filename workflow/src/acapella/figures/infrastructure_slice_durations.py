@@ -18,7 +18,7 @@ LEASES = "records from the orchestrator's list of slices contain the end of the 
 HEIGHT = 240
 DAY_H = 24
 TICKS = (1, 2, 4, 8, 12, 24, 48, 24 * 7, 24 * 14, 24 * 30, 24 * 90, 24 * 365)
-LABELS = (  # days from two days on
+LABELS = (  # hours below two days, then days
     "datum.value < 48 ? datum.value + ' h' : datum.value / 24 + ' d'"
 )
 

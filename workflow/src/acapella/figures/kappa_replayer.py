@@ -56,7 +56,7 @@ def draw(source: Source) -> Figure:
     return Figure(title(source, rows, labels), chart(values, texts, list(labels.values()), least), key)
 
 
-def loss(kappa: float) -> float:
+def inconsistency(kappa: float) -> float:
     """Return 1 - kappa."""
     return 1 - kappa
 
@@ -68,7 +68,7 @@ def lacks_arrival_error(row: dict) -> bool:
 
 def least_value(rows: list[dict]) -> float:
     """Return the value at which 0 is drawn, below all others."""
-    known = [loss(row[name]) for row in rows for name in COLUMNS if row[name] is not None]
+    known = [inconsistency(row[name]) for row in rows for name in COLUMNS if row[name] is not None]
     return FLOOR * min((value for value in known if value > 0), default=1e-6)
 
 
@@ -83,7 +83,7 @@ def points(row: dict, labels: dict[str, str], least: float) -> list[dict]:
     for kind, (low, high) in ends.items():
         if low is None or high is None:
             continue
-        smallest, largest = loss(high), loss(low)
+        smallest, largest = inconsistency(high), inconsistency(low)
         near = max(smallest, least)
         found.append(
             {

@@ -19,10 +19,8 @@ TABLE = "consistency_timeline"
 SCOPE = scope
 COLUMNS = ("from_ns", "to_ns", "kappa")
 LABEL = 26
-PANELS_PER_ROW, MAX_RUNS = (
-    4,
-    40,
-)  # panels per row; maximum number of runs: if there are more, those with the lowest window
+PANELS_PER_ROW = 4
+MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa in a window
 HEIGHT, SPACING = 64, 10  # px: height of a panel, and distance between panels
 UNITS = ((10**10, 10**9, "s"), (10**7, 10**6, "ms"), (10**4, 10**3, "µs"), (0, 1, "ns"))
 

@@ -55,7 +55,7 @@ def draw(source: Source) -> Figure:
 
 
 def labels_of(rows: list[dict]) -> dict[int, str]:
-    """Return the label of each flow: its name, with its index if several flows have this name, or none."""
+    """Return the label of each flow: its name, and its index if other flows have the same name, or if it has none."""
     names = {row["flow"]: row["name"] for row in rows}
     uses = Counter(names.values())
     return {flow: name if name and uses[name] == 1 else f"{name or 'flow'} {flow}" for flow, name in names.items()}

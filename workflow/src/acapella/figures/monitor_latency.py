@@ -17,7 +17,7 @@ TABLE = "monitor_histograms"
 COLUMNS = ("port", "flow", "measure", "from_ns", "to_ns", "packets")
 SCOPE = monitor_scope.scope
 WHOLE_PORT = -1
-LEAST_US = 0.1  # lower end of the axis; shorter latencies are there
+LEAST_US = 0.1  # lower end of the axis; shorter latencies are drawn there
 HEIGHT = 260  # px
 KEY = (
     "One line per trial. A point at the upper end of a bucket of the histogram (four per power of two): share of first "

@@ -59,7 +59,7 @@ def draw(source: Source) -> Figure:
 
 
 def limits(rows: list[dict]) -> str:
-    """Return what limits the rates, as text."""
+    """Return a sentence with the number of points by what limited their rate."""
     found = [sum(row["limit"] == limit for row in rows) for limit in ("loss", "generator", "range")]
     return (
         f"Limits of the {count(len(rows), 'point')}: loss at the next higher rate ({found[0]:,}), the generator, which "

@@ -33,9 +33,9 @@ def unfinished(source: Source) -> str:
 
 
 def environments(source: Source) -> dict[int, str]:
-    """Return the environment of each port: its name without the number of the trial. Raises NoData if there are many.
+    """Return the environment of each port, in natural order: the name of the port without the number of the trial.
 
-    Environments are in natural order.
+    Raises NoData if there are no ports, or more environments than COLORS.
     """
     names = {row["port"]: TRIAL.sub("", row["name"]) for row in source.rows("monitor_ports")}
     if not names:

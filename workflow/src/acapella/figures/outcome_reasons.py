@@ -14,7 +14,7 @@ from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reasons for unsuccessful collections"
-ABOUT = "Reasons for which sites were degraded, incomplete or failed, over all collections (Patchwork, section 8.1.1)."
+ABOUT = "Reasons why sites were degraded, incomplete or failed, over all collections (Patchwork, section 8.1.1)."
 TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope

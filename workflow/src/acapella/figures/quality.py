@@ -130,7 +130,7 @@ def mirror_loss_uncounted(row: dict) -> bool:
 def mirror_loss_bounds(rows: list[dict]) -> str:
     """Return ``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
 
-    Missing bytes may have been lost before the mirror. No sample is reported as the worst: their intervals overlap.
+    Missing bytes may have been lost before the mirror. No sample is reported as the worst: the intervals overlap.
     """
     bounds = ([row[f"mirror_loss_{end}"] for row in rows] for end in ("low", "high"))
     low, high = (span(percent(min(shares)), percent(max(shares))) for shares in bounds)

@@ -48,13 +48,13 @@ TRANSFER_FIGURES = (  # for transfer experiments
     "transfer_agreement",
 )
 
-MODEL_FIGURES = ("infrastructure_ports",)  # for the infrastructure study: of the information model,
-SLICE_FIGURES = (  # of slice records,
+MODEL_FIGURES = ("infrastructure_ports",)  # for the infrastructure study: from the information model
+SLICE_FIGURES = (  # from slice records
     "infrastructure_slice_sites",
     "infrastructure_slice_durations",
     "infrastructure_simultaneous",
 )
-TELEMETRY_FIGURES = ("infrastructure_weeks", "infrastructure_utilization", "infrastructure_activity")  # of counters
+TELEMETRY_FIGURES = ("infrastructure_weeks", "infrastructure_utilization", "infrastructure_activity")  # from counters
 INFRASTRUCTURE_FIGURES = (*MODEL_FIGURES, *SLICE_FIGURES, *TELEMETRY_FIGURES)
 
 SAMPLE_FIGURES = (*TRAFFIC_FIGURES, *TRIAL_FIGURES, *REPLAY_FIGURES, *FLOWREPORT_FIGURES)  # drawn from samples

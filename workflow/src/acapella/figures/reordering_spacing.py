@@ -96,7 +96,7 @@ def pair_totals(rows: list[dict]) -> tuple[int, int]:
 
 
 def none_reversed(pairs: int) -> str:
-    """Return a sentence which states that none of a number of pairs is reversed."""
+    """Return the sentence for a campaign in which none of the sampled pairs is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 
 

@@ -1,4 +1,4 @@
-"""Descriptions of restrictions: reasons for which samples do not contain all traffic of their port."""
+"""Descriptions of restrictions: reasons why samples do not contain all traffic of their port."""
 
 from acapella.common.wording import count, shortened
 

@@ -134,10 +134,10 @@ def panel_row(
     panels = [dirty_panel(buffered + direct, marks, frame, last=last)]
     if split:
         panels.append(
-            latency_panel(split, frame, longest_ms(intervals, "buffered"), "writev", last=last) + crossings(reached)
+            latency_panel(split, frame, largest_sum_ms(intervals, "buffered"), "writev", last=last) + crossings(reached)
         )
     if all_calls:
-        panels.append(latency_panel(all_calls, frame, longest_ms(intervals, "direct"), "io_uring", last=last))
+        panels.append(latency_panel(all_calls, frame, largest_sum_ms(intervals, "direct"), "io_uring", last=last))
     return alt.hconcat(*panels, spacing=SPACING, bounds="flush")
 
 
@@ -155,8 +155,8 @@ def thresholds(condition_: tuple) -> list[dict]:
     ]
 
 
-def longest_ms(intervals: list[dict], writer: str) -> float:
-    """Return the largest sum of a writer, in ms."""
+def largest_sum_ms(intervals: list[dict], writer: str) -> float:
+    """Return the largest sum of latencies of a writer, in ms."""
     return max([AXIS_MIN_MS, *(interval["all_ms"] for interval in intervals if interval["kind"] == writer)])
 
 

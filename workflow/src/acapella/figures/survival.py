@@ -57,7 +57,7 @@ class ValueAxis(NamedTuple):
 def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
     """Return the points of all lines with the line's name, in drawing order, and the names in the order of the legend.
 
-    ``rows``: rows of one measure above 0, with scope, site, ccdf and a threshold in ``column``.
+    ``rows``: rows of one measure with a share above 0; columns scope, site, ccdf, and the threshold in ``column``.
     """
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []

@@ -95,7 +95,7 @@ def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], li
 
 
 def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
-    """Return the rows of each port, limited to the time between ``start_ns`` and ``end_ns`` that its samples cover.
+    """Return the rows of each port, with ``start_ns`` and ``end_ns`` limited to the time that its samples cover.
 
     Samples may start and end within a bin of the table. ``samples``: rows of capture_quality.
     """

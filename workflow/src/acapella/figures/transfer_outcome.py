@@ -1,4 +1,4 @@
-"""Determines whether BBR or Cubic is faster in a setting: one wins only if no run contradicts it, nor by rounding."""
+"""Determines whether BBR or Cubic is faster: only if their runs do not overlap and the rounded difference is not 0."""
 
 import math
 
@@ -18,8 +18,8 @@ def gain_of(row: dict) -> float | None:
 def outcome(row: dict) -> str | None:
     """Return ``bbr`` or ``cubic`` if its throughput is larger, ``equal`` at the printed precision, or ``undecided``.
 
-    ``undecided``: the slowest run of one is slower, and its fastest run faster than runs of the other. None if there is
-    nothing to compare. ``row``: of transfer_gain.
+    ``undecided``: the runs of both overlap by more than the rounding. None if there is nothing to compare. ``row``: a
+    row of transfer_gain.
     """
     gain = gain_of(row)
     if gain is None:

@@ -64,7 +64,7 @@ def pair(name: str, bbr: dict, cubic: dict, column: str, shown) -> str:
 def reasons(bbr: dict, cubic: dict) -> list[str]:
     """Return the limits of BBR's gain, according to the medians.
 
-    BBR cannot exceed the rate of the bottleneck. So its gain is at most 1 minus the share of the rate that Cubic uses.
+    BBR cannot exceed the rate of the bottleneck, so its gain is at most 1 minus the share of the rate that Cubic uses.
     """
     found = []
     share = cubic["rate_share"]

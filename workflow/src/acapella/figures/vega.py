@@ -1,4 +1,4 @@
-"""Provides Vega, Vega-Lite and vega-embed as one script: a bundle that vl-convert makes once and a file caches."""
+"""Provides Vega, Vega-Lite and vega-embed as one script: a bundle of vl-convert, cached in a file."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ def fill_cache() -> None:
 
 
 def write() -> None:
-    """Write the script to the cache file; do nothing if it is not writable."""
+    """Write the script to the cache file; ignore errors, such as a read-only directory."""
     script, file = bundle().encode(), cache_file()
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def cache_file() -> Path:
 
 
 def bundle() -> str:
-    """Return the bundle that vl-convert makes."""
+    """Return the bundle that vl-convert creates."""
     import vl_convert  # noqa: PLC0415 (slow to import)
 
     return vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace("</script", "<\\/script")
