@@ -41,7 +41,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the table and print the number of each verdict. Raises UserError for an unknown paper."""
+    """Write the table and print the number of rows with each verdict. Raises UserError for an unknown paper."""
     for name in args.papers:
         if name not in PAPERS:
             raise UserError(f"--papers: unknown {name}", fix=f"known: {', '.join(PAPERS)}")
