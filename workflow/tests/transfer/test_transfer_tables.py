@@ -234,7 +234,7 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
 UNUSABLE = {
     "{": "truncated",
     "[]": "contains no JSON document",
-    '{"version": 2}': "not of version 1: run acapella of the version that wrote it",
+    '{"version": 2}': "not version 1: use the version of acapella that wrote it",
     '{"version": 1}': "cell_id: missing (Name of the cell; it is not parsed)",
 }
 

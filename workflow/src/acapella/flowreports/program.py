@@ -57,7 +57,7 @@ def why_unavailable() -> str | None:
 
 
 def reasons() -> dict[int, str]:
-    """Return the reasons why a frame triggers no report: name by number, from the JSON file beside the .spec."""
+    """Return the reasons why a frame triggers no report: name by number, from the JSON file next to the .spec."""
     sidecar = SPEC.with_suffix(".json")
     names = json.loads(sidecar.read_text(encoding="utf-8")).get("reasons", {}) if sidecar.is_file() else {}
     return {int(number): name for number, name in names.items()}

@@ -85,12 +85,12 @@ def released_config(
 
 
 def has_departures(campaign: Campaign, samples: Sequence) -> bool:
-    """Return whether a manifest of the samples lists departures, for which kappa is corrected."""
+    """Return whether a manifest of the samples lists departures, with which kappa is corrected."""
     for sample in samples:
         try:
             replay = json.loads(campaign.manifest(sample.sample).read_text(encoding="utf-8")).get("replay")
         except (OSError, ValueError, AttributeError):
-            continue  # other stages report it
+            continue  # other stages report an invalid manifest
         if isinstance(replay, dict) and replay.get("departures"):
             return True
     return False
@@ -102,7 +102,7 @@ def campaign_config(campaign: Path) -> dict:
 
 
 def campaign_study(campaign: Path) -> dict:
-    """Return config key `infrastructure` of that run, with its files; {} without a study."""
+    """Return config key `infrastructure` of the campaign's last run, with its files; {} without a study."""
     return stored(campaign, lambda config: dict(config.get(STUDY, {})))
 
 

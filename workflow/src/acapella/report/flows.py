@@ -157,10 +157,10 @@ def window_reasons(source: Source) -> dict:
         "at most 10 %. Reason none: according to the reports, the value cannot differ by more than 10 %. Windows whose "
         "bounds hold: those with bounds on their bytes that contain the exact value. Reasons: straddle, no_slot: "
         "packets of a report may be on both sides of a window's edge (flow with a slot, flow without); time_reversal: "
-        "frames of later windows precede it in the file (samples: time_reversals of capture_quality); sketch_load: "
-        "flows that share their cells in all rows of the sketch; unreported: no report contains packets of the "
-        "window; no_report: no report contains the flow; outside: the program does not parse the flow; extra: the "
-        "digest does not contain the flow."
+        "frames of later windows precede the window in the file (samples: time_reversals of capture_quality); "
+        "sketch_load: flows that share their cells in all rows of the sketch; unreported: no report contains packets "
+        "of the window; no_report: no report contains the flow; outside: the program does not parse the flow; extra: "
+        "the digest does not contain the flow."
     )
     return table("flowreport_window_reasons", "Windows of throughput", note, columns, cells)
 
@@ -208,10 +208,10 @@ def tools(source: Source) -> dict:
         for row in sorted(source.rows("flowreport_tools"), key=lambda row: (row["sample"], row["place"]))
     ]
     note = (
-        "Read from the same file, without losses; table III of the P4/RDMA paper replays in real "
-        "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: compared with flows of "
-        "the digest. Packets missed: 1 - IP packets / those of the digest, negative if a tool counts more. A tool "
-        "misses packets inside headers that it does not parse."
+        "All tools read the same file, without losses; for table III of the P4/RDMA paper, traces were replayed in "
+        "real time. Directed flows by addresses, protocol and ports, without tags. In common, equal: compared with "
+        "flows of the digest. Packets missed: 1 - IP packets / those of the digest, negative if a tool counts more. A "
+        "tool misses packets inside headers that it does not parse."
     )
     return table("flowreport_tools", "Other flow meters", note, columns, cells)
 
@@ -231,7 +231,7 @@ def counts(source: Source) -> dict:
         f"Sums of {count(samples, 'sample')}; counters that are 0 are omitted. Numbers of frames (in, no_report), of "
         "reports, of flows (flows; stage loss: TCP flows with SYN, FIN or data, those whose interval of missing bytes "
         "contains the exact number: covered, and those whose interval is wider than 0: uncertain), of resets (epochs). "
-        "Widths are those of the sample with the largest, in millionths (ppm) of a flow's sequence numbers."
+        "Widths are the largest of all samples, in millionths (ppm) of a flow's sequence numbers."
     )
     return table("flowreport_counts", "Counters of frames and reports", note, columns, cells)
 

@@ -1,5 +1,4 @@
-"""Creates the report's section on the storage study: write latency (Patchwork, figure 14), loss by rate (Tables 1,
-2)."""
+"""Creates the report's section on the storage study: write latency and loss (Patchwork, figure 14, Tables 1 and 2)."""
 
 import csv
 from pathlib import Path

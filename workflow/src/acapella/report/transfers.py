@@ -182,8 +182,8 @@ def prediction(source: Source) -> dict:
             ]
         )
     note = (
-        "Max-min fair rates by water-filling, computed again whenever a flow ends. Best ratio: with a fixed sum of "
-        "both rates, all flows end earliest."
+        "Max-min fair rates by water-filling, recomputed whenever a flow ends. Best ratio: the ratio at which all "
+        "flows end earliest, with a fixed sum of both rates."
     )
     return table("transfer_prediction", "Predicted completion times", note, columns, shown)
 

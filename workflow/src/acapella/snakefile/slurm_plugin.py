@@ -18,13 +18,13 @@ from acapella_core.errors import UserError
 MODULE = "snakemake_executor_plugin_slurm"
 WAIT_S = 900  # longest restart of a controller
 POLL_S = 2
-# While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Now it is this share of the time
+# While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Here, it is this share of the time
 # since the last job ended, so that a following job of the same length is delayed by at most this share.
 CHECK_SHARE, MAX_CHECK_S = 0.1, 30
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
-# After a crash, a controller that has saved a job as pending starts it again. A node that still runs it refuses it.
+# After a crash, a controller that has saved a job as pending starts it again. A node that still runs it rejects it.
 HELD = "A node could not start this job, and Slurm held it. "
 HELD_REASON = "launch failed requeued held"
 
@@ -44,7 +44,7 @@ def controller_answers() -> bool:
 
 
 def held_jobs(name: str) -> set[str]:
-    """Return the identifiers of jobs of this name that Slurm has queued again but never starts (HELD_REASON)."""
+    """Return the identifiers of jobs of this name that Slurm has requeued but never starts (HELD_REASON)."""
     command = ["squeue", "--noheader", "--states=PENDING", f"--name={name}", "--format=%i|%r"]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -61,7 +61,7 @@ def cancel(identifier: str) -> None:
 
 
 class ControllerState:
-    """What an executor of the plugin knows about Slurm's controller.
+    """The state of Slurm's controller, as observed by an executor of the plugin.
 
     ``answers``: whether the controller answers; ``now``: time in s.
     """
@@ -88,7 +88,7 @@ class ControllerState:
             time.sleep(POLL_S)
 
     def interval(self, previous: float) -> float:
-        """Return seconds until the next query after one with these `ended` jobs. ``previous``: those before it."""
+        """Return the interval to the next query, in s. ``previous``: the interval before the last query."""
         if self.ended:
             self._quiet_since = self._now()
             return min(previous, MAX_CHECK_S)

@@ -86,7 +86,7 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
 
 
 def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None:
-    """Return the runs in grid.json, because directories of an earlier grid may remain; None without a valid one."""
+    """Return the runs in grid.json, because directories of an earlier grid may remain; None without a valid file."""
     if not path.exists():
         return None
     read = documents.read(path)
@@ -102,13 +102,13 @@ def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None
 
 
 def whole_cell(path: Path, validator) -> dict:
-    """Return a valid cell.json. Raises ValueError, of one line."""
+    """Return a valid cell.json. Raises ValueError with a message of one line."""
     read = documents.read(path)
     if read.faults or len(read.found) != 1:
         raise ValueError(read.faults[0][1] if read.faults else f"{len(read.found)} JSON documents: expected one")
     cell = read.found[0][1]
     if cell.get("version") != 1:
-        raise ValueError("not of version 1: run acapella of the version that wrote it")
+        raise ValueError("not version 1: use the version of acapella that wrote it")
     if error := first_error_of(validator, cell):
         raise ValueError(error)
     return cell

@@ -125,7 +125,7 @@ def write(campaign: Campaign, foreign: Foreign, runs: Path | None = None) -> lis
             if name != "transfer_files":
                 queries.select(con, STAGE, name, PARAMETERS).create(name)
             written += tables.write(con.table(name), name, lambda suffix, name=name: campaign.table(name, suffix))
-    summary = f"{raw.count('raw_cells')} runs, {raw.count('raw_flows')} streams, {len(faults)} faults of files"
+    summary = f"{raw.count('raw_cells')} runs, {raw.count('raw_flows')} streams, {len(faults)} faults in files"
     names.report(f"transfers: {campaign.directory / 'tables' / 'transfer_cells.csv'}: {summary}")
     return written
 
