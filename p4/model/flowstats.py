@@ -1,7 +1,7 @@
 """Model of flowstats.p4, written from its specification and not from its source.
 
 It has flow keys, a count-min sketch in two banks, slots of per-flow state, triggers and reports. `Flowstats.frame`
-takes a frame from the loader and returns the program's output. Registers are lists by name, as in control files and in
+takes a frame from the loader and returns the program's output. Registers have the same names as in control files and in
 the loader's dump.
 """
 
@@ -160,7 +160,7 @@ class Flowstats:
         packet.peer = peer or 0
 
     def _take_slot(self, packet: Packet, same: int | None) -> None:
-        """Return a free slot, else one that can be evicted; if the digest has one with other labels, only that one."""
+        """Allocate a free slot to the flow, else evict one; only ``same`` if it exists: a slot with the same digest."""
         counters, candidates = self.many["slot_counters"], self._candidates(packet.key) if same is None else [same]
         free = next((slot for slot in candidates if self.slots.get("fingerprint", slot) == 0), None)
         slot = next((one for one in candidates if self._evictable(one, packet.now)), None) if free is None else free

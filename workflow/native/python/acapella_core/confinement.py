@@ -43,7 +43,7 @@ def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> s
     limited. It keeps the user id, so it can read the same files. Raises OSError if it cannot be started.
 
     The thread that starts the program lives as long as the program, because a program that requests a signal at the end
-    of its parent (PR_SET_PDEATHSIG) is sent it at the end of that thread.
+    of its parent (PR_SET_PDEATHSIG) receives this signal when that thread ends.
     """
 
     def confined() -> subprocess.Popen:

@@ -30,7 +30,7 @@ class IdentityRule:
       tag        time, node and port in the 16-byte trailer of CHOIR; `tag` is the accepted layout: v2 of the paper's
                  version, v1 of older ones, auto for both
       regions    the byte ranges `regions`, pairs of offset from the start of the frame and length
-      frame      every byte of the frame; does not survive a router
+      frame      every byte of the frame; cannot match packets across a router
     l4_checksum: False ignores checksums of TCP, UDP, UDP-Lite, SCTP and ICMP, which a NIC may compute after capture.
     """
 
@@ -83,7 +83,8 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     used, with the same result. progress(done, total) is called with bytes; `done` counts decompressed bytes and may
     exceed `total`.
 
-    Raises UserError: no or unreadable files, the same file twice in a trial, too many windows, a full disk.
+    Raises UserError for a missing or unreadable file, a file that occurs twice in a trial, too many windows, or a full
+    disk.
     """
     identity, selection = identity or IdentityRule(), selection or Selection()
     check_identity(identity)
@@ -105,7 +106,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
 
 
 def words_of(identity: IdentityRule, selection: Selection) -> dict:
-    """Return both as options of the core. Raises UserError for an invalid flow."""
+    """Return an identity rule and a selection as options of the core. Raises UserError for an invalid flow."""
     return {
         "kind": identity.kind,
         "l4_checksum": identity.l4_checksum,

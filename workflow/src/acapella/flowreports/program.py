@@ -79,7 +79,7 @@ def run(
     with decompression.streamed(captures, undamaged, limits) as streams:
         code, messages = run_loader([*command, *streams.arguments], (reports, counters), streams.descriptors)
     if code != 0:
-        raise UserError(" ".join(messages.split()) or f"{LOADER} ended with {code}", outside=code == OUTSIDE)
+        raise UserError(" ".join(messages.split()) or f"{LOADER} exited with {code}", outside=code == OUTSIDE)
     statistics = json.loads(counters.read_text(encoding="utf-8"))
     check(statistics, captures[0])
     return Run(reports, statistics)
