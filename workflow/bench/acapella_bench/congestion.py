@@ -1,7 +1,7 @@
 """Compares verdicts on the congestion of mirrors with counters of the switch, on samples from the local testbed.
 
-The traffic depends only on --seed. The seed selects half of the samples, with which thresholds are chosen. The goals
-are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
+The traffic depends only on --seed. Thresholds are chosen with one half of the samples, which the seed selects. The
+goals are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
 build/bench/congestion-SEED until all have been collected, so that an interrupted benchmark can continue.
 """
 

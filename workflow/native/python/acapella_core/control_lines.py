@@ -1,7 +1,7 @@
 """Lines of an authenticated control channel: strict JSON, proofs of a shared secret, and private files with secrets.
 
 Both sides have the same secret of 64 hexadecimal digits, in a file that only its owner can read. The secret is never
-sent: the side that listens sends a random challenge, the other one responds with an HMAC of it.
+sent: the listening side sends a random challenge, and the other side responds with its HMAC.
 """
 
 import asyncio

@@ -46,7 +46,7 @@ class Selection:
 
     frames: an array of uint64 for each file path: frame numbers from 1 as in tshark.
     flow: (ip_proto, src, src_port, dst, dst_port) of the innermost headers, None matches everything; or a sequence of
-      such tuples, of which one has to match.
+      such tuples, one of which must match.
     from_ns, to_ns: from_ns <= time < to_ns, since 1970, or with `relative` since the trial's first packet selected by
       frames and flow.
     """

@@ -44,7 +44,7 @@ def directory_of(campaign: Path, kind: str, sample: str) -> Path:
 
 
 def directories(directory: Path, *, in_shards: bool) -> list[Path]:
-    """Return the directories in which the files of samples are: the shards that exist, or ``directory`` itself.
+    """Return the directories that contain the files of samples: the shards that exist, or ``directory`` itself.
 
     Symbolic links are ignored.
     """

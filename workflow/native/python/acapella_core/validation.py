@@ -177,7 +177,7 @@ def allowed(schema: dict) -> list[str]:
 
 
 def types_of(schema: dict) -> list[str]:
-    """Return the types that a schema allows; a schema without a type is that of a key."""
+    """Return the types that a schema allows; a schema without a type describes a key, which is a string."""
     types = schema.get("type", "string")
     return [types] if isinstance(types, str) else types
 

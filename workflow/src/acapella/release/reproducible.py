@@ -19,7 +19,7 @@ CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
-INNER_KEYS = {  # parts of config keys that a release may set, for keys of which it may not set all parts
+INNER_KEYS = {  # config keys that a release may set only in part: the parts that it may set
     **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
 }
 STUDY = "infrastructure"  # its files are in the release

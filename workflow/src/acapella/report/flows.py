@@ -134,7 +134,7 @@ def r2_text(value: float | None) -> str:
 
 
 def window_reasons(source: Source) -> dict:
-    """Return the table of throughput windows by the reason for which a value may be wrong by more than 10 %."""
+    """Return the table of throughput windows by the reason why a value may be wrong by more than 10 %."""
     sums_by_reason: dict[str, list[int]] = {}
     for row in source.rows("flowreport_window_reasons"):
         sums = sums_by_reason.setdefault(row["reason"], dict.fromkeys(("windows", "within", "bounded", "held"), 0))
@@ -153,7 +153,7 @@ def window_reasons(source: Source) -> dict:
     columns += [("Within 10 %, share of the reason", True)]
     columns += [("Windows with bounds", True), ("Windows whose bounds hold", True)]
     note = (
-        "Windows of a flow's throughput, of all samples. Within 10 %: the measured value differs from the exact one by "
+        "Throughput windows of the flows of all samples. Within 10 %: the measured value differs from the exact one by "
         "at most 10 %. Reason none: according to the reports, the value cannot differ by more than 10 %. Windows whose "
         "bounds hold: those with bounds on their bytes that contain the exact value. Reasons: straddle, no_slot: "
         "packets of a report may be on both sides of a window's edge (flow with a slot, flow without); time_reversal: "
@@ -166,7 +166,7 @@ def window_reasons(source: Source) -> dict:
 
 
 def flow_reasons(source: Source) -> dict:
-    """Return the table of flows by the reason for which measured values do not cover the whole flow."""
+    """Return the table of flows by the reason why measured values do not cover the whole flow."""
     flows_by_reason: dict[tuple, int] = {}
     totals: dict[str, int] = {}
     for row in source.rows("flowreport_flow_reasons"):
@@ -182,7 +182,7 @@ def flow_reasons(source: Source) -> dict:
     ]
     columns = [("Values of", False), ("Reason", False), ("Flows", True), ("Share of these flows", True)]
     note = (
-        "Flows by the reason for which measured values do not cover the whole flow, of all samples. Loss and "
+        "Flows of all samples, by the reason why measured values do not cover the whole flow. Loss and "
         "acknowledged bytes: flows with an exact value and a report. Reasons: earlier_report: packets or "
         "acknowledgments arrived after the newest report; inter-arrival times are compared at the time of that report; "
         "partly_followed: the data plane had no slot for a part of the flow's packets; no_slot: for none of them; "

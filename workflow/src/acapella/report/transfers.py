@@ -113,7 +113,7 @@ def gain(source: Source) -> dict:
     ]
     note = (
         "Gain: 100 (BBR \N{MINUS SIGN} Cubic) / BBR of the mean throughputs, positive if BBR is faster. The sliced-WAN "
-        "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits states in "
+        "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits shows in "
         "how many of these settings it does."
     )
     if why := transfer_shallow.explanation(source):

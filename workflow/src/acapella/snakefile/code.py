@@ -41,7 +41,7 @@ IMPORT = re.compile(
 
 
 class Source(NamedTuple):
-    """A source file: the names of its directory and of the file, by which files are sorted, and its path."""
+    """A source file: the name of its directory, its name, and its path. Files are sorted by both names."""
 
     directory: str
     name: str

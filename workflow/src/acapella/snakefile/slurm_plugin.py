@@ -35,7 +35,7 @@ CHANGED = (  # attributes of the plugin's executor that the new methods replace,
 
 
 def controller_answers() -> bool:
-    """Return whether Slurm's controller answers, without an error message if it does not."""
+    """Return whether Slurm's controller responds, without an error message if it does not."""
     try:
         ended = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -63,7 +63,7 @@ def cancel(identifier: str) -> None:
 class ControllerState:
     """The state of Slurm's controller, as observed by an executor of the plugin.
 
-    ``answers``: whether the controller answers; ``now``: time in s.
+    ``answers``: whether the controller responds; ``now``: time in s.
     """
 
     def __init__(self, answers: Callable[[], bool] = controller_answers, now: Callable[[], float] = time.monotonic):
@@ -72,17 +72,17 @@ class ControllerState:
         self._contacted = False
         self._quiet_since = now()
         self.ended: set[int] = set()  # id() of job infos that the plugin has reported
-        self.listed: set[str] | None = None  # Slurm's identifiers in the last answer to a query
+        self.listed: set[str] | None = None  # Slurm's identifiers in the last response to a query
         self._missing_since: dict[str, float] = {}
 
     def answers(self) -> bool:
-        """Return whether the controller answers."""
+        """Return whether the controller responds."""
         answers = self._answers()
         self._contacted = self._contacted or answers
         return answers
 
     def wait(self) -> None:
-        """Wait until the controller answers, at most WAIT_S. Does not wait if it has never answered in this run."""
+        """Wait until the controller responds, at most WAIT_S. Does not wait if it has never responded in this run."""
         end = self._now() + WAIT_S
         while not self.answers() and self._contacted and self._now() < end:
             time.sleep(POLL_S)
@@ -95,7 +95,7 @@ class ControllerState:
         return min(max(previous, CHECK_SHARE * (self._now() - self._quiet_since)), MAX_CHECK_S)
 
     def is_lost(self, identifier: str) -> bool:
-        """Return whether a job has not been in the answers for LOST_S.
+        """Return whether a job has not been in the responses for LOST_S.
 
         An array task may be listed under the array's identifier.
         """
@@ -130,7 +130,7 @@ def change_queries(module) -> None:
     """
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
-    answer: list[dict[str, str] | None] = [None]  # answer to the last query: the state of each job
+    answer: list[dict[str, str] | None] = [None]  # response to the last query: the state of each job
 
     async def query_job_status(*arguments):
         answer[0], duration = await query(*arguments)

@@ -136,7 +136,7 @@ def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
 
 
 def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
-    """Return the tests of a file with the places of their documents; add a fault for each other document."""
+    """Return the tests of a file with the numbers of their documents; add a fault for each other document."""
     read = documents.read(path)
     faults += [Fault(*run_key, name, place, reason) for place, reason in read.faults]
     found = []
