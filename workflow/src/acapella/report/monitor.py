@@ -100,8 +100,8 @@ def losses(source: Source) -> dict:
     ]
     note = (
         f"{number(sum(row['packets'] for row in rows))} packets in {number(len(rows))} events of consecutive packets "
-        "that left the first place and did not arrive, identified by a hash of their bytes. Packets are numbered at "
-        "the first place, from 0. Duration: from the first to the last packet of an event."
+        "that left the first capture point and did not arrive, identified by a hash of their bytes. Packets are "
+        "numbered at that point, from 0. Duration: from the first to the last packet of an event."
     )
     if len(rows) > MAX_FLOWS:
         note += f" The {MAX_FLOWS} events with the most packets."
