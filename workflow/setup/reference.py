@@ -22,7 +22,7 @@ def cell(text: object) -> str:
 
 
 def code(value: object) -> str:
-    """Return a value as code, as YAML flow notation."""
+    """Return a value as code, in YAML flow notation."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
     text = text.removesuffix("...").strip()
     return f"`{text}`".replace("|", "\\|")

@@ -68,7 +68,7 @@ def in_lasting_thread(start_process: Callable[[], subprocess.Popen]) -> subproce
     def run_thread() -> None:
         try:
             process = start_process()
-            handle = os.pidfd_open(process.pid)  # not waited for yet
+            handle = os.pidfd_open(process.pid)  # valid: nothing has waited for the process yet
         except BaseException as error:
             started.set_exception(error)
             return

@@ -288,6 +288,6 @@ def sync(path: Path) -> None:
 
 
 def sha256_of(path: str | os.PathLike) -> str:
-    """Return the hex sha256 of a file, in constant memory."""
+    """Return the SHA-256 of a file in hexadecimal, in constant memory."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

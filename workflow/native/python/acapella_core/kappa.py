@@ -214,7 +214,7 @@ def check_identity(identity: IdentityRule) -> None:
 
 
 def files_of(paths: Sequence[str], hash_files: bool) -> list[tuple[str, str]]:
-    """Return paths with their sha256, or with an empty text if it is not needed. Raises UserError."""
+    """Return paths with their SHA-256, or with an empty string if it is not needed. Raises UserError."""
     for path in paths:
         if not Path(path).is_file():
             raise UserError("not a file" if Path(path).exists() else "no such file", where=path)

@@ -32,7 +32,7 @@ def load_jsonschema() -> ModuleType:
     """Return the module jsonschema. Call this before importing a package that imports jsonschema itself (Altair)."""
     if "jsonschema" in sys.modules or IRI_GRAMMAR in sys.modules:
         return importlib.import_module("jsonschema")
-    sys.modules[IRI_GRAMMAR] = None  # an import of it fails
+    sys.modules[IRI_GRAMMAR] = None  # importing it fails
     try:
         return importlib.import_module("jsonschema")
     finally:

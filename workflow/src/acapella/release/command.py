@@ -489,7 +489,7 @@ def sheet_row(sample: ReleaseSample, counts: dict) -> list[str]:
 
 
 def publish(part: Path, target: Path) -> None:
-    """Make the files of the release readable for all users, flush them to disk, and rename the directory."""
+    """Make the files of the release readable by all users, flush them to disk, and rename the directory."""
     try:
         for path in (*part.rglob("*"), part):
             path.chmod(PUBLIC_DIRECTORY if path.is_dir() else PUBLIC_FILE)

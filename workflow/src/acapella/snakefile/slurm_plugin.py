@@ -34,7 +34,7 @@ CHANGED = (  # attributes of the plugin's executor that the new methods replace,
 )
 
 
-def controller_answers() -> bool:
+def controller_responds() -> bool:
     """Return whether Slurm's controller responds, without an error message if it does not."""
     try:
         ended = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=60, check=False)
@@ -63,11 +63,11 @@ def cancel(identifier: str) -> None:
 class ControllerState:
     """The state of Slurm's controller, as observed by an executor of the plugin.
 
-    ``answers``: whether the controller responds; ``now``: time in s.
+    ``responds``: whether the controller responds; ``now``: time in s.
     """
 
-    def __init__(self, answers: Callable[[], bool] = controller_answers, now: Callable[[], float] = time.monotonic):
-        self._answers = answers
+    def __init__(self, responds: Callable[[], bool] = controller_responds, now: Callable[[], float] = time.monotonic):
+        self._responds = responds
         self._now = now
         self._contacted = False
         self._quiet_since = now()
@@ -75,16 +75,16 @@ class ControllerState:
         self.listed: set[str] | None = None  # Slurm's identifiers in the last response to a query
         self._missing_since: dict[str, float] = {}
 
-    def answers(self) -> bool:
+    def responds(self) -> bool:
         """Return whether the controller responds."""
-        answers = self._answers()
-        self._contacted = self._contacted or answers
-        return answers
+        responds = self._responds()
+        self._contacted = self._contacted or responds
+        return responds
 
     def wait(self) -> None:
         """Wait until the controller responds, at most WAIT_S. Does not wait if it has never responded in this run."""
         end = self._now() + WAIT_S
-        while not self.answers() and self._contacted and self._now() < end:
+        while not self.responds() and self._contacted and self._now() < end:
             time.sleep(POLL_S)
 
     def interval(self, previous: float) -> float:
@@ -130,30 +130,30 @@ def change_queries(module) -> None:
     """
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
-    answer: list[dict[str, str] | None] = [None]  # response to the last query: the state of each job
+    response: list[dict[str, str] | None] = [None]  # response to the last query: the state of each job
 
     async def query_job_status(*arguments):
-        answer[0], duration = await query(*arguments)
-        return answer[0], duration
+        response[0], duration = await query(*arguments)
+        return response[0], duration
 
     async def check_active_jobs(self, active_jobs):
         controller = self.controller
-        if active_jobs and not controller.answers():
+        if active_jobs and not controller.responds():
             for job in active_jobs:
                 yield job
             return
         controller.ended.clear()
-        answer[0] = None
+        response[0] = None
         previous = self.next_seconds_between_status_checks
         kept = [job async for job in check(self, active_jobs)]
         if controller.ended:
             previous = self.next_seconds_between_status_checks  # the plugin's setting
         self.next_seconds_between_status_checks = controller.interval(previous)
-        states = answer[0]
+        states = response[0]
         controller.listed = None if states is None else {*states}
         waits = states is not None and any(states.get(job.external_jobid) != "RUNNING" for job in kept)
         held = held_jobs(self.run_uuid) if waits else set()
-        # If the controller stops answering during the query, the plugin neither keeps nor reports any job.
+        # If the controller stops responding during the query, the plugin neither keeps nor reports any job.
         forgotten = [job for job in active_jobs if job not in kept and id(job) not in controller.ended]
         for job in (*kept, *forgotten):
             if controller.is_lost(job.external_jobid):

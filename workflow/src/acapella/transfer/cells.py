@@ -53,7 +53,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ImportedFiles:
     """Imported files, and the source of their settings."""
 
     data: tuple[str, ...] = ()
@@ -148,35 +148,35 @@ def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list
     return found
 
 
-def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
+def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]:
     """Yield a run for each test in imported files, in the order of their paths.
 
     Runs of the same settings are numbered from 0, unless the sheet or the name contains the number.
     """
-    listed = settings.sheet(foreign.sheet) if foreign.sheet else {}
+    listed = settings.sheet(imported.sheet) if imported.sheet else {}
     paths = sorted(
-        {Path(found) for pattern in foreign.data for found in glob.glob(pattern, recursive=True)}  # noqa: PTH207 - absolute
+        {Path(found) for pattern in imported.data for found in glob.glob(pattern, recursive=True)}  # noqa: PTH207 - absolute
         | {*listed}
     )
-    if foreign.data and not paths:
-        raise UserError(f"transfer.data: no file matches {', '.join(foreign.data)}")
+    if imported.data and not paths:
+        raise UserError(f"transfer.data: no file matches {', '.join(imported.data)}")
     numbers: dict[tuple, int] = {}
     for path in paths:
         name = shown(path.as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
         values = dict(listed.get(path, {}))
         try:
-            if foreign.pattern and path not in listed:
-                values = settings.of_name(path.name, foreign.pattern)
-            elif foreign.sheet and path not in listed:
-                raise ValueError(f"not in the sheet {foreign.sheet.name}")
+            if imported.pattern and path not in listed:
+                values = settings.of_name(path.name, imported.pattern)
+            elif imported.sheet and path not in listed:
+                raise ValueError(f"not in the sheet {imported.sheet.name}")
         except ValueError as error:
             faults.append(Fault(None, None, name, 0, str(error)))
             continue
         for place, test in tests_of(path, name, (None, None), faults):
-            yield foreign_run(name, place, test, values, numbers)
+            yield imported_run(name, place, test, values, numbers)
 
 
-def foreign_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
+def imported_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
     """Return the run of one test. Settings that sheet and name do not contain are taken from the test."""
     stated = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
     stated["algorithm"] = stated["algorithm"] or test.algorithm
