@@ -177,7 +177,7 @@ def fields_of(lines: list[str]) -> tuple[dict[str, int], int, int]:
 
 
 def fitted(text: str) -> str:
-    """Fold the .spec if its metadata exceed the pipeline's limit. Raises UnsupportedSpecError if that is not enough."""
+    """Fold a .spec whose metadata exceeds the pipeline's limit. Raises UnsupportedSpecError if that is not enough."""
     lines = text.splitlines()
     widths, _, _ = fields_of(lines)
     if sum(widths.values()) > METADATA_BYTES * 8:

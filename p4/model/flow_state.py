@@ -257,8 +257,8 @@ class Slots:
     ) -> int:
         """Remove received data from the slot's holes; return the number of bytes that filled one.
 
-        A new hole uses the first free place, else that of the lowest hole, which is dropped. So are holes a window
-        or more below `last`, the new highest number.
+        A new hole uses the first free place, else that of the lowest hole, which is dropped. Holes a window or more
+        below `last`, the new highest number, are also dropped.
         """
         places = range(HOLES * slot, HOLES * slot + HOLES)
         filled, holes = 0, {}

@@ -1,7 +1,7 @@
 """Model of flowstats.p4, written from its specification and not from its source.
 
 It has flow keys, a count-min sketch in two banks, slots of per-flow state, triggers and reports. `Flowstats.frame`
-takes a frame from the loader and returns the program's output. Registers are lists by name, as in control files and in
+takes a frame from the loader and returns the program's output. Registers have the same names as in control files and in
 the loader's dump.
 """
 
@@ -40,7 +40,7 @@ M16 = 0xFFFF
 # Triggers: bits of the register `triggers` and of a report's field `trigger`.
 (T_SYN, T_ACK, T_FIN, T_RST, T_NTH, T_TIME, T_FIRST, T_PROBE, T_DATA_ACK) = (1 << bit for bit in range(9))
 
-# Reasons for which a frame triggers no report.
+# Reasons why a frame triggers no report.
 NO_TRIGGER, NO_FLOW, REVERSE_UNKNOWN, NO_QUEUE_PAIR, NOT_IN_FORMAT = 32, 33, 34, 35, 36
 
 ROWS = 4
@@ -160,7 +160,7 @@ class Flowstats:
         packet.peer = peer or 0
 
     def _take_slot(self, packet: Packet, same: int | None) -> None:
-        """Return a free slot, else one that can be evicted; if the digest has one with other labels, only that one."""
+        """Allocate a free slot to the flow, else evict one; only ``same`` if it exists: a slot with the same digest."""
         counters, candidates = self.many["slot_counters"], self._candidates(packet.key) if same is None else [same]
         free = next((slot for slot in candidates if self.slots.get("fingerprint", slot) == 0), None)
         slot = next((one for one in candidates if self._evictable(one, packet.now)), None) if free is None else free

@@ -17,7 +17,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def generated_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
-    """Return `count` frames of `alive` simultaneous connections; another one begins when one ends."""
+    """Return `count` frames of `alive` simultaneous connections; at random times, a new one replaces one."""
     rnd = random.Random(seed)
     connections = [_Connection(rnd) for _ in range(alive)]
     now, frames = START_NS, []
@@ -33,7 +33,7 @@ def generated_connections(seed: int, count: int, alive: int = 40) -> list[Frame]
 
 
 def ipv4(protocol: int, src: int, dst: int, payload: bytes) -> bytes:
-    """Return a packet without checksum."""
+    """Return a packet with checksum 0."""
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0, 64, protocol, 0)
     return head + src.to_bytes(4, "big") + dst.to_bytes(4, "big") + payload
 
@@ -63,7 +63,7 @@ def ethernet(packet: bytes, vlans: tuple[int, ...] = (), labels: tuple[int, ...]
 
 
 class _Connection:
-    """A connection of the ends 0 and 1, with their sequence numbers."""
+    """A connection between the ends 0 and 1, with their sequence numbers."""
 
     def __init__(self, rnd: random.Random):
         self.rnd = rnd

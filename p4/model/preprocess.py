@@ -181,7 +181,7 @@ def _update_transport(frame: bytearray, parsed: Parsed, changes: list[tuple[int,
 
 
 def hashes(raw: bytes, parsed: Parsed) -> tuple[int, int]:
-    """Return the hashes of flow (the same in both directions) and packet (the same at every capture point)."""
+    """Return the hashes of the flow (equal in both directions) and of the packet (equal at every capture point)."""
     flow = parsed.flow
     kind = 0
     if flow.ip_version:

@@ -2,7 +2,7 @@
 
     .venv/bin/python workflow/setup/hub_client.py capture/requirements-fabric.lock
 
-Prints one line. It saves more than 200 MB of a small home directory. Exit status:
+Prints one line. Using this client saves more than 200 MB in a small home directory. Exit status:
 
 0   a .pth file appends the packages of that Python to those of the virtual environment, which take precedence
 1   that Python has no client of the version in the lock file, or the client does not work with the packages of the

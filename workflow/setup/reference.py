@@ -22,7 +22,7 @@ def cell(text: object) -> str:
 
 
 def code(value: object) -> str:
-    """Return a value as code, as YAML flow notation."""
+    """Return a value as code, in YAML flow notation."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
     text = text.removesuffix("...").strip()
     return f"`{text}`".replace("|", "\\|")
@@ -85,7 +85,7 @@ def cell_code(text: str) -> str:
 
 
 def command_pages(parser: argparse.ArgumentParser, depth: int = 2) -> str:
-    """Return the sections of a parser's commands, those of subcommands below them."""
+    """Return the sections of a parser's commands, each followed by those of its subcommands."""
     children = subcommands(parser)
     page = ""
     for name, child in (children.choices if children else {}).items():
@@ -213,7 +213,7 @@ def tables() -> str:
     listed = [[f"[`{one['table']}`](#{anchor(one['table'])})", cell(one["grain"])] for one in schemas]
     return (
         GENERATED.format(source="the files in schemas/tables")
-        + "# Tables\n\nEvery column of every table. The column *Null* states when a value is null. Times are integer"
+        + "# Tables\n\nEvery column of every table. The column *Null* shows when a value is null. Times are integer"
         " nanoseconds. Lengths exclude FCS and preamble.\n\n"
         + table(["Table", "Rows"], listed)
         + "".join(map(one_table, schemas))

@@ -35,7 +35,7 @@ def ranges(numbers: list[int]) -> Iterator[str]:
 
 
 def groups(prefixes: list[int]) -> Iterator[str]:
-    """Yield the prefixes with the same first two bytes as one word, or several if they do not fit into a line."""
+    """Yield the prefixes with the same first two bytes as one word, or several if they do not fit on a line."""
     for head, group in itertools.groupby(prefixes, lambda prefix: prefix >> 8):
         word = f"{head:04x}:"
         for part in ranges([prefix & 0xFF for prefix in group]):

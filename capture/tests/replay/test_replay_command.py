@@ -146,7 +146,7 @@ def test_failed_program_is_a_one_line_error(place, monkeypatch, event, kind, why
         (("FILE", "-i", "lo", "--listen", "127.0.0.1:0"), "--secret FILE is required"),
         (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "none"), "--secret none: cannot read: No such"),
         (("FILE", "-i", "lo", "--listen", "127.0.0.1", "--secret", "SECRET"), "'127.0.0.1' is not HOST:PORT"),
-        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "OPEN"), "other users can use"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "OPEN"), "other users can access"),
         (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "SECRET", "--at", "+1"), "--at has no effect"),
         (("FILE", "-i", "lo", "--listen", "h:1", "--secret", "SECRET", "-o", "none"), "--output none: no such dir"),
         (("FILE", "-i", "no-such-if"), "no interface 'no-such-if': No such device; ip link lists them"),

@@ -1,4 +1,4 @@
-"""Frames through a program: tables, registers, epochs, accounts, and the work of the host stage."""
+"""Runs of a program: tables, registers, epochs, counters, input, output, and errors."""
 
 import contextlib
 import json
@@ -43,7 +43,9 @@ def test_frames_of_any_length_pass_unchanged(tmp_path):
 def test_bytes_after_a_short_frame_are_zero(tmp_path):
     frames = [frame(1, b"\xff" * 600), frame(2, b"\xff" * 12), frame(3, b"\xff" * 2000), frame(4, b"")]
     done = good(tmp_path, FORWARD, frames)
-    assert done.registers["bytes"][0] == 12  # by the type's last byte: 0 where the frame ends before it
+    assert (
+        done.registers["bytes"][0] == 12
+    )  # the index is the last byte of the EtherType, 0 if the frame ends before it
     assert done.registers["bytes"][0xFF] == 2600
 
 
@@ -61,7 +63,7 @@ def test_exact_ternary_and_prefix_tables(tmp_path):
     """
     frames = [
         (ethernet(7, 1, 0x0806), "arp"),
-        (ethernet(20, 2, 0x86DD), 40),  # each table that follows may change it: the last one does
+        (ethernet(20, 2, 0x86DD), 40),  # each later table may change the length: the last one does
         (ethernet(1, 1), "by-destination"),
         (ethernet(7, 1), 30),  # the lower number wins
         (ethernet(8, 2), "reason-5"),
@@ -312,7 +314,7 @@ def test_capture_is_read_from_a_descriptor_under_its_name(tmp_path):
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, whole):
-    """A killed program that writes to the descriptor leaves this: the end of a frame, without the mark."""
+    """A killed writer leaves complete frames, but no end byte."""
     (reading, writing), (ending, marking) = os.pipe(), os.pipe()
     os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
     if whole:
@@ -345,10 +347,10 @@ def test_loader_exits_with_its_parent(tmp_path):
     loader = os.pidfd_open(pid)
     try:
         while tmp_path / "in.pcap" not in opened_by(pid):
-            assert not select.select([loader], [], [], 0.05)[0], "it ended at its start"
-        assert not select.select([loader], [], [], 0.5)[0], "it runs"
+            assert not select.select([loader], [], [], 0.05)[0], "the loader ended before it opened the capture"
+        assert not select.select([loader], [], [], 0.5)[0], "the loader ended before its parent"
         parent.kill()
-        assert select.select([loader], [], [], 20)[0], "it runs without its parent"
+        assert select.select([loader], [], [], 20)[0], "the loader runs without its parent"
     finally:
         parent.kill()
         parent.wait()
@@ -411,12 +413,12 @@ def test_usage_errors_are_rejected(words, message):
     ("words", "message"),
     [
         ("--out link.pcap", "--out link.pcap: out.pcap.part is also an input; use another file"),
-        ("--out out.pcap", "--out out.pcap: out.pcap.part is also an input"),  # the output until it is whole
+        ("--out out.pcap", "--out out.pcap: out.pcap.part is also an input"),  # the output until it is complete
         ("--stats ./out.pcap.part", "--stats ./out.pcap.part: out.pcap.part is also an input"),
         ("--frames ../here/c.txt", "c.txt is also an input"),
         ("--out new.pcap --frames ./new.pcap", "--out new.pcap: is also the output of --frames; use another file"),
         ("--stats s --dump-registers s", "--stats s: is also the output of --dump-registers"),
-        ("--frames s.part --stats s", "--frames s.part: is also the output of --stats"),  # until it is whole
+        ("--frames s.part --stats s", "--frames s.part: is also the output of --stats"),  # until it is complete
         ("--stats t.part --dump-registers ./t", "--stats t.part: is also the output of --dump-registers"),
     ],
 )

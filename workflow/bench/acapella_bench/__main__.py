@@ -1,7 +1,7 @@
 """Measure Acapella on this machine, compare it with tshark and other programs, and print a table.
 
     make bench                                   every benchmark
-    make bench BENCH_ARGS="native hybrid"        these
+    make bench BENCH_ARGS="native hybrid"        only these
     make bench BENCH_ARGS="--scale small"        a quick look, too short to be quoted
     make bench BENCH_ARGS="cost --longest 10000000"
     make bench BENCH_ARGS="replay --drift 60"
@@ -52,7 +52,7 @@ BENCHMARKS = {
     "wrapped": (hybrid.run_wrapped, "engine hybrid compared with tshark, on short flows with encapsulations"),
     "memory": (
         digest_cost.measure_memory,
-        "peak memory of both engines with a million flows, separately that of tshark",
+        "peak memory of both engines with a million flows; that of tshark separately",
     ),
     "size": (digest_cost.measure_size, "bytes per frame of an acap, on iperf-like traffic"),
     "extract": (extract.run, "1,000 frames spread over a capture of 10 GB, uncompressed and in frames of zstd"),
@@ -71,7 +71,7 @@ BENCHMARKS = {
     ),
     "generate": (
         generate.run,
-        "traffic from a model: into a memory ring; gaps over a veth pair beside iperf3, trafgen and tcpreplay",
+        "traffic from a model: into a memory ring; gaps over a veth pair, compared with iperf3 and others",
     ),
     "monitor": (monitor.run, "acapella-monitor from a memory ring on one core: 10,000 flows, all counts"),
     "link": (link.run, "acapella-link: error of the delay of acknowledgments at 300 Mbit/s"),

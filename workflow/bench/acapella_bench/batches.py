@@ -213,7 +213,7 @@ def add_sample(place: Path, samples: int) -> None:
 def snakemake(bench: Bench, place: Path, *arguments: str) -> Measured:
     """Run Snakemake in a directory on one core."""
     words = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", "1"]
-    merged = ["sh", "-c", 'exec "$@" 2>&1', "sh"]  # it prints plans on standard output, and jobs on standard error
+    merged = ["sh", "-c", 'exec "$@" 2>&1', "sh"]  # Snakemake prints plans on standard output, jobs on standard error
     return bench.measure([*merged, *words, *arguments], keep=True, cwd=place)
 
 

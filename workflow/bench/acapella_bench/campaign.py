@@ -20,7 +20,7 @@ from .programs import Bench, Failed, acapella
 SITES, HOSTS = 3, 7  # one port per host, and one or two uplinks
 SAMPLE_S, PERIOD_S = 2, 10
 MIRROR_MBPS = 30  # less than the rate of uplinks, more than the rate of host ports
-LOOK_S = 1.0
+POLL_S = 1.0
 END_S = 600  # in addition to the duration of the campaign
 
 
@@ -33,9 +33,9 @@ def run(bench: Bench) -> list[dict]:
     config.write_text(yaml.safe_dump(settings(seconds)), encoding="utf-8")
     status, seen = run_watched(acapella("collect", directory, "--config", config), seconds + END_S)
     if status != 0:
-        raise Failed(f"acapella collect ended with {status}")
+        raise Failed(f"acapella collect exited with {status}")
     manifests = [json.loads(path.read_text(encoding="utf-8")) for path in (directory / "raw").glob("*.json")]
-    return [*rows_of(manifests), *rows_of_sites(directory), left(seen)]
+    return [*rows_of(manifests), *rows_of_sites(directory), processes_left(seen)]
 
 
 def settings(seconds: float) -> dict:
@@ -116,7 +116,7 @@ def namespaces_of(pids: Iterable[int]) -> set[str]:
     return found
 
 
-def below(root: int) -> set[int]:
+def descendants(root: int) -> set[int]:
     """Return the ids of a process and all its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -139,14 +139,14 @@ def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
     with subprocess.Popen([str(word) for word in argv], stdout=subprocess.DEVNULL) as process:
         try:
             while process.poll() is None and time.monotonic() < end:
-                seen |= namespaces_of(below(process.pid)) - ours
-                time.sleep(LOOK_S)
+                seen |= namespaces_of(descendants(process.pid)) - ours
+                time.sleep(POLL_S)
         finally:
             process.terminate()
     return process.returncode, seen
 
 
-def left(seen: set[str]) -> dict:
+def processes_left(seen: set[str]) -> dict:
     """Return a row with the number of processes that are still in one of the campaign's namespaces."""
     pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
     there = [pid for pid in pids if namespaces_of([pid]) & seen]

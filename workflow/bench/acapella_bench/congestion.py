@@ -1,7 +1,7 @@
 """Compares verdicts on the congestion of mirrors with counters of the switch, on samples from the local testbed.
 
-The traffic depends only on --seed. The seed selects half of the samples, with which thresholds are chosen. The goals
-are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
+The traffic depends only on --seed. Thresholds are chosen with one half of the samples, which the seed selects. The
+goals are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
 build/bench/congestion-SEED until all have been collected, so that an interrupted benchmark can continue.
 """
 
@@ -59,7 +59,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def classes(samples: list[Judged]) -> Iterable[tuple[str, list[Judged]]]:
-    """Yield names and samples of each interval of the counters, shape and MTU."""
+    """Yield the name and the samples of each counter interval, traffic shape and MTU."""
     for key, unit in (("counters_s", " s"), ("shape", ""), ("mtu", " B")):
         for value in sorted({s[key] for s in samples}):
             yield f"{value}{unit}", [s for s in samples if s[key] == value]
@@ -111,7 +111,7 @@ def judged(directory: Path, plan: Plan, manifests: list[Path]) -> list[Judged]:
 def call(*words: object) -> None:
     """Run a command of `acapella` in this process. Raises Failed if it fails."""
     if status := cli.main([str(word) for word in words]):
-        raise Failed(f"acapella {words[0]} ended with {status}")
+        raise Failed(f"acapella {words[0]} exited with {status}")
 
 
 def with_truth(directory: Path, path: Path, configured: dict, plan: Plan) -> Judged:
@@ -170,10 +170,10 @@ def goal_rows(samples: list[Judged], which: str) -> list[dict]:
             "goal": "0",
             "note": f"of {sum(s['verdict'] == 'clear' for s in samples)} clear",
         },
-        shared(f"{which}: loss-free below half, clear", quiet, lambda s: s["verdict"] == CLEAR, ">= 80"),
-        shared(f"{which}: loss above 5 %, congested", lossy, lambda s: s["verdict"] == CONGESTED, ">= 90"),
-        shared(f"{which}: loss-free, congested", free, lambda s: s["verdict"] == CONGESTED, "<= 10"),
-        shared(f"{which}: loss inside its interval", samples, lambda s: s in covered, ">= 95"),
+        share_row(f"{which}: loss-free below half, clear", quiet, lambda s: s["verdict"] == CLEAR, ">= 80"),
+        share_row(f"{which}: loss above 5 %, congested", lossy, lambda s: s["verdict"] == CONGESTED, ">= 90"),
+        share_row(f"{which}: loss-free, congested", free, lambda s: s["verdict"] == CONGESTED, "<= 10"),
+        share_row(f"{which}: loss inside its interval", samples, lambda s: s in covered, ">= 95"),
         {
             "measured": f"{which}: width of the interval",
             "value": statistics.median(widths) if widths else None,
@@ -190,7 +190,7 @@ def lossy_width(samples: list[Judged]) -> str:
     return f"{statistics.median(widths):.1f} of the {len(widths)} that lost bytes" if widths else "none lost bytes"
 
 
-def shared(measured: str, samples: list[Judged], holds: Callable[[Judged], bool], goal: str) -> dict:
+def share_row(measured: str, samples: list[Judged], holds: Callable[[Judged], bool], goal: str) -> dict:
     """Return a row with the share, in percent, and the number of samples for which ``holds`` returns true."""
     number = sum(map(holds, samples))
     value = 100 * number / len(samples) if samples else None

@@ -61,7 +61,7 @@ def collect(directory: Path, plan: Plan) -> list[Path]:
             raise Failed(f"acapella collect did not end; see {log.name}") from error
     manifests = sorted((directory / "raw").glob("*.json"))
     if status != 0 or not manifests:
-        raise Failed(f"acapella collect ended with {status}; see {log.name}")
+        raise Failed(f"acapella collect exited with {status}; see {log.name}")
     return manifests
 
 
@@ -142,10 +142,10 @@ def shape_of(manifest: dict, configured: dict) -> str:
     """Return the shape of the traffic that the sample's port carried."""
     number = int(manifest["port"].removeprefix("port")) if manifest["port"].startswith("port") else None
     name = f"{manifest['site']}-host{number}"
-    its = [line for line in configured["local"]["traffic"] if name in (line["client"], line["server"])]
-    if len({frozenset((line["client"], line["server"])) for line in its}) > 1:
+    own_lines = [line for line in configured["local"]["traffic"] if name in (line["client"], line["server"])]
+    if len({frozenset((line["client"], line["server"])) for line in own_lines}) > 1:
         return FAN_IN
-    shapes = {shape_of_line(line) for line in its}
+    shapes = {shape_of_line(line) for line in own_lines}
     return shapes.pop() if shapes else "uplink"
 
 

@@ -137,13 +137,13 @@ def long_files(bench: Bench) -> list[dict]:
     packets = min(bench.scale["kappa_files"], bench.longest or bench.scale["kappa_files"])
     paths = trials(bench, packets, "ordered")
     size = sum(path.stat().st_size for path in paths)
-    rows, cold = [], forget(paths)
+    rows, cold = [], drop_from_cache(paths)
     started = time.monotonic()
     for path in paths:
         read_all(path)
     disk = size / (time.monotonic() - started) / 1e6
     rows.append({"measured": "the disk alone", "value": disk, "unit": "MB/s", "note": f"{size / 1e9:.1f} GB, {cold}"})
-    for where, kept in (("disk", forget(paths)), ("memory", "read shortly before")):
+    for where, kept in (("disk", drop_from_cache(paths)), ("memory", "read shortly before")):
         done = bench.measure([native_program("acapella-trials"), "files", *paths], keep=True)
         rows.append(
             {
@@ -170,7 +170,7 @@ def read_all(path: Path) -> None:
             pass
 
 
-def forget(paths: tuple[Path, Path]) -> str:
+def drop_from_cache(paths: tuple[Path, Path]) -> str:
     """Drop the files from the page cache, which needs no privileges. Return the share that remained in it, as text."""
     kept = checked = 0
     for path in paths:

@@ -202,7 +202,7 @@ def digest_words(source: object, directory: Path, engine: str) -> list:
 
 
 def peak_words(source: object, directory: Path, engine: str) -> list:
-    """Return the same for acapella_bench.peak, which also prints the memory use of the command and its children."""
+    """Return the command line of the same digest in acapella_bench.peak, which also prints its memory use."""
     command = digest_words(source, directory, engine)
     return [sys.executable, "-m", "acapella_bench.peak", *command[3:]]
 

@@ -36,7 +36,7 @@ PATTERN = r"(?P<delay_ms>\d+)-(?P<run>\d+)-(?P<algorithm>\w+)\.json"
 
 
 def write_files(data: Path, files: int) -> None:
-    """Write files with the layout of iperf3 3.12, which differ in their names."""
+    """Write files with the layout of iperf3 3.12, which differ only in their names."""
     end = {"sender": STREAM, "receiver": STREAM}
     test = {
         "start": {"version": "iperf 3.12", "connected": [{"socket": 5}], "test_start": {"protocol": "TCP"}},

@@ -2,7 +2,7 @@
 
 
 def __getattr__(name: str) -> str:
-    """Return `__version__`, which is determined on access because importing importlib.metadata takes long."""
+    """Return `__version__`, which is determined on access because importing importlib.metadata is slow."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415

@@ -102,7 +102,7 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     assert not other.exists()
     editcap = executable(tmp_path / "editcap", "#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")
     monkeypatch.setattr(meters, "which", lambda _: str(editcap))
-    with meters.complete_frames(write_pcap(tmp_path / "port.pcap", busy_port()), directory) as frames:
+    with meters.complete_frames(write_pcap(tmp_path / "port.pcap", busy_port())) as frames:
         assert os.read(frames, 100).split() == [b"Seccomp:", b"2"]
 
 

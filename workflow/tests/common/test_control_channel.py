@@ -387,7 +387,7 @@ def test_secret_readable_by_others_is_rejected(tmp_path):
     assert (control_lines.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
     assert control_lines.make_secret(path) != secret, "each run has its own secret"
     path.chmod(0o640)
-    with pytest.raises(InvalidMessage, match=r"other users can use .*; chmod 600"):
+    with pytest.raises(InvalidMessage, match=r"other users can access .*; chmod 600"):
         control_lines.secret_of(path)
     path.chmod(0o600)
     path.write_text("none")

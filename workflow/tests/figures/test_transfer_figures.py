@@ -294,7 +294,7 @@ def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
     faster = [row[5] for row in found["transfer_gain"]["rows"]]
     assert {"BBR", "Cubic", "equal within 0.5 %"} == {*map(with_spaces, faster)} - {"no run of BBR"}
     assert {row[-1] for row in found["transfer_prediction"]["rows"]} == {"2"}
-    assert "with a fixed sum of both rates, all flows end earliest" in found["transfer_prediction"]["note"]
+    assert "flows end earliest, with a fixed sum of both rates" in found["transfer_prediction"]["note"]
     large = {table["name"]: table for table in transfers.tables(campaigns["large"])}
     assert large["transfer_files"]["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]
     (row,) = large["transfer_cells"]["rows"]

@@ -124,7 +124,7 @@ def test_missing_tool_is_skipped_with_a_reason(seen, monkeypatch, capsys):
 def test_invalid_capture_is_a_one_line_error(seen, tmp_path, capsys):
     bad = write_file(tmp_path / "bad.pcap", bytes.fromhex("a1b2c3d4") + b"nonsense")
     (line,) = compared(capsys, 2, bad, seen[1])
-    assert line.startswith(f"acapella: error: {bad}: softflowd cannot read it: ")
+    assert line.startswith(f"acapella: error: {bad}: softflowd cannot read the capture: ")
 
 
 def test_damaged_capture_is_an_error_with_the_counts_of_whole_frames(seen, packed, capsys):

@@ -396,7 +396,7 @@ def test_trial_with_different_traffic_is_an_error(replay, capsys):
         (["--filter", "tcp"], "--departures; select the packets first: tshark -r TRIAL -Y FILTER -w NEW"),
         (["--from", "1ms"], "--from cannot be combined with --departures"),
         (["--identity", "tag"], "--identity tag cannot be combined with --departures"),
-        (["--arrival-error=-1ns"], "an error is not negative"),
+        (["--arrival-error=-1ns"], "an error must not be negative"),
         (["--arrival-error", "x"], "'x' is not a time"),
     ],
 )
@@ -410,7 +410,9 @@ def test_replay_options_require_each_other(replay, capsys):
     assert "require --departures" in failed(capsys, "kappa", *words[:place])
     assert "--departures requires --recording" in failed(capsys, "kappa", *words[:2], *words[place:])
     assert "1 departures for 2 trials" in failed(capsys, "kappa", *words[:-1])
-    assert "the same recording twice" in failed(capsys, "kappa", *words[: place - 1], words[2 + 1], *words[place - 1 :])
+    assert "the same recording is given twice" in failed(
+        capsys, "kappa", *words[: place - 1], words[2 + 1], *words[place - 1 :]
+    )
 
 
 def test_trials_of_different_speeds_are_an_error(replay, capsys):

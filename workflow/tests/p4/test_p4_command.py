@@ -120,7 +120,7 @@ def test_usage_errors_exit_with_2(capture, tmp_path, capfd, words, message):
 def test_invalid_spec_json_is_an_error(capture, tmp_path, capsys):
     write_file(tmp_path / "x.json", "[1, 2]")
     assert main(["p4", "run", str(write_file(tmp_path / "x.spec", "")), "--in", capture]) == 2
-    assert "x.json: not a file of p4/compile" in capsys.readouterr().err
+    assert "x.json: not written by p4/compile" in capsys.readouterr().err
 
 
 def test_missing_loader_error_names_the_package(capture, tmp_path, monkeypatch, capsys):

@@ -190,7 +190,7 @@ def test_choir_has_the_moves_of_the_environment_with_two_replayers(tmp_path):
     assert found == ["-2.25", "1.50", "3", "0.50", "-7", "9"]
     assert rows["moves_B_max"]["verdict"] == "not comparable"
     assert rows["moves_C_max"]["ours"] == "no packet moved"
-    assert result(rows, "moves_D_max") == ["table consistency_moves has no data for it", "not measured"]
+    assert result(rows, "moves_D_max") == ["table consistency_moves has no data for this number", "not measured"]
     assert result(rows, "moved_share") == ["12.5 %", "differs"]
     assert rows["kappa_shared-1x"]["ours"] == "this campaign has no table consistency_environments"
 
@@ -199,7 +199,7 @@ def test_kappa_without_its_environment_states_why_it_was_not_measured(tmp_path):
     write_table(tmp_path, "consistency_environments", [{"environment": "local-dual", "kappa": 0.92818}])
     rows = compare(tmp_path, "choir")
     assert result(rows, "kappa_local-dual") == ["0.9282", "agrees"]
-    assert rows["kappa_shared-1x"]["ours"] == "table consistency_environments has no data for it"
+    assert rows["kappa_shared-1x"]["ours"] == "table consistency_environments has no data for this number"
 
 
 @pytest.mark.parametrize(

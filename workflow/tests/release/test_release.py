@@ -242,7 +242,7 @@ def test_tables_of_flow_reports_match_their_provenance_and_are_never_copied(copi
     skip_if(program.why_unavailable())
     with (copied / "tables" / "flowreport_windows.csv").open("a") as table:
         table.write("another row\n")
-    with pytest.raises(UserError, match="does not have the checksum in its provenance"):
+    with pytest.raises(UserError, match="does not match the checksum in its provenance file"):
         release.release_tables(Campaign(copied), tmp_path / "tables", bytes(32), hidden=True)
 
 

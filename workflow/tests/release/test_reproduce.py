@@ -135,7 +135,7 @@ def test_release_without_captures_gives_the_same_tables_and_figures(recorded_rel
     campaign, expected = place.directory / "results" / "reproduced", published_results(release)
     assert results_of(campaign) == expected
     lines = (campaign / "reproduced.txt").read_text().splitlines()
-    assert "the release has no captures: results were made from its acaps and flow tables" in lines
+    assert "the release has no captures: results were computed from its acaps and flow tables" in lines
     compared = sum(name.startswith(("tables/", "figures/")) for name in expected)
     assert lines[-1] == f"all {compared} compared files are identical"
 

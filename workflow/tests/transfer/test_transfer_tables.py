@@ -234,7 +234,7 @@ def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
 UNUSABLE = {
     "{": "truncated",
     "[]": "contains no JSON document",
-    '{"version": 2}': "not of version 1: run acapella of the version that wrote it",
+    '{"version": 2}': "not version 1: use the version of acapella that wrote it",
     '{"version": 1}': "cell_id: missing (Name of the cell; it is not parsed)",
 }
 
@@ -308,16 +308,16 @@ PATTERN = (  # names as in the paper's Code 3
 )
 
 
-def foreign(directory, name: str, *documents: dict) -> None:
+def write_documents(directory, name: str, *documents: dict) -> None:
     """Write a file of several documents, as `tee -a` does."""
     write_file(directory / name, "\n".join(json.dumps(each) for each in documents))
 
 
 def test_settings_are_read_from_file_names_and_repeated_documents_are_runs(tmp_path):
     data, campaign = tmp_path / "data", new_directory(tmp_path / "c")
-    foreign(data, "bw-300-sz-1G-de-60-bf-100K-bbr.json", *[made.document(algorithm="bbr", version="3.5")] * 2)
-    foreign(data, "bw-300-sz-1G-de-60-bf-100K-cubic.json", made.document(version="3.5"))
-    foreign(data, "notes.json", made.document())
+    write_documents(data, "bw-300-sz-1G-de-60-bf-100K-bbr.json", *[made.document(algorithm="bbr", version="3.5")] * 2)
+    write_documents(data, "bw-300-sz-1G-de-60-bf-100K-cubic.json", made.document(version="3.5"))
+    write_documents(data, "notes.json", made.document())
     tables(campaign, "--data", f"{data}/*.json", "--name-pattern", PATTERN)
     found = "run, algorithm, delay_ns, buffer_bytes, rate_bps, size_bytes, streams, mode, iperf3_version"
     common = (60_000_000, 102_400, 300_000_000, 2**30, 1, None, "3.5")
@@ -327,8 +327,8 @@ def test_settings_are_read_from_file_names_and_repeated_documents_are_runs(tmp_p
 
 
 def test_settings_are_read_from_a_sheet(tmp_path):
-    foreign(tmp_path / "data", "one.json", made.document(algorithm="bbr"))
-    foreign(tmp_path / "data", "two.json", made.document(algorithm="cubic"))
+    write_documents(tmp_path / "data", "one.json", made.document(algorithm="bbr"))
+    write_documents(tmp_path / "data", "two.json", made.document(algorithm="cubic"))
     lines = ["file\tdelay_ms\tbuffer_bytes\tmode\trtt_ms", "data/one.json\t0.5\t1M\tpublished\t90"]
     sheet = write_file(tmp_path / "sheet.tsv", "\n".join([*lines, "data/none.json\t\t\t\t\n"]))
     campaign = new_directory(tmp_path / "c")

@@ -55,7 +55,7 @@ def test_complete_frames_of_a_truncated_capture_are_compared(capture, compress, 
     whole = len(busy_port()) - 1
     first, *_, last = filter(None, capsys.readouterr().out.splitlines())
     assert re.fullmatch(rf"{cut}: truncated at byte \d+.*: .*; compared: {whole} complete frames", first)
-    assert last == "unexplained on what the core decided: 0 frames"
+    assert last == "unexplained disagreements on what the core decided: 0 frames"
 
 
 @pytest.mark.soak
@@ -131,7 +131,7 @@ def test_skipped_files_are_listed_with_the_reason(capture, capsys):
     err = capsys.readouterr().err
     assert err.count("skipped: ") == 4
     assert f"skipped: {directory}/inner/notes.txt: not the suffix of a capture" in err
-    assert f"skipped: {directory}/gone.pcap: cannot read it: No such file or directory" in err
+    assert f"skipped: {directory}/gone.pcap: cannot read: No such file or directory" in err
     assert f"skipped: {directory}/link: symbolic link to a directory" in err
     assert f"skipped: {directory}/pipe.pcap: not a regular file" in err
     assert "4 files skipped" in err

@@ -8,7 +8,7 @@
 
 #define HEADERS_MAX 24 /* more nested headers are malformed */
 
-/* Reasons for which a packet is malformed. */
+/* Reasons why a packet is malformed. */
 enum malformed {
     MALFORMED_NOT,
     MALFORMED_TRUNCATED, /* the packet ends within a header */

@@ -17,7 +17,7 @@ POLL_S = 0.05
 
 
 def missing() -> str | None:
-    """Return why there can be no cluster; None if there can be one."""
+    """Return why no cluster can be started; None if one can."""
     try:
         from acapella_testing.runs import slurm_cluster  # noqa: PLC0415 - optional
     except ImportError:

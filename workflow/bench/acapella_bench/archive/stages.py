@@ -21,7 +21,7 @@ class Stage:
     peak_mib: float  # maximum over their processes
 
     def core_seconds(self, cores: int) -> float:
-        """Return the time for which the jobs occupied cores."""
+        """Return the core-seconds that the jobs occupied."""
         return self.seconds * min(THREADS.get(self.name, 1), cores)
 
 

@@ -1,5 +1,4 @@
-"""Compares Acapella with tshark, nfstream, nfpcapd and argus on one sample: speed, and the flows that each of them
-sees.
+"""Compares Acapella with tshark, nfstream, nfpcapd and argus on one sample: speed, and the flows that each finds.
 
 The same connections are generated without encapsulation and in FABRIC's encapsulations. The flows of the capture
 without encapsulation are the reference: directions with addresses, protocol and ports.

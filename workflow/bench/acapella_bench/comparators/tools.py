@@ -104,7 +104,7 @@ def nfstream_commands(capture: Path, _: Path) -> list[list]:
 
 
 def lines_of(output: bytes) -> Iterator[list[str]]:
-    """Yield the cells of different lines of an output with | as the separator."""
+    """Yield the cells of each distinct line of an output; | separates cells."""
     for line in set(output.decode(errors="replace").splitlines()):
         yield [cell.strip() for cell in line.split("|")]
 

@@ -1,6 +1,7 @@
-"""acapella-dpdk-generate: into a memory ring on one core, and into a veth pair beside iperf3, trafgen and tcpreplay.
+"""Measures acapella-dpdk-generate, into a memory ring on one core and into a veth pair.
 
-In the veth pair, an independent receiver (tcpdump with the kernel's timestamps) measures rate and gaps of all programs.
+In the veth pair, it is compared with acapella replay, iperf3, trafgen and tcpreplay: an independent receiver (tcpdump
+with the kernel's timestamps) measures rate and gaps of all programs.
 """
 
 import contextlib
@@ -108,7 +109,7 @@ def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
 
 
 class VethPath:
-    """A veth pair from out0 to in0, which is in a different network namespace with a server of iperf3."""
+    """A veth pair from out0 to in0, which is in a different network namespace with an iperf3 server."""
 
     def __init__(self, bench: Bench, inside: list[str], receiver: list[str]):
         self.bench = bench
@@ -130,8 +131,8 @@ class VethPath:
     def top_rate(self, words: Sequence[object]) -> float:
         """Run a program that sends as fast as it can; return packets per second by the counter of in0.
 
-        The rate is that between a tenth and nine tenths of the packets, so that the start and end of the program are
-        excluded. sysfs shows the interfaces of the namespace in which it was mounted.
+        The rate is measured between a tenth and nine tenths of the packets, which excludes the start and end of the
+        program. sysfs shows the interfaces of the namespace in which it was mounted.
         """
         log = self.bench.directory / "counts"
         mount = 'mount -t sysfs sysfs /sys && exec "$@"'
@@ -273,7 +274,7 @@ def served(name: str, receiver: list[str]) -> Iterator[str | None]:
 
 @contextlib.contextmanager
 def server(receiver: list[str]) -> Iterator[None]:
-    """Run a server of iperf3."""
+    """Run an iperf3 server."""
     words = [*receiver, "iperf3", "-s", "-1", "-p", str(PORT)]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         time.sleep(0.5)

@@ -56,7 +56,7 @@ def realtime() -> list[str]:
 
 
 def measured(bench: Bench, prefix: list[str], gap_ns: int, burst: int) -> Run:
-    """Run the benchmark once. The sender has a core of its CPU list, the reader may use all."""
+    """Run the benchmark once. The sender has a core of its CPU list; the reader may use all cores."""
     program = BUILD / "capture" / "replay" / "bench_replay"
     words = [*prefix, program, PACKETS, PACKET_BYTES, bench.scale["replay_loops"], gap_ns, burst]
     return Run(**json.loads(bench.measure(words, keep=True, any_core=True).stdout))

@@ -1,8 +1,8 @@
-"""Compares how exactly programs preserve gaps when they replay the same captures over the same veth pair.
+"""Compares how accurately programs preserve gaps when they replay the same captures over the same veth pair.
 
-One tcpdump with the kernel's receive timestamps stamps the packets of all of them. Its own noise, and the noise of the
+A tcpdump with the kernel's receive timestamps captures the packets of all programs. Its own noise, and the noise of the
 veth pair, is measured with the plain loop, which records the time before each system call: the noise is the difference
-between the gaps of these times and the receiver's gaps. A program cannot be measured more exactly than that.
+between the gaps of these times and the receiver's gaps. No program can be measured more accurately than that.
 """
 
 import contextlib

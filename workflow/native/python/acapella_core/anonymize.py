@@ -28,7 +28,7 @@ def require_aes() -> None:
 def read_key(path: str | os.PathLike) -> bytes:
     """Return the 32 bytes of a key file. Raises UserError if other users can access the file, or it is not a key.
 
-    No message contains any of the key.
+    No message contains any part of the key.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
         """Parse as argparse, but report unknown arguments in the subparser, so that its name is in the message.
 
         Unknown options are reported before missing required options, because one may be misspelled. Options may be
-        between positional arguments: argparse does not support that, so then the options are parsed first.
+        between positional arguments: argparse does not support this, so in that case the options are parsed first.
         """
         if self._intermixed:
             return super().parse_known_args(args, namespace)

@@ -145,7 +145,7 @@ def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
 
 
 def inside(descriptor: int, directory: Path) -> Path:
-    """Return a path of an open directory: that of its descriptor, which remains valid if ``directory`` is replaced.
+    """Return a path of an open directory that remains valid if ``directory`` is replaced: that of its descriptor.
 
     Without /proc it is ``directory``.
     """

@@ -1,4 +1,4 @@
-"""Convert flow reports to flows: the collector of the P4-RDMA paper (section III-C), in the native core.
+"""Convert flow reports to flows: the collector of the P4/RDMA paper (section III-C), in the native core.
 
 A `Collector` receives RoCEv2 frames (from capture files, memory, or an interface) or reports in a ring, checks them as
 an RDMA NIC does, and keeps a table of flows. Rejected and missing reports are counted by reason, and are not added to
@@ -223,7 +223,7 @@ class Collector:
         self._core.close_rdma(number)
 
     def flow_batches(self, rows: int = FLOW_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the flow table in the order of the flows' first reports. Must not be called during feeding."""
+        """Yield the flow table in the order of the flows' first reports. Must not be called while input is fed."""
         for first in range(0, max(self._core.flows, 1), rows):
             yield typed(self._core.flow_rows(first, rows), "flow_reports")
 

@@ -43,7 +43,7 @@ def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> s
     limited. It keeps the user id, so it can read the same files. Raises OSError if it cannot be started.
 
     The thread that starts the program lives as long as the program, because a program that requests a signal at the end
-    of its parent (PR_SET_PDEATHSIG) is sent it at the end of that thread.
+    of its parent (PR_SET_PDEATHSIG) receives this signal when that thread ends.
     """
 
     def confined() -> subprocess.Popen:
@@ -68,7 +68,7 @@ def in_lasting_thread(start_process: Callable[[], subprocess.Popen]) -> subproce
     def run_thread() -> None:
         try:
             process = start_process()
-            handle = os.pidfd_open(process.pid)  # not waited for yet
+            handle = os.pidfd_open(process.pid)  # valid: nothing has waited for the process yet
         except BaseException as error:
             started.set_exception(error)
             return

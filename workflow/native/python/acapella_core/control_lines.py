@@ -1,7 +1,7 @@
 """Lines of an authenticated control channel: strict JSON, proofs of a shared secret, and private files with secrets.
 
 Both sides have the same secret of 64 hexadecimal digits, in a file that only its owner can read. The secret is never
-sent: the side that listens sends a random challenge, the other one responds with an HMAC of it.
+sent: the listening side sends a random challenge, and the other side responds with its HMAC.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Challenge:
 
 @dataclass(frozen=True)
 class Proof:
-    """The response to a challenge, 64 hexadecimal digits, which proves that the sender has the secret."""
+    """The response to a challenge, 64 hexadecimal digits, which proves that the sender knows the secret."""
 
     value: str
 
@@ -100,7 +100,7 @@ def whole(value: object, what: str, bits: int, minimum: int = 0) -> int:
 
 
 def name(value: object, what: str) -> str:
-    """Return a name of 1 to 64 letters, digits, dots and dashes, which is safe in logs. Raises InvalidMessage."""
+    """Return a name of 1 to 64 letters, digits, '.', '_' and '-', which is safe in logs. Raises InvalidMessage."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise InvalidMessage(f"{what} is not a name of 1 to 64 letters, digits, '.', '_' and '-'")
     return value
@@ -124,7 +124,7 @@ def secret_of(path: Path) -> Secret:
     """Return the secret in a file. Raises OSError, or InvalidMessage if it is not a private file with a secret."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise InvalidMessage(f"other users can use {path}; chmod 600")
+            raise InvalidMessage(f"other users can access {path}; chmod 600")
         text = file.read(MAX_LINE_BYTES).decode("ascii", errors="replace").strip()
     if not HEX_DIGITS.fullmatch(text):
         raise InvalidMessage(f"{path} does not contain a secret of 64 hexadecimal digits")

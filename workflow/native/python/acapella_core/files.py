@@ -125,7 +125,7 @@ def locked_temporary(directory: int, target: str) -> tuple[int, str]:
 
 def remove_abandoned(directory: int, target: str) -> None:
     """Remove temporary files of ``target`` in an open directory that are not locked by a running writer."""
-    # Every file is written with this search, so a directory of 10,000 files is listed once, without patterns.
+    # This search precedes every write, so a directory of 10,000 files is listed only once, without patterns.
     names = [name for name in os.listdir(directory) if name.startswith(f".{target}.")]
     if not names:  # compiling patterns takes milliseconds
         return
@@ -248,7 +248,7 @@ def remove_scratch() -> None:
 def remove_abandoned_directories(parent: Path, prefix: str = SCRATCH, suffix: str = "") -> None:
     """Remove directories of `locked_directory` whose processes have ended."""
     try:
-        names = os.listdir(parent)  # noqa: PTH208 - runs for every sample, and most names do not count
+        names = os.listdir(parent)  # noqa: PTH208 - runs for every sample, and most names do not match
     except OSError:  # the creation of a directory in it reports the reason
         return
     length = len(prefix) + RANDOM_LENGTH + len(suffix)
@@ -288,6 +288,6 @@ def sync(path: Path) -> None:
 
 
 def sha256_of(path: str | os.PathLike) -> str:
-    """Return the hex sha256 of a file, in constant memory."""
+    """Return the SHA-256 of a file in hexadecimal, in constant memory."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

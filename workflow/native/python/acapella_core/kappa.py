@@ -30,7 +30,7 @@ class IdentityRule:
       tag        time, node and port in the 16-byte trailer of CHOIR; `tag` is the accepted layout: v2 of the paper's
                  version, v1 of older ones, auto for both
       regions    the byte ranges `regions`, pairs of offset from the start of the frame and length
-      frame      every byte of the frame; does not survive a router
+      frame      every byte of the frame; cannot match packets across a router
     l4_checksum: False ignores checksums of TCP, UDP, UDP-Lite, SCTP and ICMP, which a NIC may compute after capture.
     """
 
@@ -46,7 +46,7 @@ class Selection:
 
     frames: an array of uint64 for each file path: frame numbers from 1 as in tshark.
     flow: (ip_proto, src, src_port, dst, dst_port) of the innermost headers, None matches everything; or a sequence of
-      such tuples, of which one has to match.
+      such tuples, one of which must match.
     from_ns, to_ns: from_ns <= time < to_ns, since 1970, or with `relative` since the trial's first packet selected by
       frames and flow.
     """
@@ -83,7 +83,8 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     used, with the same result. progress(done, total) is called with bytes; `done` counts decompressed bytes and may
     exceed `total`.
 
-    Raises UserError: no or unreadable files, the same file twice in a trial, too many windows, a full disk.
+    Raises UserError for a missing or unreadable file, a file that occurs twice in a trial, too many windows, or a full
+    disk.
     """
     identity, selection = identity or IdentityRule(), selection or Selection()
     check_identity(identity)
@@ -105,7 +106,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
 
 
 def words_of(identity: IdentityRule, selection: Selection) -> dict:
-    """Return both as options of the core. Raises UserError for an invalid flow."""
+    """Return an identity rule and a selection as options of the core. Raises UserError for an invalid flow."""
     return {
         "kind": identity.kind,
         "l4_checksum": identity.l4_checksum,
@@ -213,7 +214,7 @@ def check_identity(identity: IdentityRule) -> None:
 
 
 def files_of(paths: Sequence[str], hash_files: bool) -> list[tuple[str, str]]:
-    """Return paths with their sha256, or with an empty text if it is not needed. Raises UserError."""
+    """Return paths with their SHA-256, or with an empty string if it is not needed. Raises UserError."""
     for path in paths:
         if not Path(path).is_file():
             raise UserError("not a file" if Path(path).exists() else "no such file", where=path)

@@ -1,4 +1,4 @@
-"""Validate names from catalogs, manifests, sample sheets and checksum lists; print names and numbers of things."""
+"""Validate names from catalogs, manifests, sample sheets and checksum lists; print names and counts."""
 
 import re
 import sys
@@ -34,7 +34,7 @@ def file(name: object, where: object) -> str:
 
 
 def path(name: object, where: object) -> PurePosixPath:
-    """Return a relative path of a checksum list. Raises UserError if a part could leave its directory."""
+    """Return a relative path from a checksum list. Raises UserError if a part could leave its directory."""
     if not isinstance(name, str) or not all(is_component(part) for part in name.split("/")):
         raise UserError(f"{name!r} is not the path of a file in this directory", where=where)
     return PurePosixPath(name)

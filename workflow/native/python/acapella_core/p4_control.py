@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .errors import UserError
 
-INDICES = 16  # checked per register: the maximum with individual meanings (queue pairs)
+INDICES = 16  # entries checked per register; enough for the queue pairs
 ALL = 1 << 32  # flows or packets with a hash below the value are sampled
 PREPROCESS = {"edit_which": (0, 1 + 2 + 4), "sample_flows_below": (0, ALL), "sample_packets_below": (0, ALL)}
 
@@ -62,7 +62,7 @@ def number(word: str) -> int | None:
 
 
 def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:
-    """Raise UserError if the first value of a register is outside its range."""
+    """Raise UserError if entry 0 of a register is outside its range."""
     for (name, index), (value, where) in registers.items():
         low, high = ranges.get(name, (value, value))
         if index == 0 and not low <= value <= high:

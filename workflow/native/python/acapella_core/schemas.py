@@ -32,5 +32,5 @@ def table(name: str) -> dict:
 
 @functools.cache
 def json_schema(name: str) -> dict:
-    """Return a JSON Schema of schemas/ by its stem: ``config`` or ``manifest``."""
+    """Return a JSON Schema of schemas/ by its stem, such as ``config`` or ``manifest``."""
     return json.loads((root() / f"{name}.schema.json").read_text(encoding="utf-8"))

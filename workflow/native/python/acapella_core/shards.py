@@ -1,7 +1,7 @@
 """Paths of the files that a campaign has for each sample: DIRECTORY/SAMPLE.SUFFIX, or DIRECTORY/SHARD/SAMPLE.SUFFIX.
 
 A stage that runs in batches writes below shards, so that no directory has an entry for each sample of a large campaign.
-There are 256 shards, by the SHA-256 of the sample's name. So the path of a sample does not depend on the others. The
+The SHA-256 of a sample's name selects one of 256 shards, so the path of a sample does not depend on the others. The
 directory batches/sharded/STAGE of a campaign marks such a stage.
 """
 
@@ -44,7 +44,7 @@ def directory_of(campaign: Path, kind: str, sample: str) -> Path:
 
 
 def directories(directory: Path, *, in_shards: bool) -> list[Path]:
-    """Return the directories in which the files of samples are: the shards that exist, or ``directory`` itself.
+    """Return the directories that contain the files of samples: the shards that exist, or ``directory`` itself.
 
     Symbolic links are ignored.
     """

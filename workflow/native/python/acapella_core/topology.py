@@ -88,7 +88,7 @@ class Topology:
         return link.between
 
     def is_on_path(self, link: Link, path: str) -> bool:
-        """Return whether a path leads over a link."""
+        """Return whether a path uses a link."""
         return any(set(hop) == set(link.between) for hop in pairwise(self.paths[path]))
 
     def path_of_flow(self, flow: int) -> str | None:
@@ -154,16 +154,18 @@ def check_links(topology: Topology, where: object) -> None:
                 raise UserError(f"links.{name}.between: no node {node!r}", where=where)
         ends = frozenset(link.between)
         if len(ends) != 2 or ends in seen:
-            raise UserError(f"links.{name}.between: two different nodes, and one link between them", where=where)
+            raise UserError(
+                f"links.{name}.between: expected two different nodes with a single link between them", where=where
+            )
         seen.add(ends)
     for name, node in topology.nodes.items():
         number = sum(name in link.between for link in topology.links.values())
         if node.role == "host" and number != 1:
-            raise UserError(f"nodes.{name}: a host has one link, this one has {number}", where=where)
+            raise UserError(f"nodes.{name}: a host must have one link, this one has {number}", where=where)
 
 
 def check_path(topology: Topology, name: str, where: object) -> None:
-    """Raise UserError unless a path leads over links and routers from the sender to the receiver."""
+    """Raise UserError unless a path connects the sender to the receiver by links and routers."""
     path = topology.paths[name]
     key = f"paths.{name}"
     for node in path:
@@ -173,9 +175,9 @@ def check_path(topology: Topology, name: str, where: object) -> None:
         raise UserError(f"{key}: a node occurs twice", where=where)
     roles = [topology.nodes[node].role for node in path]
     if roles != ["host", *["router"] * (len(path) - 2), "host"]:
-        raise UserError(f"{key}: a path leads from a host over routers to a host", where=where)
+        raise UserError(f"{key}: a path must connect two hosts by routers", where=where)
     if (path[0], path[-1]) != (topology.sender, topology.receiver):
-        raise UserError(f"{key}: all paths have the same ends", where=where)
+        raise UserError(f"{key}: all paths must have the same ends", where=where)
     links = [topology.link(*hop) for hop in pairwise(path)]
     if None in links:
         place = links.index(None)

@@ -32,7 +32,7 @@ def load_jsonschema() -> ModuleType:
     """Return the module jsonschema. Call this before importing a package that imports jsonschema itself (Altair)."""
     if "jsonschema" in sys.modules or IRI_GRAMMAR in sys.modules:
         return importlib.import_module("jsonschema")
-    sys.modules[IRI_GRAMMAR] = None  # an import of it fails
+    sys.modules[IRI_GRAMMAR] = None  # importing it fails
     try:
         return importlib.import_module("jsonschema")
     finally:
@@ -177,7 +177,7 @@ def allowed(schema: dict) -> list[str]:
 
 
 def types_of(schema: dict) -> list[str]:
-    """Return the types that a schema allows; a schema without a type is that of a key."""
+    """Return the types that a schema allows; a schema without a type describes a key, which is a string."""
     types = schema.get("type", "string")
     return [types] if isinstance(types, str) else types
 

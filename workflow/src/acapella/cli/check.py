@@ -108,7 +108,7 @@ class Findings:
         except FileNotFoundError:
             self.add(name, f"no such file, but {by} lists it")
         except OSError as error:
-            self.add(name, f"cannot read it: {error.strerror}")
+            self.add(name, f"cannot read: {error.strerror}")
         except ValueError as error:
             self.add(name, error)
 

@@ -24,7 +24,7 @@ MAX_UNKNOWN = 0.01  # expected number of flows, over all epochs, whose counts a 
 
 
 def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarray:
-    """Return an array of bool, one per report (a row of bytes, format 2): whether its flow may share all its cells."""
+    """Return an array of bool, one per report (a row of bytes, format 2): whether its flow may share every cell."""
     if not len(bodies):
         return np.zeros(0, bool)
     epochs = field(bodies, EPOCH, ">u4")

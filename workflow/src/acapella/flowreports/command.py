@@ -12,7 +12,7 @@ with different sketch sizes.
 
 Every frame and report is accounted for; the command fails if the sums differ. If the bytes of a capture are damaged,
 the program reads the complete frames before the damage, and a message on standard error names the capture. The exit
-code is then 1, or 0 with --acap, because that digest was accepted.
+code is then 1, or 0 with --acap, because the digest was already accepted.
 """
 
 import argparse

@@ -21,7 +21,7 @@ TIME_TABLES = (
 
 
 def create_views(con, flows: Path, series: Path | None, windows: Path | None) -> None:
-    """Create views of the collector's files; views of a missing series are empty."""
+    """Create views of the collector's files; the view of a missing file is empty."""
     con.read_parquet(str(flows)).create_view("reported_flows", replace=True)
     for name, path in {"reported_series": series, "reported_windows": windows}.items():
         if path is not None:

@@ -57,7 +57,7 @@ def why_unavailable() -> str | None:
 
 
 def reasons() -> dict[int, str]:
-    """Return the names of the reasons for which a frame triggers no report, by number, from the .json of the .spec."""
+    """Return the reasons why a frame triggers no report: name by number, from the JSON file next to the .spec."""
     sidecar = SPEC.with_suffix(".json")
     names = json.loads(sidecar.read_text(encoding="utf-8")).get("reasons", {}) if sidecar.is_file() else {}
     return {int(number): name for number, name in names.items()}
@@ -79,7 +79,7 @@ def run(
     with decompression.streamed(captures, undamaged, limits) as streams:
         code, messages = run_loader([*command, *streams.arguments], (reports, counters), streams.descriptors)
     if code != 0:
-        raise UserError(" ".join(messages.split()) or f"{LOADER} ended with {code}", outside=code == OUTSIDE)
+        raise UserError(" ".join(messages.split()) or f"{LOADER} exited with {code}", outside=code == OUTSIDE)
     statistics = json.loads(counters.read_text(encoding="utf-8"))
     check(statistics, captures[0])
     return Run(reports, statistics)

@@ -41,7 +41,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the table and print the number of each verdict."""
+    """Write the table and print the number of rows with each verdict."""
     from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
@@ -109,8 +109,8 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
     """Return the smallest R2 of several measures, the worst measure as text, and the reason why not all agree, or None.
 
     R2 is computed from values and from logarithms; if it is undefined because all exact values are equal, the share of
-    equal values is used instead. A measure without values does not agree; R2 is None if some have too few and all
-    others agree.
+    equal values is used instead. A measure without values does not agree; R2 is None if some have too few values
+    and all others agree.
     """
     rows = [accuracy.get(measure) for measure in measures]
     if not any(row and row["n"] + row["missing"] for row in rows):

@@ -79,7 +79,7 @@ def times_of(records):
 
 
 def bits(records) -> int:
-    """Return the bits of records on the wire."""
+    """Return the number of bits in the frames of records, by wire length."""
     return 8 * int(program.field(records, 12, "<u4").sum(dtype="int64"))
 
 

@@ -1,9 +1,9 @@
 """Read switch ports and NICs from FABRIC's information model: an advertisement, or the models of individual sites.
 
 Both are graphs in GraphML. In an advertisement, a site is a CompositeNode. Its trunk ports are VLAN sub-interfaces,
-which links connect to the trunk ports of other sites; it does not include ports to servers, but the numbers of NICs.
-The model of a site has a switch (NetworkNode), whose trunk ports are connected to the ports of NICs. In both, a node
-`has` a NetworkService, which `connects` its ports.
+which links connect to the trunk ports of other sites. Ports to servers are missing, but NICs are counted. The model of
+a site has a switch (NetworkNode), whose trunk ports are connected to the ports of NICs. In both, a node `has` a
+NetworkService, which `connects` its ports.
 """
 
 import json
@@ -161,7 +161,7 @@ def nics(graph: Graph, node: str, site: str) -> list[dict]:
 
 
 def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -> dict:
-    """Return the row of a trunk port: an uplink if a link connects it to another site's port, or to nothing known."""
+    """Return the row of a trunk port: an uplink if linked to another site's port, or if the far end is unknown."""
     others = [
         other
         for link in graph.neighbors(port, "connects", "Link")

@@ -36,7 +36,7 @@ def create(con, paths: Sequence[Path]) -> None:
 
 
 def reason(text: str) -> str:
-    """Return the useful lines of an error of DuckDB's reader: the number of the line, and its fault."""
+    """Return the useful lines of a DuckDB reader error: the line number, and what is wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     useful = [line for line in lines if line.startswith("Error when")] or lines[1:2]
     return "; ".join([lines[0], *useful[:1]])

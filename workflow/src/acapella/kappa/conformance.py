@@ -41,7 +41,10 @@ def register_parser(subparsers):
 
 
 def run(args) -> None:
-    """Write the table and print the number of each verdict. Raises UserError if errata and numbers are inconsistent."""
+    """Write the table and print the number of rows with each verdict.
+
+    Raises UserError if errata and numbers are inconsistent.
+    """
     printed, expected = read_printed(Path(args.printed)), read_errata(Path(args.errata))
     rows = table_rows(printed, expected["errata"])
     beneath.protect(args.output)
@@ -84,11 +87,13 @@ def check_errata(printed: list[dict], rows: list[dict], expected: dict, args) ->
             place = (erratum["environment"], run)
             where = f"{', run '.join(place)}: the erratum"
             if place not in places:
-                raise UserError(f"{where} has no such row", where=args.errata, fix="correct or remove it")
+                raise UserError(f"{where} refers to a missing row", where=args.errata, fix="correct or remove it")
             index = places.index(place)
             changed = [name for name in NUMBERS if printed[index][name] != numbers[name]]
             if changed:
-                raise UserError(f"{where} has a different {', '.join(changed)}", where=args.errata, fix="update it")
+                raise UserError(
+                    f"{where} contains a different {', '.join(changed)}", where=args.errata, fix="update it"
+                )
             unused = [what for what in erratum["explains"] if what not in rows[index]["needs"]]
             if unused:
                 raise UserError(
@@ -167,10 +172,9 @@ def numbers_of(text: str) -> dict:
 
 
 def table_rows(printed: list[dict], errata: list[dict]) -> list[dict]:
-    """Return the rows of kappa_published, with the differences that an erratum must explain and those that one
-    explains.
+    """Return the rows of kappa_published with two more keys.
 
-    Their keys are `needs` and `explained`.
+    `needs` lists the differences that an erratum must explain, `explained` those that an erratum explains.
     """
     runs = {}
     for row in printed:

@@ -79,7 +79,7 @@ def gaps(ts_ns: np.ndarray) -> np.ndarray:
 
 
 def time_limits(a: TimedTrial, b: TimedTrial) -> dict[str, tuple[float, float]]:
-    """Return lower and upper limits of L and I; both trials have errors, and a common packet."""
+    """Return lower and upper limits of L and I for two trials with at least one common packet."""
     changes = differences(a, b)
     durations = [trial.ts_ns[-1] - trial.ts_ns[0] for trial in (a, b)]
     errors = [duration_error(trial) for trial in (a, b)]

@@ -67,7 +67,7 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
     errors["departure_ns"] = errors["departure_ns"] or 0
     sha256 = [hash_of(path) for path in recordings]
     if len(set(sha256)) < len(sha256):
-        raise UserError("the same recording twice", where="--recording", fix="specify it once")
+        raise UserError("the same recording is given twice", where="--recording", fix="specify it once")
     return Replay(recordings, sources, **errors, sha256=sha256)
 
 
@@ -89,7 +89,7 @@ def error_ns(text: str, name: str) -> int:
     """Return an error in ns. Raises UserError."""
     error = duration_ns(text)
     if error < 0:
-        raise UserError("an error is not negative", where=f"--{name}-error {text}")
+        raise UserError("an error must not be negative", where=f"--{name}-error {text}")
     return error
 
 
@@ -137,7 +137,7 @@ def check_memory(aligned: dict, memory_bytes: int) -> None:
     packets = max([aligned["replayed"], *(len(keys) for keys, _ in aligned["trials"])])
     needed = packets * BYTES_PER_PACKET
     if needed > memory_bytes:
-        text = f"the correction by departures of {packets:,} packets needs {math.ceil(needed / 1e6):,} MB"
+        text = f"correcting {packets:,} packets by their departures needs {math.ceil(needed / 1e6):,} MB"
         raise UserError(text, fix="raise --memory", outside=True)
 
 
@@ -250,8 +250,8 @@ def components(native: dict) -> dict:
 def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
     """Return the components and kappa of corrected trials with their limits, named ``U_lo``, ``U_hi`` and so on.
 
-    The value of a component is computed from the corrected times; if it is outside the limits, it is the nearer limit.
-    Limits are None if the value is.
+    The value of a component is computed from the corrected times; a value outside the limits is replaced by the nearer
+    limit. Limits are None if a component is undefined.
     """
     counts = {name: native[name] for name in ("n_a", "n_b", "n_common")}
     exact = ratios.components(native)

@@ -16,7 +16,7 @@ QUEUE_BITS = 16  # width of a queue number
 MAX_SLEW = 500e-6  # maximum rate at which a Linux clock is adjusted, adjtimex(2)
 NOT_MEASURED = "departures were not measured"
 ONE_BURST = "departures inside the only burst of a queue are unknown; specify --burst-error"
-NO_QUEUE = "departures inside bursts are unknown, because its departures contain no Tx queues; specify --burst-error"
+NO_QUEUE = "departures inside bursts are unknown, because the file contains no Tx queues; specify --burst-error"
 NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
 
 

@@ -39,7 +39,10 @@ def iso_time_ns(text: str) -> int | None:
 
 
 def span(begin: str | None, end: str | None) -> tuple[int | None, int | None, bool]:
-    """Return (from, to, relative) in ns: both ISO times, or both from each trial's first packet. Raises UserError."""
+    """Return (from, to, relative) in ns: both ISO times, or both relative to each trial's first packet.
+
+    Raises UserError.
+    """
     absolute = [iso_time_ns(text) for text in (begin, end) if text is not None]
     relative = None in absolute
     if relative and any(ns is not None for ns in absolute):

@@ -80,12 +80,12 @@ def of_departures(pair: dict, wide: bool = False, offset_ns: int = 0) -> list[di
 
 
 def offset_change(offset_ns: int) -> dict:
-    """Arrivals and departures of one of the trials are not from the same time."""
+    """Return the warning that the arrivals and departures of a trial may be from different runs."""
     text = (
-        f"the receiver's clock minus the replayer's differs by {nanoseconds(offset_ns)} between the trials. Name the "
-        "departures of the same run for each trial; those of a different run falsify the corrected kappa. If they are "
-        "of the same run, a clock was set between the trials, or the timestamps of a capture were changed, which is "
-        "harmless."
+        f"the receiver's clock minus the replayer's differs by {nanoseconds(offset_ns)} between the trials. Specify "
+        "the departures of the same run for each trial; those of a different run falsify the corrected kappa. If they "
+        "are of the same run, a clock was set between the trials, or the timestamps of a capture were changed, which "
+        "is harmless."
     )
     return warning(OFFSET, "OLI", text)
 
@@ -99,7 +99,7 @@ def packets_by_trial(pair: dict, name: str) -> str:
 
 
 def full_queue(pair: dict):
-    """The driver did not accept packets immediately.
+    """Warn if the driver did not accept packets immediately.
 
     The bound for departures inside a burst requires that the driver's queue is empty when the next burst is passed
     (docs/kappa_path.md, Interval).
@@ -115,7 +115,7 @@ def full_queue(pair: dict):
 
 
 def not_in_recording(pair: dict):
-    """Trials have packets that no replayer sent."""
+    """Warn if trials have packets that no replayer sent."""
     packets = packets_by_trial(pair, "other")
     if not packets:
         return None
@@ -130,7 +130,7 @@ def not_in_recording(pair: dict):
 
 
 def wide_interval(pair: dict) -> dict:
-    """The departures inside bursts are unknown, which makes the interval wide."""
+    """Return the warning that unknown departures inside bursts make the interval wide."""
     text = (
         f"the interval of the corrected kappa is wide because {packets_by_trial(pair, 'unresolved')} left in bursts, "
         "for which only the departure of the first packet is known. Replay with --pace single, or specify "
@@ -141,7 +141,7 @@ def wide_interval(pair: dict) -> dict:
 
 @about_pair
 def empty_trial(pair: dict, a: dict, b: dict):
-    """A trial has no packets."""
+    """Warn if a trial has no packets."""
     empty = [trial["name"] for trial in (a, b) if not trial["packets"]]
     if not empty:
         return None
@@ -158,7 +158,7 @@ def empty_trial(pair: dict, a: dict, b: dict):
 
 @about_pair
 def different_content(pair: dict, a: dict, b: dict):
-    """Few or none of the packets of a trial are in the other trial."""
+    """Warn if few or none of the packets of a trial are in the other trial."""
     smaller, larger = sorted((pair["n_a"], pair["n_b"]))
     if not smaller or pair["n_common"] >= MIN_COMMON_SHARE * larger:
         return None
@@ -180,7 +180,7 @@ def different_content(pair: dict, a: dict, b: dict):
 
 
 def much_missing(pair: dict) -> dict:
-    """One trial has most of its packets in common with the other, which has many more."""
+    """Return the warning that the larger trial contains many packets that the smaller one lacks."""
     larger_side, smaller_side = ("a", "b") if pair["n_a"] > pair["n_b"] else ("b", "a")
     packets = pair[f"n_{larger_side}"]
     missing = packets - pair["n_common"]
@@ -195,7 +195,7 @@ def much_missing(pair: dict) -> dict:
 
 @about_pair
 def unequal_durations(pair: dict, a: dict, b: dict):
-    """The durations differ. L divides by the longer one and I by the sum, so extra time in one trial reduces both."""
+    """Warn if the durations differ. L divides by the longer one and I by the sum, so extra time reduces both."""
     shorter, longer = sorted((a, b), key=lambda trial: trial["duration_ns"])
     duration = longer["duration_ns"]
     difference = duration - shorter["duration_ns"]
@@ -212,7 +212,7 @@ def unequal_durations(pair: dict, a: dict, b: dict):
 
 @about_pair
 def dominant_gap(pair: dict, a: dict, b: dict):
-    """A pause, or a packet long before or after the others, is most of the durations by which L and I divide."""
+    """Warn if a pause, or a packet far from the others in time, is most of the durations by which L and I divide."""
     causes = [
         f"a gap of {nanoseconds(gap)} or more is {percent(gap / trial['duration_ns'])} of trial {trial['name']}"
         for trial, gap in zip((a, b), pauses.largest_gaps(pair), strict=True)
@@ -231,7 +231,7 @@ def dominant_gap(pair: dict, a: dict, b: dict):
 
 @about_pair
 def first_packet_missing(pair: dict, a: dict, b: dict):
-    """A trial's time starts at its first packet; if the other trial lacks this packet, all latencies are shifted."""
+    """Warn if a trial lacks the first packet of the other, at which time starts: all latencies are shifted."""
     common = pair["integers"]["first_common"]
     if not pair["n_common"] or all(common):
         return None
@@ -248,7 +248,7 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
 
 @about_pair
 def ambiguous_occurrences(pair: dict, a: dict, b: dict):
-    """Some packets of a trial are identical, so only their order distinguishes them."""
+    """Warn if some packets of a trial are identical, so that only their order distinguishes them."""
     if not pair["ambiguous_a"] and not pair["ambiguous_b"]:
         return None
     text = (
@@ -262,7 +262,7 @@ def ambiguous_occurrences(pair: dict, a: dict, b: dict):
 
 @about_pair
 def truncated_identity(pair: dict, a: dict, b: dict):
-    """The capture truncated some packets, so all packets are matched by the bytes that remain."""
+    """Warn if the capture truncated some packets, so that all packets are matched by the bytes that remain."""
     if not a["truncated"] and not b["truncated"]:
         return None
     truncated = {trial["name"]: sum(file["truncated"] for file in trial["files"]) for trial in (a, b)}
@@ -304,7 +304,7 @@ def max_by_chance(step_ns: int) -> int:
 
 @about_trial
 def coarse_clock(trial: dict):
-    """Timestamps have microsecond or coarser resolution in any file, or many are equal."""
+    """Warn if timestamps have microsecond or coarser resolution in any file, or if many are equal."""
     causes = coarse_grids(trial, COARSE_NS)
     equal, gaps = trial["equal_stamps"], trial["packets"] - 1
     if gaps > 0 and equal >= MAX_EQUAL_SHARE * gaps:
@@ -323,7 +323,7 @@ def coarse_clock(trial: dict):
 
 @about_trial
 def coarse_within(trial: dict):
-    """The clock's resolution is below a microsecond but coarser than the smallest bound in ns.
+    """Warn if the clock is finer than a microsecond but coarser than the smallest bound in ns.
 
     For a microsecond grid, coarse_clock applies instead.
     """
@@ -343,7 +343,7 @@ def coarse_within(trial: dict):
 
 @about_trial
 def without_identity(trial: dict):
-    """Packets lack the requested identity."""
+    """Warn if packets lack the requested identity."""
     if not trial["without_identity"]:
         return None
     reason = NO_IDENTITY.get(trial["identity"], "the capture truncated them to a few bytes")
@@ -366,7 +366,7 @@ def end_of_file(file: dict) -> str:
 
 @about_trial
 def cut_file(trial: dict):
-    """A file ends within a record."""
+    """Warn if a file is truncated or damaged."""
     incomplete = [file for file in trial["files"] if file["end"] not in COMPLETE]
     if not incomplete:
         return None
@@ -380,7 +380,7 @@ def cut_file(trial: dict):
 
 @about_trial
 def time_reversals(trial: dict):
-    """Timestamps decrease within a file."""
+    """Warn if timestamps decrease within a file."""
     if not trial["reversals_in_file"]:
         return None
     text = (
@@ -393,7 +393,7 @@ def time_reversals(trial: dict):
 
 @about_trial
 def implausible_times(trial: dict):
-    """Frames are dated outside the years 1970 to 2106; the core excludes them."""
+    """Warn if frames are dated outside the years 1970 to 2106; the core excludes them."""
     if not trial["implausible_times"]:
         return None
     text = (
@@ -404,13 +404,13 @@ def implausible_times(trial: dict):
 
 
 def untimed(trial: dict) -> bool:
-    """Return whether a trial begins in 1970 and lasts until today."""
+    """Return whether a trial begins in 1970 and lasts a year or longer, because some frames have no timestamp."""
     return trial["first_ns"] == 0 and trial["duration_ns"] >= YEAR_NS
 
 
 @about_trial
 def untimed_frames(trial: dict):
-    """Frames have no timestamp in their file, such as pcapng's simple packets; they are read as dated 1970."""
+    """Warn if frames have no timestamp in their file, such as pcapng's simple packets; the core dates them 1970."""
     if not untimed(trial):
         return None
     text = (

@@ -145,7 +145,7 @@ def version_of(code: Path) -> str:
 
 
 def key_of(code: Path, compile_command: list[str]) -> str:
-    """Return the SHA-256 of the generated code, which contains DPDK's version, the compiler's version and its flags."""
+    """Return the SHA-256 of the generated code (it contains DPDK's version), the compiler's version and its flags."""
     driver = compile_command[: compile_command.index(FLAGS[0])]
     version = output_of([*driver, "--version"])
     return hashlib.sha256("\0".join([*compile_command, version, code.read_text(encoding="utf-8")]).encode()).hexdigest()

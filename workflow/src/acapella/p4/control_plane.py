@@ -1,11 +1,11 @@
 """Implements the control plane's side of the control channel: writes the collector's queue pairs to the program's
 registers.
 
-A thread connects, proves that it has the secret, sends hello, and has the queue pairs of each session written. If the
-connection is lost or the collector times out, it reconnects with exponential backoff. A restarted collector has a new
-secret, so the file is reread for each connection, and it assigns new queue pairs. Until then, the program continues to
-report to the old queue pairs: a running collector accepts these reports, a new one rejects and counts them, and reports
-that no collector received appear as a gap in their sequence numbers.
+A thread connects, proves that it knows the secret, sends hello, and writes the queue pairs of each session to the
+registers. If the connection is lost or the collector times out, it reconnects with exponential backoff. A restarted
+collector has a new secret, so the file is reread for each connection, and assigns new queue pairs. Until then, the
+program continues to report to the old queue pairs: a running collector accepts these reports, a new one rejects and
+counts them, and reports that no collector received appear as a gap in their sequence numbers.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def register_commands(session: Session, slots: int = MAX_QUEUE_PAIRS) -> list[st
 
 
 class ControlPlane:
-    """Keeps a data plane in a session; a context manager whose end stops the thread.
+    """Keeps a data plane in a session with the collector. As a context manager, it stops its thread on exit.
 
     ``write`` writes a session to the registers and may raise OSError. ``log`` is called with a message at every change.
     """
@@ -167,7 +167,7 @@ class ControlPlane:
             *lines, pending = pending.split(b"\n")
             yield from lines
             if len(pending) > MAX_LINE_BYTES:
-                raise InvalidMessage("line of the collector too long")
+                raise InvalidMessage("line from the collector is too long")
             now = time.monotonic()
             if now - received_at > self._pace.dead_s:
                 raise OSError(f"no reply for {self._pace.dead_s:g} s")
@@ -176,7 +176,7 @@ class ControlPlane:
                 self._send(connection, Alive(count))
 
     def _handle(self, line: bytes, connection: socket.socket, secret: Secret) -> None:
-        """Handle a message of the collector."""
+        """Handle a message from the collector."""
         match decode(line):
             case Challenge() as challenge:
                 self._send(connection, secret.proof(challenge))
@@ -188,7 +188,7 @@ class ControlPlane:
             case Alive():
                 pass
             case _:
-                raise InvalidMessage("the collector sent a message of control planes")
+                raise InvalidMessage("the collector sent a message that only control planes send")
 
     def _write_session(self, session: Session, connection: socket.socket) -> None:
         """Write a session's queue pairs to the registers, and confirm this to the collector."""

@@ -1,4 +1,4 @@
-"""Runs a program in the loader (p4/loader), with registers that a control plane writes meanwhile.
+"""Runs a program in the loader (p4/loader) while a control plane writes its registers.
 
 The loader starts once the collector has assigned a session; its queue pairs are in a control file. Later sessions are
 written by commands on the loader's standard input; the loader responds to each command with a line. Epochs are numbered
@@ -40,7 +40,10 @@ class DataPlane:
         self._started = threading.Event()
 
     def write(self, session: Session) -> None:
-        """Make the program report to a session's queue pairs. Raises OSError if it has ended or rejects a command."""
+        """Make the program report to a session's queue pairs.
+
+        Raises OSError if the loader has ended or rejects a command.
+        """
         lines = register_commands(session)
         if self._process is None:
             lines.insert(0, f"register epoch 0 {max(int(time.time()), session.epoch)}")
@@ -105,8 +108,8 @@ def with_session(start: Start, collector: Collector, hello: Hello) -> Iterator[t
 def run(start: Start, collector: Collector, hello: Hello, statistics: Path) -> int:
     """Run the loader while its reports go to the collector; return the loader's exit code.
 
-    At the end, even after a signal, the number of reports is sent to the collector, from the file that --stats of the
-    loader's command names. Raises UserError if there is no session, or the loader is killed.
+    At the end, even after a signal, the number of reports is sent to the collector. It is read from ``statistics``, the
+    file of the loader's option --stats. Raises UserError if there is no session, or the loader is killed.
     """
     statistics.unlink(missing_ok=True)  # left by an earlier run
     with with_session(start, collector, hello) as (data_plane, control_plane):

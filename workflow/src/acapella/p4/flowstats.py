@@ -9,13 +9,13 @@ from acapella_core.p4_control import Statement, check_ranges, number, registers_
 
 DEFAULT_CELL_MASK = 65_535
 QUEUE_PAIRS = 16
-MASKS = {"cell_mask": MAX_CELLS, "slot_mask": SLOTS, "qp_mask": QUEUE_PAIRS}  # register: maximum number
+MASKS = {"cell_mask": MAX_CELLS, "slot_mask": SLOTS, "qp_mask": QUEUE_PAIRS}  # register: maximum number of entries
 RANGES = {"rows": (1, MAX_ROWS), "format": (1, 2)}
 EXAMPLE = "register qp_number 0 0x11"
 
 
 def check_control_files(paths: Sequence[Path], *, queue_pairs: bool) -> list[str]:
-    """Check control files; return lines to add: at the end of an epoch, sketches must be cleared.
+    """Check control files; return the missing statements that clear the sketches at the end of an epoch.
 
     ``queue_pairs``: require the files to set up queue pairs. Raises UserError.
     """

@@ -140,7 +140,7 @@ def reasons_of(spec: Path) -> list[str]:
         reasons = json.loads(sidecar.read_text(encoding="utf-8")).get("reasons", {})
         return [f"reason {int(number)} {name}" for number, name in reasons.items()]
     except (ValueError, AttributeError) as error:
-        raise UserError(f"not a file of p4/compile: {error}", where=sidecar, fix="run p4/compile again") from error
+        raise UserError(f"not written by p4/compile: {error}", where=sidecar, fix="run p4/compile again") from error
 
 
 def collector_of(text: str | None, secret: Path | None) -> Collector | None:
@@ -159,7 +159,10 @@ def collector_of(text: str | None, secret: Path | None) -> Collector | None:
 
 
 def initial_statements(args: argparse.Namespace, spec: Path) -> list[str]:
-    """Return control statements that precede the user's. Raises UserError if control files or options do not fit."""
+    """Return control statements that precede the user's.
+
+    Raises UserError if control files or options do not match the program.
+    """
     lines = reasons_of(spec)
     required = {"format": args.format, "qp_number": args.collector}
     for (register, value), option in zip(required.items(), ("--format", "--collector"), strict=True):

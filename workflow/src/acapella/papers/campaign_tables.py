@@ -1,4 +1,4 @@
-"""Reads numbers of a campaign from its tables and collect.json; a missing table is None."""
+"""Reads numbers of a campaign from its tables and collect.json."""
 
 import functools
 import json
@@ -55,7 +55,7 @@ class CampaignTables:
         rows = self.rows(table)
         if rows is None:
             return Value(None, f"this campaign has no table {table}")
-        return compute(rows) or Value(None, f"table {table} has no data for it")
+        return compute(rows) or Value(None, f"table {table} has no data for this number")
 
 
 def text(value: float, form: Callable[[float], str] = percent) -> Value:

@@ -12,12 +12,12 @@ RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the tr
 MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
 SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
 STREAMS = (5, 20)  # numbers of streams between which the paper reads the gain per stream
-WRITTEN = {"whole": "whole", "truncated": "truncated with a hash"}  # what a search writes
-BETWEEN = (2, 6)  # factor of retransmissions in the paper
+WRITTEN = {"whole": "whole", "truncated": "truncated with a hash"}  # part of each frame that a search writes: text
+BETWEEN = (2, 6)  # range of the ratio of retransmissions in the paper
 
 
 def choir(tables: CampaignTables) -> dict[str, Value]:
-    """Return the values by the names of workflow/conformance/choir_printed.csv."""
+    """Return the values by the names in workflow/conformance/choir_printed.csv."""
 
     def dual(rows, place=None):
         own = [row for row in rows if (row["environment"], row["a"], row["scope"]) == (DUAL, 1, "packet")]
@@ -67,7 +67,7 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
 
 
 def osnt(tables: CampaignTables) -> dict[str, Value]:
-    """Return the values by the names of workflow/conformance/osnt_printed.csv."""
+    """Return the values by the names in workflow/conformance/osnt_printed.csv."""
 
     def resolution(rows):
         known = [row["clock_resolution_ns"] for row in rows if row["clock_resolution_ns"] is not None]
@@ -123,12 +123,12 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
 
 
 def best_bps(rows: list[dict]) -> float | None:
-    """Return the highest rate of trials of a search; None without trials."""
+    """Return the highest rate among trials of a search, in bit/s; None without trials."""
     return max((8 * row["rate_pps"] * row["frame_bytes"] for row in rows), default=None)
 
 
 def sliced_wan(tables: CampaignTables) -> dict[str, Value]:
-    """Return the values by the names of workflow/conformance/sliced_wan_printed.csv."""
+    """Return the values by the names in workflow/conformance/sliced_wan_printed.csv."""
 
     def gain(select):
         def compute(rows):

@@ -14,11 +14,11 @@ BINS = {"frames_65_127": 65, "frames_128_255": 128, "frames_1519_2047": 1519}  #
 WRITER_THRESHOLDS = (60, 80)  # of Tables 1 and 2
 DPDK_METHODS = ("dpdk", "fpga")
 LOSSES = "loss_"  # prefix of the names of Tables 1 and 2: loss_SNAPLEN_BYTES
-DEPTHS = (6, 12)  # headers in the deepest stack of a site, of all sites
+DEPTHS = (6, 12)  # range over sites, in the paper: headers in the deepest stack
 
 
 def values(tables: CampaignTables) -> dict[str, Value]:
-    """Return the values by the names of workflow/conformance/patchwork_printed.csv."""
+    """Return the values by the names in workflow/conformance/patchwork_printed.csv."""
     return {
         **infrastructure(tables),
         **collection(tables),
@@ -225,7 +225,7 @@ def writer(tables: CampaignTables) -> dict[str, Value]:
 
 
 def latency_ratio(tables: CampaignTables, rows: list[dict]) -> Value | None:
-    """Return the ratio of the summed latencies of long calls at 21 % of memory, with both thresholds and one disk."""
+    """Return the ratio of summed latencies of long calls at 21 % of memory: two pairs of thresholds, one disk."""
     sums: dict[tuple, int] = {}
     for run in tables.rows("storage_runs") or []:
         reached = [row for row in rows if row["run"] == run["run"] and row["written_percent"] >= MEMORY_PERCENT]

@@ -29,5 +29,5 @@ def rows(paper: str) -> list[dict]:
 
 
 def printed(paper: str, name: str) -> str:
-    """Return a number as the paper printed it."""
+    """Return a number as printed in the paper."""
     return next(row["printed"] for row in rows(paper) if row["name"] == name)

@@ -29,7 +29,7 @@ def read(directory: Path) -> dict[str, str]:
     for number, line in enumerate(lines, start=1):
         match = LINE.fullmatch(line)
         if match is None:
-            raise UserError("not a checksum and the path of a file", where=f"{path} line {number}")
+            raise UserError("not a checksum and a file path", where=f"{path} line {number}")
         sums[names.path(match[2], f"{path} line {number}").as_posix()] = match[1]
     return sums
 

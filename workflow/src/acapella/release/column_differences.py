@@ -112,7 +112,7 @@ def different_rows(con, file: str, published, other) -> Iterator[Difference]:
 
 
 def key_columns(file: str, common: list[str]) -> list[str]:
-    """Return the columns by which rows are matched; [] if they are matched by their number."""
+    """Return the columns by which rows are matched; [] if they are matched by row number."""
     table = table_of(file)
     if table not in KEYS_OF_DIGESTS and not (schemas.root() / "tables" / f"{table}.yaml").is_file():
         return []

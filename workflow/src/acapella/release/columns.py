@@ -35,7 +35,7 @@ def why_private(table: str) -> str:
         private.append("flow")
     if private:
         names = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
-        return f"has columns with addresses or filters, or that depend on them: {names}"
+        return f"contains addresses, filters, or values that depend on them: {names}"
     if table == "paper_numbers":
         return "acapella campaign papers computes it from other tables"
     missing = sorted(set(schemas.table(table)["key"]) - set(published_columns(table)))

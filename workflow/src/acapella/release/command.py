@@ -339,7 +339,7 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
 
 
 def check_row(row: dict, catalog: Path, campaign: Campaign) -> None:
-    """Raise UserError if a row is incomplete, or a value of it is not safe in paths or in samples.tsv."""
+    """Raise UserError if a row is incomplete, or contains a value that is unsafe in paths or in samples.tsv."""
     if row["file"] is None or row["acap_sha256"] is None:
         raise UserError(
             "the tables samples and acaps of the catalog do not list the same samples",
@@ -399,7 +399,7 @@ def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: b
             source = require(campaign.table(name, suffix), f"run acapella campaign process {campaign.directory}")
             if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
                 raise UserError(
-                    "does not have the checksum in its provenance", where=source, fix="create the tables again"
+                    "does not match the checksum in its provenance file", where=source, fix="create the tables again"
                 )
         if name in to_copy:
             copy_table(campaign, name, directory)
@@ -489,7 +489,7 @@ def sheet_row(sample: ReleaseSample, counts: dict) -> list[str]:
 
 
 def publish(part: Path, target: Path) -> None:
-    """Make the files of the release readable for all users, flush them to disk, and rename the directory."""
+    """Make the files of the release readable by all users, flush them to disk, and rename the directory."""
     try:
         for path in (*part.rglob("*"), part):
             path.chmod(PUBLIC_DIRECTORY if path.is_dir() else PUBLIC_FILE)

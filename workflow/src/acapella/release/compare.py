@@ -205,7 +205,7 @@ class Comparison:
         lines += bounded([f"not compared, because the release does not contain it: {name}" for name in extra])
         lines += self._reasons() if different or missing else []
         if not self.has_captures and (self.release / "acap").is_dir():
-            lines.append("the release has no captures: results were made from its acaps and flow tables")
+            lines.append("the release has no captures: results were computed from its acaps and flow tables")
         if not self.has_results():
             lines.append("the release contains no results: RECORD=yes adds them")
         compared = len(self._named(IDENTICAL)) + len(different)
@@ -217,7 +217,7 @@ class Comparison:
         return [*lines, result]
 
     def _reasons(self) -> list[str]:
-        """Return the lines about likely reasons of differences."""
+        """Return the lines about likely reasons for differences."""
         reasons = bounded([f"likely reason: {name} was changed" for name in self.altered])
         for name, (published, here) in self.versions.items():
             if name == "queries":
@@ -251,7 +251,7 @@ def why_bytes_differ(published: Path, here: Path) -> str:
 
 
 def bounded(lines: list[str]) -> list[str]:
-    """Return the first lines, and the number of further ones."""
+    """Return the first lines, and a line with the number of further ones."""
     more = len(lines) - MAX_LINES
     return lines if more <= 0 else [*lines[:MAX_LINES], f"and {more} more, in {OUTPUT}.json"]
 

@@ -1,4 +1,4 @@
-"""ro-crate-metadata.json of a release: how its results were computed from its captures, as a Provenance Run Crate 0.5.
+"""Writes ro-crate-metadata.json of a release: how its results were computed, as a Provenance Run Crate 0.5.
 
 https://www.researchobject.org/workflow-run-crate/profiles/provenance_run_crate/. The file contains neither job times,
 nor user or host names. The package rocrate creates it; without this package, the file is omitted.
@@ -181,7 +181,7 @@ class Crate:
         return workflow
 
     def _results(self, kind: str) -> list[str]:
-        """Return the names of results that begin with ``kind`` in results/, or of all results and digests."""
+        """Return the results that begin with ``kind`` in results/; if it is empty, all results and digests."""
         prefixes = (f"{RESULTS}/{kind}",) if kind else (f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/")
         return [name for name in self.files if name.startswith(prefixes)]
 

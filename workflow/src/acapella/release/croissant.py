@@ -1,4 +1,4 @@
-"""croissant.json of a release: its files, and the columns of its tables, in Croissant 1.0 (JSON-LD, MLCommons).
+"""Writes croissant.json of a release: its files, and the columns of its tables, in Croissant 1.0 (JSON-LD, MLCommons).
 
 http://mlcommons.org/croissant/1.0. The file contains neither a creation time, nor user or host names.
 """
@@ -241,7 +241,7 @@ def data_type(kind) -> tuple[str | None, bool]:
 
 
 def date_of_last_frame(acaps: list[Path]) -> str:
-    """Return the date (UTC) of the last frame with a time; 1970-01-01 if there is none. It does not use the clock."""
+    """Return the date (UTC) of the last frame with a time; 1970-01-01 if there is none."""
     from acapella.digest.acap_files import metadata_of  # noqa: PLC0415
 
     last = max((metadata_of(path).get("last_ns") or 0 for path in acaps), default=0)

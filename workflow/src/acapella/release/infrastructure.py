@@ -82,7 +82,7 @@ def check_unchanged(files: Mapping[str, list[Path]], recorded: Mapping[str, list
 
 
 def write_model(path: Path, target: Path) -> None:
-    """Write the nodes and edges of a GraphML file with the listed properties, and numbered."""
+    """Write the nodes of a GraphML file, numbered, and its edges, with only their published properties."""
     root = ET.parse(path).getroot()
     names = {key.get("id"): key.get("attr.name") for key in root.iter(f"{{{GRAPHML}}}key")}
     ET.register_namespace("", GRAPHML)
@@ -161,7 +161,7 @@ def records(path: Path) -> Iterator[dict[str, str]]:
 
 
 def write_counters(paths: list[Path], target: Path) -> None:
-    """Write the readings of all files, except those of VLAN sub-interfaces, by site, port and time."""
+    """Write the readings of all files, except those of VLAN sub-interfaces, sorted by site, port and time."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
     from acapella.campaign.views import literal  # noqa: PLC0415

@@ -19,7 +19,7 @@ CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
-INNER_KEYS = {  # parts of config keys that a release may set, for keys of which it may not set all parts
+INNER_KEYS = {  # config keys that a release may set only in part: the parts that it may set
     **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
 }
 STUDY = "infrastructure"  # its files are in the release
@@ -85,12 +85,12 @@ def released_config(
 
 
 def has_departures(campaign: Campaign, samples: Sequence) -> bool:
-    """Return whether a manifest of the samples lists departures, for which kappa is corrected."""
+    """Return whether a manifest of the samples lists departures, with which kappa is corrected."""
     for sample in samples:
         try:
             replay = json.loads(campaign.manifest(sample.sample).read_text(encoding="utf-8")).get("replay")
         except (OSError, ValueError, AttributeError):
-            continue  # other stages report it
+            continue  # other stages report an invalid manifest
         if isinstance(replay, dict) and replay.get("departures"):
             return True
     return False
@@ -102,7 +102,7 @@ def campaign_config(campaign: Path) -> dict:
 
 
 def campaign_study(campaign: Path) -> dict:
-    """Return config key `infrastructure` of that run, with its files; {} without a study."""
+    """Return config key `infrastructure` of the campaign's last run, with its files; {} without a study."""
     return stored(campaign, lambda config: dict(config.get(STUDY, {})))
 
 

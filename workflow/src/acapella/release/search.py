@@ -48,7 +48,7 @@ WORD_PATTERNS = tuple(
         f"(?=(?<![0-9])({IPV4})(?![0-9]))",
     )
 )
-MIN_NAME_LENGTH = 3  # minimum length of values that are searched for names; columns of names have none
+MIN_NAME_LENGTH = 3  # minimum length of values that are searched for names; columns of names have no minimum
 PAYLOAD_WINDOW = 16  # minimum number of payload bytes that the core recognizes
 NAME_COLUMNS = ("site", "sample", "environment", "environment_a", "environment_b", "trial_a", "trial_b", "largest_site")
 NAME_COLUMNS += ("port", "largest_port")

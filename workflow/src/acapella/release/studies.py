@@ -25,12 +25,12 @@ def write(part: Path, campaign: Campaign, *, hidden: bool) -> tuple[dict[str, in
 
 
 def exist(campaign: Campaign) -> bool:
-    """Return whether a campaign has transfers or an infrastructure study: it can be released without samples."""
+    """Return whether a campaign has transfers or an infrastructure study, and can be released without samples."""
     has_study = existing_provenance(campaign, infrastructure.STAGE).is_file()
     return has_study or transfers.cells_of(campaign.directory) != []
 
 
 def why_omitted(table: str, part: Path) -> str:
-    """Return why a table is not copied, if the release in ``part`` contains the files of its computation; else ""."""
+    """Return why a table is not copied, if the release in ``part`` contains the inputs of its computation; else ""."""
     directory = next((directory for prefix, directory in REMADE.items() if table.startswith(prefix)), None)
     return f"recreated from {directory}/ by make reproduce" if directory and (part / directory).is_dir() else ""

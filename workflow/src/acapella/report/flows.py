@@ -134,7 +134,7 @@ def r2_text(value: float | None) -> str:
 
 
 def window_reasons(source: Source) -> dict:
-    """Return the table of throughput windows by the reason for which a value may be wrong by more than 10 %."""
+    """Return the table of throughput windows by the reason why a value may be wrong by more than 10 %."""
     sums_by_reason: dict[str, list[int]] = {}
     for row in source.rows("flowreport_window_reasons"):
         sums = sums_by_reason.setdefault(row["reason"], dict.fromkeys(("windows", "within", "bounded", "held"), 0))
@@ -153,20 +153,20 @@ def window_reasons(source: Source) -> dict:
     columns += [("Within 10 %, share of the reason", True)]
     columns += [("Windows with bounds", True), ("Windows whose bounds hold", True)]
     note = (
-        "Windows of a flow's throughput, of all samples. Within 10 %: the measured value differs from the exact one by "
+        "Throughput windows of the flows of all samples. Within 10 %: the measured value differs from the exact one by "
         "at most 10 %. Reason none: according to the reports, the value cannot differ by more than 10 %. Windows whose "
         "bounds hold: those with bounds on their bytes that contain the exact value. Reasons: straddle, no_slot: "
         "packets of a report may be on both sides of a window's edge (flow with a slot, flow without); time_reversal: "
-        "frames of later windows precede it in the file (samples: time_reversals of capture_quality); sketch_load: "
-        "flows that share their cells in all rows of the sketch; unreported: no report contains packets of the "
-        "window; no_report: no report contains the flow; outside: the program does not parse the flow; extra: the "
-        "digest does not contain the flow."
+        "frames of later windows precede the window in the file (samples: time_reversals of capture_quality); "
+        "sketch_load: flows that share their cells in all rows of the sketch; unreported: no report contains packets "
+        "of the window; no_report: no report contains the flow; outside: the program does not parse the flow; extra: "
+        "the digest does not contain the flow."
     )
     return table("flowreport_window_reasons", "Windows of throughput", note, columns, cells)
 
 
 def flow_reasons(source: Source) -> dict:
-    """Return the table of flows by the reason for which measured values do not cover the whole flow."""
+    """Return the table of flows by the reason why measured values do not cover the whole flow."""
     flows_by_reason: dict[tuple, int] = {}
     totals: dict[str, int] = {}
     for row in source.rows("flowreport_flow_reasons"):
@@ -182,7 +182,7 @@ def flow_reasons(source: Source) -> dict:
     ]
     columns = [("Values of", False), ("Reason", False), ("Flows", True), ("Share of these flows", True)]
     note = (
-        "Flows by the reason for which measured values do not cover the whole flow, of all samples. Loss and "
+        "Flows of all samples, by the reason why measured values do not cover the whole flow. Loss and "
         "acknowledged bytes: flows with an exact value and a report. Reasons: earlier_report: packets or "
         "acknowledgments arrived after the newest report; inter-arrival times are compared at the time of that report; "
         "partly_followed: the data plane had no slot for a part of the flow's packets; no_slot: for none of them; "
@@ -208,10 +208,10 @@ def tools(source: Source) -> dict:
         for row in sorted(source.rows("flowreport_tools"), key=lambda row: (row["sample"], row["place"]))
     ]
     note = (
-        "Read from the same file, without losses; table III of the P4/RDMA paper replays in real "
-        "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: compared with flows of "
-        "the digest. Packets missed: 1 - IP packets / those of the digest, negative if a tool counts more. A tool "
-        "misses packets inside headers that it does not parse."
+        "All tools read the same file, without losses; for table III of the P4/RDMA paper, traces were replayed in "
+        "real time. Directed flows by addresses, protocol and ports, without tags. In common, equal: compared with "
+        "flows of the digest. Packets missed: 1 - IP packets / those of the digest, negative if a tool counts more. A "
+        "tool misses packets inside headers that it does not parse."
     )
     return table("flowreport_tools", "Other flow meters", note, columns, cells)
 
@@ -231,7 +231,7 @@ def counts(source: Source) -> dict:
         f"Sums of {count(samples, 'sample')}; counters that are 0 are omitted. Numbers of frames (in, no_report), of "
         "reports, of flows (flows; stage loss: TCP flows with SYN, FIN or data, those whose interval of missing bytes "
         "contains the exact number: covered, and those whose interval is wider than 0: uncertain), of resets (epochs). "
-        "Widths are those of the sample with the largest, in millionths (ppm) of a flow's sequence numbers."
+        "Widths are the largest of all samples, in millionths (ppm) of a flow's sequence numbers."
     )
     return table("flowreport_counts", "Counters of frames and reports", note, columns, cells)
 

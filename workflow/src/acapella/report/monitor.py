@@ -13,7 +13,10 @@ MAX_FLOWS = 100  # rows of the tables of flows and of loss events; all are in th
 
 
 def tables(source: Source, *, counted: bool = True) -> list[dict]:
-    """Return the tables of the section; clocks only if there are rows. ``counted``: not only searches."""
+    """Return the tables of the section, without an empty table of clocks.
+
+    ``counted``: whether a monitor counted traffic; otherwise, the section contains only searches.
+    """
     shown = []
     if counted:
         of_clocks = clocks(source)
@@ -97,8 +100,8 @@ def losses(source: Source) -> dict:
     ]
     note = (
         f"{number(sum(row['packets'] for row in rows))} packets in {number(len(rows))} events of consecutive packets "
-        "that left the first place and did not arrive, identified by a hash of their bytes. Packets are numbered at "
-        "the first place, from 0. Duration: from the first to the last packet of an event."
+        "that left the first capture point and did not arrive, identified by a hash of their bytes. Packets are "
+        "numbered at that point, from 0. Duration: from the first to the last packet of an event."
     )
     if len(rows) > MAX_FLOWS:
         note += f" The {MAX_FLOWS} events with the most packets."
@@ -181,7 +184,7 @@ def steps(row: dict) -> str:
 
 
 def gigabits(row: dict) -> str:
-    """Return the rate of a trial."""
+    """Return the rate of a trial in Gbit/s."""
     return f"{row['rate_pps'] * row['frame_bytes'] * 8 / 1e9:.3f}"
 
 

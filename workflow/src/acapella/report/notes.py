@@ -39,7 +39,7 @@ def tables(source: Source) -> list[dict]:
 def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
     """Return the samples whose manifests have notes, with these notes, in natural order.
 
-    If the tables have pseudonyms, the rows of the samples are empty.
+    If the tables have pseudonyms, the row of each sample is empty.
     """
     notes_of = {}
     for path in source.campaign.files("raw", ".json"):
@@ -47,7 +47,7 @@ def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
             notes_of[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # no manifest; `acapella campaign index` reports this
-    if has_pseudonyms(source.campaign):  # tables have pseudonyms
+    if has_pseudonyms(source.campaign):
         return [({}, notes) for notes in notes_of.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))
     return [(row, notes_of[row["sample"]]) for row in rows if notes_of.get(row["sample"])]

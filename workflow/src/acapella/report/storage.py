@@ -1,5 +1,4 @@
-"""Creates the report's section on the storage study: write latency (Patchwork, figure 14), loss by rate (Tables 1,
-2)."""
+"""Creates the report's section on the storage study: write latency and loss (Patchwork, figure 14, Tables 1 and 2)."""
 
 import csv
 from pathlib import Path
@@ -104,7 +103,7 @@ def runs(source: Source) -> dict:
         for row in source.rows("storage_runs")
     ]
     note = (
-        "Latency of writev is time for which the capture was blocked; that of io_uring is not, and writes overlap: the "
-        "two are not comparable. Long calls: above the power of two that contains the 95 % quantile of a run's calls."
+        "writev blocks the capture during its latency; io_uring does not, and its writes overlap: the two are not "
+        "comparable. Long calls: above the power of two that contains the 95 % quantile of a run's calls."
     )
     return table("storage_runs", "Writes while the page cache fills", note, columns, cells)

@@ -185,7 +185,7 @@ def restrictions_table(source: Source) -> list[dict]:
         ]
         for row in rows
     ]
-    note = "Reasons for which samples do not contain all traffic of their port, and whether statistics include them."
+    note = "Reasons why samples do not contain all traffic of their port, and whether statistics include them."
     return [table("restrictions", "Samples by restriction", note, columns, cells)]
 
 

@@ -113,7 +113,7 @@ def gain(source: Source) -> dict:
     ]
     note = (
         "Gain: 100 (BBR \N{MINUS SIGN} Cubic) / BBR of the mean throughputs, positive if BBR is faster. The sliced-WAN "
-        "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits states in "
+        "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits shows in "
         "how many of these settings it does."
     )
     if why := transfer_shallow.explanation(source):
@@ -182,8 +182,8 @@ def prediction(source: Source) -> dict:
             ]
         )
     note = (
-        "Max-min fair rates by water-filling, computed again whenever a flow ends. Best ratio: with a fixed sum of "
-        "both rates, all flows end earliest."
+        "Max-min fair rates by water-filling, recomputed whenever a flow ends. Best ratio: the ratio at which all "
+        "flows end earliest, with a fixed sum of both rates."
     )
     return table("transfer_prediction", "Predicted completion times", note, columns, shown)
 

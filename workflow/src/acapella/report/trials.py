@@ -221,8 +221,8 @@ def moves_table(source: Source) -> dict:
         for row in rows[:MAX_PAIRS]
     ]
     note = (
-        "Number of places by which packets moved against the first trial, as in Table 1 of the CHOIR paper. Bursts: "
-        "packets that moved together; longest: in packets."
+        "Number of positions by which packets moved relative to the first trial, as in Table 1 of the CHOIR paper. "
+        "Bursts: packets that moved together; longest: in packets."
     )
     return table("consistency_moves", "Moves", note + truncation_note(rows), columns, cells)
 
@@ -250,7 +250,7 @@ def replays_table(source: Source) -> dict:
     ]
     note = (
         "Noise: TCP streams on the link between the sites. Late: packets sent more than 1 µs after their time. Largest "
-        f"gap: the longest time for which the sender did not run although it had to; {MARK} if it exceeds the median "
+        f"gap: the longest time that the sender did not run although it should have; {MARK} if it exceeds the median "
         "gap between packets. Skew: between the earliest and the latest replayer. "
         "Reversed: neighbors in the requested order, of different replayers, that arrived in reverse order; "
         "sent in order: of these, pairs that certainly departed in order; unexplained: of these, pairs requested "

@@ -122,7 +122,7 @@ def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
 def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that are in no table.
 
-    It states only their number, because names would reveal pseudonyms.
+    It contains only their number, because names would reveal pseudonyms.
     """
     sample_names = collected(source)
     missing = len(set(sample_names) - set(excluded)) - len(source.quality)
@@ -142,7 +142,7 @@ def excluded_by_config(source: Source, excluded: Sequence[str]) -> str | None:
 
 
 def excluded_from_statistics(source: Source) -> list[str]:
-    """Return one sentence for each reason for which samples are excluded from traffic statistics."""
+    """Return one sentence for each reason why samples are excluded from traffic statistics."""
     groups = defaultdict(list)
     for row in source.excluded:
         groups[row["excluded"]].append(row)
@@ -189,7 +189,7 @@ def empty(rows):
 
 
 def sampled(rows):
-    """Return the warning about samples for which the capture program kept one in N frames."""
+    """Return the warning about samples of which the capture program kept one in N frames."""
     sampled_rows = [row for row in rows if (row["one_in"] or 1) > 1]
     if not sampled_rows:
         return None

@@ -220,7 +220,7 @@ def json_values(values: list) -> list:
 
 @contextlib.contextmanager
 def reading(directory: Path) -> Iterator[None]:
-    """Raise UserError in the context if a directory in ``directory`` cannot be read."""
+    """Raise UserError if a directory below ``directory`` cannot be read in the context."""
     try:
         yield
     except OSError as error:
@@ -228,6 +228,6 @@ def reading(directory: Path) -> Iterator[None]:
 
 
 def links_in(campaign: Path, kind: str) -> set[str]:
-    """Return the names of files in a directory that may be entries of a cache: symbolic links, or all with a cache."""
+    """Return the names of files in a directory that may be entries of a cache: links, or all if a cache is set."""
     entries = shards.entries(campaign / kind, ".parquet", in_shards=kind in shards.sharded(campaign))
     return {entry.name for entry in entries if os.environ.get(LOCATION) or entry.is_symlink()}

@@ -68,14 +68,14 @@ class WithoutMessages(ast.NodeTransformer):
 
 
 class WithoutTexts(ast.NodeTransformer):
-    """Replaces all texts in a syntax tree by an empty one."""
+    """Replaces all strings in a syntax tree with empty ones."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        """Replace a text."""
+        """Replace a string."""
         return ast.Constant("") if isinstance(node.value, str) else node
 
     def visit_JoinedStr(self, _: ast.JoinedStr) -> ast.AST:
-        """Replace an f-string with the expressions in it."""
+        """Replace an f-string, including the expressions in it."""
         return ast.Constant("")
 
 

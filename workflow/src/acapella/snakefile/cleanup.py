@@ -93,6 +93,6 @@ def remove_unlisted(campaign: str, rows: Mapping) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, in which control characters are already escaped, on standard error."""
+    """Print lines on standard error; control characters in them are already escaped."""
     for line in lines:
         print(line, file=sys.stderr)

@@ -41,7 +41,7 @@ IMPORT = re.compile(
 
 
 class Source(NamedTuple):
-    """A source file: the names of its directory and of the file, by which files are sorted, and its path."""
+    """A source file: the name of its directory, its name, and its path. Files are sorted by both names."""
 
     directory: str
     name: str
@@ -49,7 +49,10 @@ class Source(NamedTuple):
 
 
 class Module(NamedTuple):
-    """The contribution of a module to the digest: files, packages of SHAPING, whether it uses the core, our modules."""
+    """The contribution of a module to the digest.
+
+    Its files, the packages of SHAPING and the modules of Acapella that it imports, and whether it uses the core.
+    """
 
     files: tuple[Source, ...]
     foreign: frozenset[str]
@@ -192,7 +195,7 @@ def module_files(name: str, all_modules: bool = False) -> list[Path]:
     directory = package_directory(top) if rest and top in OURS else None
     if directory is None:
         return []
-    path = os.path.join(directory, *rest.split("."))  # noqa: PTH118 - most names are no modules, and pathlib is slow
+    path = os.path.join(directory, *rest.split("."))  # noqa: PTH118 - most names are not modules, and pathlib is slow
     parent, last = os.path.split(path)
     if last in (entries := directory_entries(parent)) and entries[last]:
         found = Path(path).rglob("*") if all_modules else Path(path).iterdir()
@@ -314,7 +317,7 @@ def tshark_version(engine: str) -> str:
 
 
 def installed_versions(engine: str) -> str:
-    """Return the versions of the installed program that a digest depends on; "none" if it needs tshark, as above."""
+    """Return the installed versions on which a digest depends; "none" if it needs tshark, which is missing."""
     try:
         return installed.versions(engine)
     except UserError:

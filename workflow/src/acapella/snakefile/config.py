@@ -77,7 +77,9 @@ def check_across_keys(config: dict) -> None:
     if not has_samples(config):
         check_without_samples(config)
     if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
-        raise UserError("config error: consistency.regions: missing; identity regions needs some OFFSET:LENGTH")
+        raise UserError(
+            "config error: consistency.regions: missing; identity regions requires at least one OFFSET:LENGTH"
+        )
     check_selection(config["consistency"])
     for background, limit in config["storage"]["thresholds"]:
         if background >= limit:

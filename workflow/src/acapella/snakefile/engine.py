@@ -11,7 +11,7 @@ MISSING = "tshark is not installed, or cannot start"
 
 
 def with_engine(config: dict, *, prints: bool) -> dict:
-    """Return a config whose engine can run, on this machine or on the nodes that digest; else the same config.
+    """Return a config, with engine native if the configured engine cannot run where captures are digested.
 
     Nodes have no tshark. This machine uses a different engine only if `digest.without_tshark` is native. ``prints``:
     report the change in one line.

@@ -26,10 +26,10 @@ def exit_on_user_error(prefix: str = "") -> Iterator[None]:
 class QuietErrors(logging.Handler):
     """A handler for Snakemake's logger that prints errors outside jobs, which `--quiet all` suppresses.
 
-    They are, for example, an unknown target or a missing input.
+    Examples are an unknown target and a missing input.
 
     ``hides_errors``: returns whether Snakemake suppresses them; ``is_reported``: returns whether a report about failed
-    jobs follows, so that Snakemake's error states nothing else.
+    jobs follows, so that Snakemake's error adds nothing.
     """
 
     def __init__(self, hides_errors: Callable[[], bool], is_reported: Callable[[], bool]):

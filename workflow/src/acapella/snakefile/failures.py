@@ -83,8 +83,8 @@ def is_disk_full(jobs: Sequence[FailedJob]) -> bool:
 def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tuple[FailedJob, str]]:
     """Return the jobs whose failure may be caused by their sample, each with the reason.
 
-    Unlike in the report, these include jobs that exceeded memory or time, and jobs with a log that a cluster ended. If
-    the disk is full, or Snakemake is being stopped, they are not counted.
+    Unlike in the report, these include jobs that exceeded memory or time, and jobs that a cluster ended if their
+    logs are not empty. If the disk is full, or Snakemake is being stopped, they are not counted.
     """
     if is_disk_full(jobs):
         return []
@@ -114,10 +114,10 @@ def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str], missing
         *by_reason({sample: last_line(job.log) for sample, job in failed.items()}, "samples"),
     ]
     if missing == "report":
-        lines.append("acapella: the next run makes tables and figures without them; the report names them")
+        lines.append("acapella: the next run creates tables and figures without them; the report lists them")
         return lines
     lines += [
-        "To make tables without samples that fail, which the report then names, set `missing: report` in the config.",
+        "To create tables without samples that fail, which the report then lists, set `missing: report` in the config.",
         "Repair them and run snakemake again; or exclude them with this line in the config:",
         f"  exclude: [{', '.join(sorted({*failed, *excluded}))}]",
     ]

@@ -1,7 +1,7 @@
 """Records failed jobs of a run and their exit codes, from Snakemake's log events instead of its output.
 
 Snakemake passes an event to its loggers when a job starts or fails, even with --quiet. Only the process that ran the
-shell of the job knows the exit code. Under Slurm, it is a process on another machine. It writes the exit code to
+shell of the job knows the exit code. Under Slurm, this process is on another machine. It writes the exit code to
 NAME.exit in the directory of the job's log, and the process that submitted the job reads it. A job without an exit
 code was not started, or it was killed together with the process that ran it.
 """

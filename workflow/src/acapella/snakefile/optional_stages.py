@@ -34,7 +34,12 @@ from acapella_core import names
 from .replays import environments_with_departures, generates
 from .transfer import empty_figures, empty_figures_text, has_transfers
 
-DRAWN_FIGURES = (*SAMPLE_FIGURES, *FLOWSTUDY_FIGURES, *TRANSFER_FIGURES, *INFRASTRUCTURE_FIGURES)  # by rule figures
+DRAWN_FIGURES = (
+    *SAMPLE_FIGURES,
+    *FLOWSTUDY_FIGURES,
+    *TRANSFER_FIGURES,
+    *INFRASTRUCTURE_FIGURES,
+)  # drawn by rule figures
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
 SECTIONS = {
     "--storage": "storage_rates",
@@ -163,7 +168,7 @@ def available_flowreports(config: dict) -> dict:
     configured = config["flowreports"]
     if not (configured["samples"] or configured["study"]):
         return configured
-    from acapella.flowreports.program import why_unavailable  # noqa: PLC0415 - starts the program
+    from acapella.flowreports.program import why_unavailable  # noqa: PLC0415 - only if needed
 
     reason = why_unavailable()
     if reason is None:

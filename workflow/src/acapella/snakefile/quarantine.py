@@ -1,8 +1,8 @@
 """Records the reasons and logs of failed samples in quarantine/, and omits these samples if the config permits it.
 
-The end of a run that failed writes quarantine/<sample>.json and quarantine/<sample>.log of each failed sample. With
-`missing: report` in the config, the next run omits these samples, and the report names them. It starts immediately
-(`start_next_run`). With `missing: fail`, the default, they are retried, and tables need all samples.
+At the end of a failed run, quarantine/<sample>.json and quarantine/<sample>.log of each failed sample are written. With
+`missing: report` in the config, the next run starts immediately (`start_next_run`) and omits these samples, which the
+report lists. With `missing: fail`, the default, they are retried, and tables need all samples.
 
 A sample is omitted as long as its capture, its values in the sheet, and the code, options and limits of its stage do
 not change. If the cause may be outside the sample, such as a lack of memory, it is omitted only after it has failed in
@@ -235,7 +235,8 @@ def progress(campaign: str, config: Mapping, records: JobRecords, earlier: Seque
     """Return the samples that failed in this run and in earlier ones; [] if the next run cannot make progress.
 
     It cannot if a job failed for a different reason, if a sample has no record in quarantine/, for example because the
-    disk is full, or if it has failed MAX_RUNS times: then it is omitted, unless its capture keeps changing.
+    disk is full, or if a sample failed in more than MAX_RUNS runs: then its capture keeps changing, or the sample would
+    have been omitted.
     """
     failed = [job.sample for job, _ in samples_that_failed(records.failed, stopping=records.stopping)]
     if config["missing"] != "report" or records.stopping or len(failed) < len(records.failed):

@@ -85,7 +85,7 @@ def generates(config: dict) -> bool:
 
 
 def generated_samples(config: dict) -> list[str]:
-    """Return the samples of generated traffic in the order of their trials; empty if there are no tables of it."""
+    """Return the samples of generated traffic in the order of their trials; [] if there are no such tables."""
     if not generates(config):
         return []
     if config.get("reproduce"):

@@ -18,13 +18,13 @@ from acapella_core.errors import UserError
 MODULE = "snakemake_executor_plugin_slurm"
 WAIT_S = 900  # longest restart of a controller
 POLL_S = 2
-# While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Now it is this share of the time
+# While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Here, it is this share of the time
 # since the last job ended, so that a following job of the same length is delayed by at most this share.
 CHECK_SHARE, MAX_CHECK_S = 0.1, 30
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
-# After a crash, a controller that has saved a job as pending starts it again. A node that still runs it refuses it.
+# After a crash, a controller that has saved a job as pending starts it again. A node that still runs it rejects it.
 HELD = "A node could not start this job, and Slurm held it. "
 HELD_REASON = "launch failed requeued held"
 
@@ -34,8 +34,8 @@ CHANGED = (  # attributes of the plugin's executor that the new methods replace,
 )
 
 
-def controller_answers() -> bool:
-    """Return whether Slurm's controller answers, without an error message if it does not."""
+def controller_responds() -> bool:
+    """Return whether Slurm's controller responds, without an error message if it does not."""
     try:
         ended = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -44,7 +44,7 @@ def controller_answers() -> bool:
 
 
 def held_jobs(name: str) -> set[str]:
-    """Return the identifiers of jobs of this name that Slurm has queued again but never starts (HELD_REASON)."""
+    """Return the identifiers of jobs of this name that Slurm has requeued but never starts (HELD_REASON)."""
     command = ["squeue", "--noheader", "--states=PENDING", f"--name={name}", "--format=%i|%r"]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -61,41 +61,41 @@ def cancel(identifier: str) -> None:
 
 
 class ControllerState:
-    """What an executor of the plugin knows about Slurm's controller.
+    """The state of Slurm's controller, as observed by an executor of the plugin.
 
-    ``answers``: whether the controller answers; ``now``: time in s.
+    ``responds``: whether the controller responds; ``now``: time in s.
     """
 
-    def __init__(self, answers: Callable[[], bool] = controller_answers, now: Callable[[], float] = time.monotonic):
-        self._answers = answers
+    def __init__(self, responds: Callable[[], bool] = controller_responds, now: Callable[[], float] = time.monotonic):
+        self._responds = responds
         self._now = now
         self._contacted = False
         self._quiet_since = now()
         self.ended: set[int] = set()  # id() of job infos that the plugin has reported
-        self.listed: set[str] | None = None  # Slurm's identifiers in the last answer to a query
+        self.listed: set[str] | None = None  # Slurm's identifiers in the last response to a query
         self._missing_since: dict[str, float] = {}
 
-    def answers(self) -> bool:
-        """Return whether the controller answers."""
-        answers = self._answers()
-        self._contacted = self._contacted or answers
-        return answers
+    def responds(self) -> bool:
+        """Return whether the controller responds."""
+        responds = self._responds()
+        self._contacted = self._contacted or responds
+        return responds
 
     def wait(self) -> None:
-        """Wait until the controller answers, at most WAIT_S. Does not wait if it has never answered in this run."""
+        """Wait until the controller responds, at most WAIT_S. Does not wait if it has never responded in this run."""
         end = self._now() + WAIT_S
-        while not self.answers() and self._contacted and self._now() < end:
+        while not self.responds() and self._contacted and self._now() < end:
             time.sleep(POLL_S)
 
     def interval(self, previous: float) -> float:
-        """Return seconds until the next query after one with these `ended` jobs. ``previous``: those before it."""
+        """Return the interval to the next query, in s. ``previous``: the interval before the last query."""
         if self.ended:
             self._quiet_since = self._now()
             return min(previous, MAX_CHECK_S)
         return min(max(previous, CHECK_SHARE * (self._now() - self._quiet_since)), MAX_CHECK_S)
 
     def is_lost(self, identifier: str) -> bool:
-        """Return whether a job has not been in the answers for LOST_S.
+        """Return whether a job has not been in the responses for LOST_S.
 
         An array task may be listed under the array's identifier.
         """
@@ -130,30 +130,30 @@ def change_queries(module) -> None:
     """
     executor, query = module.Executor, module.query_job_status
     check, success, error = executor.check_active_jobs, executor.report_job_success, executor.report_job_error
-    answer: list[dict[str, str] | None] = [None]  # answer to the last query: the state of each job
+    response: list[dict[str, str] | None] = [None]  # response to the last query: the state of each job
 
     async def query_job_status(*arguments):
-        answer[0], duration = await query(*arguments)
-        return answer[0], duration
+        response[0], duration = await query(*arguments)
+        return response[0], duration
 
     async def check_active_jobs(self, active_jobs):
         controller = self.controller
-        if active_jobs and not controller.answers():
+        if active_jobs and not controller.responds():
             for job in active_jobs:
                 yield job
             return
         controller.ended.clear()
-        answer[0] = None
+        response[0] = None
         previous = self.next_seconds_between_status_checks
         kept = [job async for job in check(self, active_jobs)]
         if controller.ended:
             previous = self.next_seconds_between_status_checks  # the plugin's setting
         self.next_seconds_between_status_checks = controller.interval(previous)
-        states = answer[0]
+        states = response[0]
         controller.listed = None if states is None else {*states}
         waits = states is not None and any(states.get(job.external_jobid) != "RUNNING" for job in kept)
         held = held_jobs(self.run_uuid) if waits else set()
-        # If the controller stops answering during the query, the plugin neither keeps nor reports any job.
+        # If the controller stops responding during the query, the plugin neither keeps nor reports any job.
         forgotten = [job for job in active_jobs if job not in kept and id(job) not in controller.ended]
         for job in (*kept, *forgotten):
             if controller.is_lost(job.external_jobid):

@@ -87,7 +87,7 @@ def job_exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
 
 
 def is_incomplete_checkpoint(error: Exception) -> bool:
-    """Return whether an output of a checkpoint was requested that does not exist yet."""
+    """Return whether the output of a checkpoint was requested before the checkpoint ran."""
     return (type(error).__module__, type(error).__name__) == ("snakemake.exceptions", "IncompleteCheckpointException")
 
 

@@ -37,7 +37,7 @@ def empty_figures(config: Mapping) -> dict[str, str]:
 
 
 def grid_of_runs(directory: Path) -> dict | None:
-    """Return the settings of the runs in a directory by which figures are omitted; None if a run cannot be read."""
+    """Return the settings of runs that determine which figures are omitted; None if a run cannot be read."""
     found: dict[str, set] = {"algorithm": set(), "streams": {1}, "ratio": set()}
     try:
         for path in transfers.cells_of(directory):

@@ -54,7 +54,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Foreign:
+class ImportedFiles:
     """Imported files, and the source of their settings."""
 
     data: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
 
 
 def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None:
-    """Return the runs in grid.json, because directories of an earlier grid may remain; None without a valid one."""
+    """Return the runs in grid.json, because directories of an earlier grid may remain; None without a valid file."""
     if not path.exists():
         return None
     read = documents.read(path)
@@ -103,13 +103,13 @@ def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None
 
 
 def whole_cell(path: Path, validator) -> dict:
-    """Return a valid cell.json. Raises ValueError, of one line."""
+    """Return a valid cell.json. Raises ValueError with a message of one line."""
     read = documents.read(path)
     if read.faults or len(read.found) != 1:
         raise ValueError(read.faults[0][1] if read.faults else f"{len(read.found)} JSON documents: expected one")
     cell = read.found[0][1]
     if cell.get("version") != 1:
-        raise ValueError("not of version 1: run acapella of the version that wrote it")
+        raise ValueError("not version 1: use the version of acapella that wrote it")
     if error := first_error_of(validator, cell):
         raise ValueError(error)
     return cell
@@ -137,7 +137,7 @@ def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
 
 
 def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
-    """Return the tests of a file with the places of their documents; add a fault for each other document."""
+    """Return the tests of a file with the numbers of their documents; add a fault for each other document."""
     read = documents.read(path)
     faults += [Fault(*run_key, name, place, reason) for place, reason in read.faults]
     found = []
@@ -149,38 +149,38 @@ def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list
     return found
 
 
-def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
+def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]:
     """Yield a run for each test in imported files, in the order of their paths.
 
     Runs of the same settings are numbered from 0, unless the sheet or the name contains the number.
     """
-    listed = settings.sheet(foreign.sheet) if foreign.sheet else {}
+    listed = settings.sheet(imported.sheet) if imported.sheet else {}
     matching = [
         Path(found)
-        for pattern in foreign.data
+        for pattern in imported.data
         for found in glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute
     ]
     # a file that both name is one, also if one path is absolute and the other is relative
     paths = sorted({os.path.abspath(path): path for path in [*matching, *listed]}.values())  # noqa: PTH100 - removes ..
-    if foreign.data and not paths:
-        raise UserError(f"transfer.data: no file matches {', '.join(foreign.data)}")
+    if imported.data and not paths:
+        raise UserError(f"transfer.data: no file matches {', '.join(imported.data)}")
     numbers: dict[tuple, int] = {}
     for path in paths:
         name = shown(path.as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
         values = dict(listed.get(path, {}))
         try:
-            if foreign.pattern and path not in listed:
-                values = settings.of_name(path.name, foreign.pattern)
-            elif foreign.sheet and path not in listed:
-                raise ValueError(f"not in the sheet {foreign.sheet.name}")
+            if imported.pattern and path not in listed:
+                values = settings.of_name(path.name, imported.pattern)
+            elif imported.sheet and path not in listed:
+                raise ValueError(f"not in the sheet {imported.sheet.name}")
         except ValueError as error:
             faults.append(Fault(None, None, name, 0, str(error)))
             continue
         for place, test in tests_of(path, name, (None, None), faults):
-            yield foreign_run(name, place, test, values, numbers)
+            yield imported_run(name, place, test, values, numbers)
 
 
-def foreign_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
+def imported_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
     """Return the run of one test. Settings that sheet and name do not contain are taken from the test."""
     stated = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
     stated["algorithm"] = stated["algorithm"] or test.algorithm

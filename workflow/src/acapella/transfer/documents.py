@@ -39,7 +39,7 @@ DECODER = json.JSONDecoder(parse_constant=reject_constant)
 
 
 def read(path: Path) -> Documents:
-    """Return the documents of a file. Does not raise an exception, whatever the content, or if the file is missing."""
+    """Return the documents of a file. Raises no exception, even if the file is missing or its content is invalid."""
     result = Documents()
     try:
         content = bounded_bytes(path)

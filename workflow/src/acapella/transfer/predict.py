@@ -117,5 +117,5 @@ def print_proportional(links: list[str], flows: list[maxmin.Flow], capacity: dic
 
 
 def ratio_text(ratio: Fraction) -> str:
-    """Return a ratio as decimal number, with the fraction if it is not whole."""
+    """Return a ratio as a decimal number, with the fraction if it is not a whole number."""
     return f"{ratio}" if ratio.denominator == 1 else f"{float(ratio):.6g} ({ratio})"

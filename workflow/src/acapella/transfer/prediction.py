@@ -65,7 +65,7 @@ def size_requested(process: Process) -> int:
 def emulated_links(links: dict) -> list[str]:
     """Return the names of emulated links: first those whose rate is multiplied by the ratio, then by name.
 
-    cell.json of earlier versions does not identify the former.
+    cell.json of earlier versions does not identify links whose rate is multiplied.
     """
     emulated = [name for name, link in links.items() if link.get("emulated")]
     return sorted(emulated, key=lambda name: (not links[name].get("times_ratio"), name))

@@ -170,8 +170,8 @@ def samples_of(cell: dict, process: Process) -> list[dict]:
 def send_buffer(cell: dict, process: Process) -> int | None:
     """Return the largest number of bytes in the send buffer of a process; None if cell.json does not state it.
 
-    The maximum of tcp_wmem limits the buffer. In mode clean, tcp_notsent_lowat is a lower limit of the bytes that were
-    not sent, and extra_bytes includes it.
+    The maximum of tcp_wmem limits the buffer. In mode clean, tcp_notsent_lowat limits the unsent bytes to less, and
+    extra_bytes includes this limit.
     """
     wmem = (cell.get("environment") or {}).get("tcp_wmem")
     largest = wmem[-1] if isinstance(wmem, list) and wmem and isinstance(wmem[-1], int) else None

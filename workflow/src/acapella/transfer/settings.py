@@ -152,7 +152,7 @@ def of_name(name: str, pattern: re.Pattern) -> dict:
 
 
 def sheet(path: Path) -> dict[Path, dict]:
-    """Return the settings of the files of a sheet (TSV) by path; relative ones start at the sheet's directory.
+    """Return the settings of the files of a sheet (TSV) by path; relative paths start at the sheet's directory.
 
     Raises UserError for an unreadable sheet, an unknown column, or an invalid value.
     """

@@ -21,7 +21,7 @@ from acapella.campaign.layout import Campaign, open_campaign
 from acapella_core import names
 
 from . import cells, predict, prediction, settings, wire
-from .cells import Fault, Foreign
+from .cells import Fault, ImportedFiles
 
 STAGE = "transfer"
 TABLES = (
@@ -88,12 +88,12 @@ def run(args: argparse.Namespace) -> None:
 
     campaign = open_campaign(args.campaign)
     pattern = settings.name_pattern(args.name_pattern) if args.name_pattern else None
-    foreign = Foreign(tuple(args.data), args.sheet, pattern)
-    written = write(campaign, foreign, args.runs)
+    imported = ImportedFiles(tuple(args.data), args.sheet, pattern)
+    written = write(campaign, imported, args.runs)
     provenance.write_outputs(campaign, STAGE, written, pseudonyms=False)
 
 
-def write(campaign: Campaign, foreign: Foreign, runs: Path | None = None) -> list[Path]:
+def write(campaign: Campaign, imported: ImportedFiles, runs: Path | None = None) -> list[Path]:
     """Write all tables and report faults on standard error; return the paths.
 
     ``runs``: the directory whose transfers/ are read (default: the campaign).
@@ -110,8 +110,8 @@ def write(campaign: Campaign, foreign: Foreign, runs: Path | None = None) -> lis
         own += 1
         failed += found.error is not None
         add(raw, found, seen, faults)
-    if foreign.data or foreign.sheet:
-        for found in cells.foreign_runs(foreign, faults):
+    if imported.data or imported.sheet:
+        for found in cells.imported_runs(imported, faults):
             add(raw, found, seen, faults)
     raw.add_faults(faults)
     report_faults(faults)
@@ -125,7 +125,7 @@ def write(campaign: Campaign, foreign: Foreign, runs: Path | None = None) -> lis
             if name != "transfer_files":
                 queries.select(con, STAGE, name, PARAMETERS).create(name)
             written += tables.write(con.table(name), name, lambda suffix, name=name: campaign.table(name, suffix))
-    summary = f"{raw.count('raw_cells')} runs, {raw.count('raw_flows')} streams, {len(faults)} faults of files"
+    summary = f"{raw.count('raw_cells')} runs, {raw.count('raw_flows')} streams, {len(faults)} faults in files"
     names.report(f"transfers: {campaign.directory / 'tables' / 'transfer_cells.csv'}: {summary}")
     return written
 

@@ -57,7 +57,7 @@ def why_skipped(file: Path) -> str:
     try:
         mode = file.stat().st_mode
     except OSError as error:
-        return f"cannot read it: {error.strerror}"
+        return f"cannot read: {error.strerror}"
     if not stat.S_ISREG(mode):
         return "not a regular file"
     return "" if file.name.endswith(SUFFIXES) else OTHER_SUFFIX

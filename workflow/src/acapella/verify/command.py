@@ -113,7 +113,7 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def print_commands(files: Iterable[Path]) -> None:
-    """Print the command line of a shell with which tshark reads each file."""
+    """Print the shell command that runs tshark on each file."""
     from acapella.common import tshark  # noqa: PLC0415 - slow to import
     from acapella_core import _native  # noqa: PLC0415
 

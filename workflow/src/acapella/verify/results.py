@@ -13,11 +13,11 @@ RECORD = ("frames", "time", "lengths")
 ABOVE = ("above layer 4", "protocols")
 NO_TAGS = "the digest has none: no flow, and the header is truncated or tshark's result was used"
 UNCOMPARED = {  # layers that are not compared on every frame, and why
-    "time": "neither has a plausible one",
+    "time": "neither digest has a plausible timestamp",
     "vlan": NO_TAGS,
     "mpls": NO_TAGS,
     "tunnels": NO_TAGS,
-    "above layer 4": "the core alone could not decide it",
+    "above layer 4": "the core alone could not decide",
 }
 
 
@@ -126,7 +126,7 @@ def print_result(result: Result, skipped: list[str]) -> None:
     print_not_compared(result.partly_compared)
     for name, examples in sorted(result.errata.items()):
         names.report(f"erratum {name}: {examples}", sys.stdout)
-    print(f"unexplained on what the core decided: {names.pluralize(result.faults, 'frame')}")
+    print(f"unexplained disagreements on what the core decided: {names.pluralize(result.faults, 'frame')}")
 
 
 def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:

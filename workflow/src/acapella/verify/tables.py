@@ -42,7 +42,7 @@ class DigestFiles:
     blocks_not_frames: int = 0  # tshark numbers these blocks, Acapella does not
     fcs_len: int = 0  # bytes of FCS, which tshark includes in lengths and Acapella does not
     fault: str | None = None  # description of the damage if the capture is damaged
-    truncation: str | None = None  # place of the end if the capture is truncated
+    truncation: str | None = None  # where and why the capture is truncated, if it is
 
 
 def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> DigestFiles:

@@ -165,6 +165,6 @@ def test_wait_for_the_controller_is_limited(before, seconds, monkeypatch):
     clock, answers = Clock(), iter([before])
     monkeypatch.setattr(slurm_plugin.time, "sleep", clock.sleep)
     controller = ControllerState(lambda: next(answers, False), clock)
-    controller.answers()
+    controller.responds()
     controller.wait()
     assert clock.seconds == pytest.approx(seconds)

@@ -63,7 +63,7 @@ def test_only_the_checksum_of_a_whole_object_is_used(headers, sha256):
         (404, 403, ObjectState(fault="no such object")),
         (404, 404, ObjectState(fault="no such bucket 'bucket'")),
         (403, 200, ObjectState(fault="access denied: check the credentials, and their permissions for this object")),
-        (503, 200, ObjectState(fault="the storage answers with status 503")),
+        (503, 200, ObjectState(fault="the storage responded with status 503")),
     ],
 )
 def test_fault_of_an_object_matches_the_response(found, bucket, state):

@@ -76,7 +76,8 @@ def run(args: argparse.Namespace) -> int:
     if result["damaged"]:
         fault = f"acapella: error: {args.capture}: {result['damaged']}"
         print(
-            f"{fault}; the tools counted the complete frames before it; repair the capture (editcap)", file=sys.stderr
+            f"{fault}; the tools counted the complete frames before the damage; repair the capture (editcap)",
+            file=sys.stderr,
         )
     return DAMAGED if result["damaged"] else 0
 

@@ -65,18 +65,18 @@ class Meter:
 
 
 def which(program: str) -> str | None:
-    """Return a program's path; also search directories for administrators (softflowd is in one), and Zeek's own."""
+    """Return a program's path; also search the sbin directories (softflowd is in one) and Zeek's directory."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
 
 
 def is_uncompressed(capture: Path) -> bool:
-    """Return whether libpcap can read a capture."""
+    """Return whether a capture is uncompressed, so that libpcap can read it."""
     with capture.open("rb") as stream:
         return stream.read(4) in UNCOMPRESSED
 
 
 @contextlib.contextmanager
-def complete_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
+def complete_frames(capture: Path, limits=None) -> Iterator[int]:
     """Yield a pipe with the complete frames of a capture, decompressed; nothing is written to disk.
 
     ``limits``: decompression limits (acapella_core.decompression; default: those of the core). Raises UserError, and
@@ -104,7 +104,7 @@ def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=No
 
     Raises UserError, and CopyTooLargeError if the copy exceeds the limits or half of the free space.
     """
-    with complete_frames(capture, directory, limits) as frames:
+    with complete_frames(capture, limits) as frames:
         if meter.streams:
             try:
                 return meter.read(STANDARD_INPUT, directory, frames)
@@ -142,7 +142,7 @@ def run_tool(
     if process.returncode:
         lines = [line for line in error_file.read_text(errors="replace").splitlines() if line.strip()]
         reason = next(filter(ERROR_LINE.search, lines), lines[0] if lines else f"exit code {process.returncode}")
-        raise UserError(f"{Path(command[0]).name} cannot read it: {reason}", where=where)
+        raise UserError(f"{Path(command[0]).name} cannot read the capture: {reason}", where=where)
     return output_file, error_file
 
 

@@ -48,11 +48,11 @@ def fault_of(client, bucket: str, error) -> str:
         case 403:
             return "access denied: check the credentials, and their permissions for this object"
         case status:
-            return f"the storage answers with status {status}"
+            return f"the storage responded with status {status}"
 
 
 def status_of(error) -> int | None:
-    """Return the HTTP status of an answer of the storage."""
+    """Return the HTTP status of a response from the storage."""
     return error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
 
 
