@@ -431,7 +431,7 @@ def check_environments(environments: tuple[ReplayEnvironment, ...], where: objec
 
 
 def check_unique(names: Sequence[str], key: str, where: object) -> None:
-    """Raise UserError if a name occurs twice. ``key``: key of a name, with {} for its place."""
+    """Raise UserError if a name occurs twice. ``key``: key of a name, with {} for its index."""
     for place, name in enumerate(names):
         if name in names[:place]:
             raise UserError(f"{key.format(place)}: {name!r} occurs twice", where=where)
