@@ -101,7 +101,7 @@ def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Set
 
 
 def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: RecordedCapture) -> dict[str, Any]:
-    """Write the manifest of a capture. Raises UserError if it does not contain the counted frames."""
+    """Write the manifest of a capture. Raises UserError if the file does not contain the frames that were counted."""
     planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
     facts, path = recorded.facts, campaign / "raw" / recorded.file
     if facts.fault:
