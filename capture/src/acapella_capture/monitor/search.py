@@ -2,7 +2,7 @@
 longest burst without loss (back-to-back frames, 26.4).
 
 A trial offers packets and reports what arrived. The searches halve an interval, so that the result is the highest value
-below which no trial of the search lost a packet, within the resolution.
+up to which no trial of the search lost a packet, within the resolution.
 """
 
 from collections.abc import Callable, Iterable, Iterator
