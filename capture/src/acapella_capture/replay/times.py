@@ -18,10 +18,10 @@ Time = Callable[[int], int]
 
 
 def time(text: str) -> Time:
-    """Return a function that maps the current time to the time of a text, both in ns since 1970. Raises
-    ArgumentTypeError.
+    """Return a function that maps the current time to the time in ``text``, both in ns since 1970.
 
-    ``+S`` is S seconds from now; otherwise, the text is an RFC 3339 time, or nanoseconds since 1970.
+    ``+S`` is S seconds from now; otherwise, the text is an RFC 3339 time, or nanoseconds since 1970. Raises
+    ArgumentTypeError.
     """
     if text.startswith("+") and SECONDS.fullmatch(text[1:]):
         delay_ns = int(Fraction(text[1:]) * 10**9)
