@@ -20,7 +20,7 @@ from . import NotMeasurable, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
 VERSION = 2  # version of the result's format; campaign/storage.py reads it
-DIRECT_BYTES = 4096  # the direct writer writes multiples of it; the end of the file takes a different call
+DIRECT_BYTES = 4096  # the direct writer writes multiples of this; a different call writes the end of the file
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 BEYOND = 2  # multiple of the upper threshold to write, time permitting
