@@ -90,7 +90,7 @@ def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, s
     [
         ({"fail": {"cpupin"}}, "cannot pin node h1: POA"),
         ({"ignore": {"cpupin"}}, "node h1: CPUs are not pinned to NUMA node 1"),
-        ({"ignore": {"numatune"}}, "node h1: 0 % of the memory are on NUMA node 1"),
+        ({"ignore": {"numatune"}}, "node h1: 0 % of the memory is on NUMA node 1"),
         ({"taken": 7}, "node h1: CPUs are not pinned to NUMA node 1"),
     ],
 )

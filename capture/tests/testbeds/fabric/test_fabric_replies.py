@@ -219,7 +219,7 @@ def test_impossible_period_is_an_error(period_ns, monkeypatch):
     sender = NodeSender(nodes_that_print(""), NODE, "enp8s0", 1)
     monkeypatch.setattr(sender, "_events", list)
     monkeypatch.setattr(sender, "_command", lambda *_: {"event": "scheduled", "period_ns": period_ns})
-    with pytest.raises(UserError, match="no possible period"):
+    with pytest.raises(UserError, match="no valid period"):
         sender.schedule(0, 1_000_000)
 
 

@@ -1,7 +1,7 @@
 """Slices of hosts and routers: nodes with dedicated NICs, possibly at several sites, and a layer-2 network per link.
 
-FABRIC names the interface of port 2 of NIC `nic1` of node `h1` `h1-nic1-p2`. The links of a node take its ports in the
-order of the topology file, so the same topology always gives the same slice.
+FABRIC names an interface after its node, NIC and port: `h1-nic1-p2` is port 2 of NIC `nic1` of node `h1`. The links of
+a node use its ports in the order of the topology file, so the same topology always results in the same slice.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from .slices import Slices, slice_name
 
 SITE = "slice"  # replaces the site in the name of the slice, which has several sites
 BRIDGE, SITE_TO_SITE = "L2Bridge", "L2STS"
-LEAST_NAME = 2  # characters in the name of a node or network
+LEAST_NAME = 2  # minimum number of characters in the name of a node or network
 MULTISITE = "Slice.Multisite"
 
 

@@ -1,8 +1,8 @@
 """Programs on listening nodes, over FABRIC's SSH.
 
 FABRIC's client returns no exit status, repeats a command when the connection is lost, and fails on output that is not
-UTF-8. So each command goes to an agent on the node (agent.py): it names the jobs it starts, replies in one line of
-base64, and finds the job again if the command is repeated.
+UTF-8. Therefore, an agent on the node (agent.py) executes each command. The agent replies in one line of base64; jobs
+have names, so that it finds a job again if the command is repeated.
 """
 
 import base64
@@ -55,7 +55,7 @@ class Remote:
     """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
 
     `explain_refusal` is called after a rejected login; it raises UserError if retries are useless. `stopped` returns
-    whether the collection ends; it then does not wait for digests, compression and checksums, which may take an hour.
+    whether the collection ends; digests, compression and checksums, which may take an hour, are then not waited for.
     """
 
     def __init__(
@@ -148,9 +148,9 @@ class Remote:
         return CompletedProgram(reply["status"], reply["out"], reply["log"])
 
     def put(self, node: str, source: Path, file: str) -> None:
-        """Upload a local file to a node's file. It is not part of a command, because nodes log commands run as root.
+        """Upload a local file to a node's file. Raises UserError.
 
-        Raises UserError.
+        The content is not part of a command, because nodes log commands that are run as root.
         """
         self.call(node, "interfaces")  # ensures a connection and the directory
         upload, fault = f".{self.directory}.{new_job_name()}.part", ""

@@ -43,7 +43,7 @@ def program() -> Path:
     """Return the path of the program to upload. Raises UserError if it was not built."""
     found = Path(sys.executable).with_name(PROGRAM)
     if not found.is_file():
-        raise UserError(f"{PROGRAM} is missing, which is needed on the node", where=KEY,
+        raise UserError(f"{PROGRAM}, which is needed on the node, is missing", where=KEY,
                         fix="run make setup-fabric and read its messages")  # fmt: skip
     return found
 
@@ -114,7 +114,7 @@ class NodeSender:
         self._scheduled = self._command(f"run {at_ns} 1 {speed_ppm}", ("scheduled",))
         period_ns = self._scheduled.get("period_ns")
         if not is_count(period_ns) or period_ns > LONGEST_NS:
-            raise UserError("the program reported no possible period", where=self._where)
+            raise UserError("the program reported no valid period", where=self._where)
         return at_ns + self._scheduled["period_ns"]
 
     def finish(self, lead_ns: int) -> int:
@@ -195,14 +195,14 @@ class NodeSender:
         whole = done.stdout[: done.stdout.rfind("\n") + 1] if done.status == 0 else ""
         try:
             events = [json.loads(line) for line in whole.splitlines()]
-            json.dumps(events, ensure_ascii=False).encode()  # JSON may contain characters that no file can contain
+            json.dumps(events, ensure_ascii=False).encode()  # fails for lone surrogates, which JSON may contain
         except (ValueError, RecursionError) as error:
             raise UserError("an event of the program is malformed", where=self._where) from error
         return [event for event in events if isinstance(event, dict)]
 
 
 def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return an event `done` of a node's program, which is untrusted. Raises UserError for an impossible value."""
+    """Return an event `done` of a node's program, which is untrusted. Raises UserError for an invalid value."""
     dropped, polling = done.get("dropped", {}), done.get("polling", {})
     if isinstance(dropped, dict) and isinstance(polling, dict):
         optional = {key: done.get(key) for key in ("sent_late", "late_ns", "priority")}

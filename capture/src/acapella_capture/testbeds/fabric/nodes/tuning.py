@@ -68,7 +68,7 @@ def check(name: str, found: Placement) -> None:
         raise UserError(f"CPUs are not pinned to NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
     if not found.is_local:
         share = f"{100 * found.memory_share:.0f} %"
-        raise UserError(f"{share} of the memory are on NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
+        raise UserError(f"{share} of the memory is on NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
 
 
 def cpu_list(text: str) -> set[int]:
