@@ -29,7 +29,7 @@ MS_NS = 1_000_000
 
 
 def executable() -> Path:
-    """Return the program. Raises UserError if it was not built."""
+    """Return the path of the program. Raises UserError if it was not built."""
     found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     if found is None:
         raise UserError(f"{PROGRAM} is missing", where="local.generate", fix="make setup")

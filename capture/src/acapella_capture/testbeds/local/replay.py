@@ -1,6 +1,6 @@
 """Replay of a capture from site1 to host1 of site2 (replay_path.py), in environments that the config describes.
 
-It is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
+The capture is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
 
 If nothing else sends, the queues of the bottleneck stay empty. If TCP streams share the path, the queue for
 non-expedited packets is full most of the time: packets are delayed, overtaken by expedited ones, or dropped.
