@@ -68,7 +68,7 @@ class Counts:
     packets: int  # arrived, including lost ones
     lost: int  # as requested
     reordered: int | None
-    dropped: int  # although no loss was requested
+    dropped: int  # in addition to the requested loss
     late_p99_ns: int | None  # 99th percentile of the lateness
     early_p99_ns: int | None  # 99th percentile of the earliness
 
