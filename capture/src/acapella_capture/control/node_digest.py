@@ -30,7 +30,7 @@ PROGRAM = "acapella-digest"  # built by make setup-fabric
 SUFFIX = ".columns"
 MEMORY_BYTES = (
     2 << 30
-)  # memory for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
+)  # memory for flows and header stacks, like the default of digest.memory_mb; about 330 bytes per flow
 OWN_NODE_SHARE = 4  # on a node of the user, a quarter of the available memory is used
 MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+([0-9]{1,15}) kB$")
 # Runs a command at the lowest CPU priority, and as the first to be killed if memory runs out (proc(5)).

@@ -254,7 +254,7 @@ def probe_node(sample: ActiveSample) -> None:
 
 
 def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s: float, stop: threading.Event) -> None:
-    """Return at a given time, when all samples have ended, or when the collection stops."""
+    """Check samples every `every_s`. Return at `until_ns`, when all have ended, or when the collection stops."""
     active = list(started)
     next_ns = time.time_ns() + round(every_s * 1e9)
     while active and not stop.is_set() and (remaining_s := (until_ns - time.time_ns()) / 1e9) > 0:

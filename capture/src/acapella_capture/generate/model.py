@@ -27,7 +27,7 @@ Traces = Callable[[Path], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 class Files:
-    """The files of a model, relative to its directory, and one digest of all of them."""
+    """The files of a model, relative to its directory, and one SHA-256 of all of them."""
 
     def __init__(self, path: Path, traces: Traces):
         self.directory = path.parent
@@ -36,7 +36,7 @@ class Files:
         self.known: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def read(self, path: Path) -> bytes:
-        """Return the content of a file, and add it to the digest."""
+        """Return the content of a file, and add it to the hash."""
         content = read_bytes(path)
         self.digest.update(content)
         return content
@@ -51,7 +51,7 @@ class Files:
 
 
 def add_to_digest(digest: Any, path: Path, where: str) -> None:
-    """Add the content of a file to a digest. Raises UserError."""
+    """Add the content of a file to a hash. Raises UserError."""
     try:
         with path.open("rb") as file:
             while block := file.read(1 << 20):

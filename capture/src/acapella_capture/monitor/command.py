@@ -253,7 +253,7 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
     """Return the settings of the program."""
     return program.Settings(
         files=tuple(args.files),
-        interfaces=tuple(sorted(args.interface, key=program.place_of)),  # the order of the results
+        interfaces=tuple(sorted(args.interface, key=program.sort_key)),  # the order of the results
         wanted=expected.read(args.expected) if args.expected else None,
         max_flows=args.max_flows,
         window=args.window,

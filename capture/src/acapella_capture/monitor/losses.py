@@ -94,7 +94,7 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
     if of_file != sorted(rules):
         raise UserError(
             f"its packets were selected with different rules ({' '.join(of_file) or 'none'})", where=path,
-            fix="use the same --rule at both places",
+            fix="use the same --rule at both capture points",
         )  # fmt: skip
     if len(set(table["port"].to_pylist())) > 1:
         raise UserError("contains packets of several ports", where=path, fix="monitor one port")

@@ -30,7 +30,7 @@ def executable() -> str:
     return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
 
 
-def place_of(interface: str) -> int:
+def sort_key(interface: str) -> int:
     """Return the sort key of an interface; in results, PCI devices come last."""
     return int(PCI.fullmatch(interface) is not None)
 

@@ -42,7 +42,7 @@ class Trial:
 class Found:
     """The result of a search: the highest value without loss, its last trial, and all trials in their order.
 
-    ``value`` is None if even the lowest value lost packets.
+    ``value`` is None if even the trial with the lowest value failed.
     """
 
     value: float | None
@@ -101,7 +101,7 @@ def highest(
 def bracket(
     good: Callable[[float], bool], lower: float, upper: float, step: float, near: float
 ) -> tuple[float | None, float | None]:
-    """Return a good value and a higher bad one, from steps away from ``near`` that double.
+    """Return a good value and a higher bad one, found in steps away from ``near`` that double.
 
     One of them is None if even ``lower`` is bad, or even ``upper`` is good.
     """

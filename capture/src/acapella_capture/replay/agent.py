@@ -188,7 +188,7 @@ class Agent:
             if hmac.compare_digest(proof, keys.proof):
                 return keys
         self.counts["without_secret"] += 1
-        writer.write(channel.plain_line({"error": "the proof of the secret is wrong: --secret FILE"}))
+        writer.write(channel.plain_line({"error": "the proof of the secret is wrong; check --secret FILE"}))
         await writer.drain()
         return None
 
