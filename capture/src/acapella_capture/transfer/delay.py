@@ -28,7 +28,7 @@ from .reserved_cpu import ReservedCpu
 from .routing import FIRST_RULE, other_end
 
 TABLE = 90
-DELAY_RULE = FIRST_RULE // 2  # preference
+DELAY_RULE = FIRST_RULE // 2  # preference of the rules
 FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it

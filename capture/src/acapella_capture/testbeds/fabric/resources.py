@@ -107,7 +107,7 @@ def free_nics(record: Mapping[str, Any], model: str) -> int:
 
 
 def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str]) -> tuple[Host, ...]:
-    """Return the free resources of a site's active hosts, with the NICs of all accepted models."""
+    """Return the free resources of a site's usable hosts, with the NICs of all accepted models."""
     return tuple(
         Host(
             name=record["name"],

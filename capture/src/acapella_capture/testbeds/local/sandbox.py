@@ -37,7 +37,7 @@ def inside() -> bool:
 def unshare_argv() -> list[str]:
     """Return the command that creates the namespaces, within a new user namespace if that is needed.
 
-    Raises UserError with instructions if neither works.
+    Raises UserError with instructions if that fails, too.
     """
     unshare = require("unshare", "util-linux")
     choices = [USER_NAMESPACE] if os.geteuid() else [(), USER_NAMESPACE]
