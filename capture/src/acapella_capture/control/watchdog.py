@@ -55,7 +55,7 @@ if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "sys
 """
 
 NUMBER = re.compile(r"-|-?[0-9]{1,15}")  # a number in the output of PROBE
-LARGEST_NS = 1 << 62  # largest offset between clocks
+MAX_OFFSET_NS = 1 << 62  # largest offset between clocks
 SYNCHRONIZED = ("Normal", "Insert second", "Delete second")  # leap status of chronyc, if there is a reference
 
 
@@ -103,7 +103,7 @@ def parse_clock(printed: str) -> dict[str, Any]:
 
 def in_range(value_ns: int) -> int:
     """Return a time in the range that a table can contain. Raises ValueError outside of it."""
-    if abs(value_ns) > LARGEST_NS:
+    if abs(value_ns) > MAX_OFFSET_NS:
         raise ValueError(f"{value_ns} ns")
     return value_ns
 

@@ -65,8 +65,8 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledMode
     """Read and compile a model; ``seed`` overrides the seed of the file. Raises UserError."""
     files = Files(path, traces)
     section = Section(parse(files.read(path), path), str(path))
-    own = section.take("seed", integer(0, 2**64 - 1), 0)
-    own = own if seed is None else seed
+    file_seed = section.take("seed", integer(0, 2**64 - 1), 0)
+    used_seed = file_seed if seed is None else seed
     start_ns = section.take("start_ns", integer(0, MAX_START_NS), START_NS)
     port = Section(section.take("port", lambda value, _: value, {}), section.place("port"))
     rate_bps = port.take("rate_bps", integer(1, traffic.MAX_BPS), 0)
@@ -75,9 +75,9 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledMode
     for value, where in flow_values(section, files):
         if len(flows) == MAX_FLOWS:
             raise UserError(f"more than {MAX_FLOWS} flows", where=path)
-        flows.append(read_flow(value, where, seed=own, number=len(flows), files=files))
+        flows.append(read_flow(value, where, seed=used_seed, number=len(flows), files=files))
     section.done()
-    return CompiledModel(files.digest.hexdigest(), own, start_ns, rate_bps, tuple(flows))
+    return CompiledModel(files.digest.hexdigest(), used_seed, start_ns, rate_bps, tuple(flows))
 
 
 def flow_values(section: Section, files: Files) -> Iterator[tuple[Any, str]]:

@@ -35,7 +35,7 @@ TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
 DEVIATIONS = 4  # a difference of more standard deviations is not explained by chance
 NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # tc, with and without extended errors
-FEW = 2  # packets; additional tolerance, because small numbers of packets are not normally distributed
+EXTRA_PACKETS = 2  # additional tolerance, because small numbers of packets are not normally distributed
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def is_share_off(found: int, total: int, percent: float) -> bool:
     """
     share = percent / 100
     expected = share * total
-    chance = DEVIATIONS * math.sqrt(expected * (1 - share)) + (FEW if percent else 0)
+    chance = DEVIATIONS * math.sqrt(expected * (1 - share)) + (EXTRA_PACKETS if percent else 0)
     return abs(found - expected) > TOLERANCE * expected + chance
 
 

@@ -20,7 +20,7 @@ from .slices import Slices, slice_name
 
 SITE = "slice"  # replaces the site in the name of the slice, which has several sites
 BRIDGE, SITE_TO_SITE = "L2Bridge", "L2STS"
-LEAST_NAME = 2  # minimum number of characters in the name of a node or network
+MIN_NAME_LENGTH = 2  # of a node or network, in characters
 MULTISITE = "Slice.Multisite"
 
 
@@ -69,7 +69,7 @@ def plan_slice(topology: Topology) -> SlicePlan:
         networks.append(NetworkPlan(name, f"link-{name}", BRIDGE if len(sites) == 1 else SITE_TO_SITE, interfaces))
     nodes = []
     for name, node in topology.nodes.items():
-        if len(name) < LEAST_NAME:
+        if len(name) < MIN_NAME_LENGTH:
             raise UserError(f"nodes.{name}: FABRIC rejects names of one character", where=f"topology {topology.name}")
         if node.site is None:
             raise UserError(f"nodes.{name}.site: missing; testbed fabric needs it", where=f"topology {topology.name}")

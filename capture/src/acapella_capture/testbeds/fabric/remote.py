@@ -34,7 +34,7 @@ LONG_S = 60  # a collection that ends does not wait for commands that take longe
 STOP_POLL_S = 0.5
 # Maximum output that is read from a command. A reply has two strings of agent.MAX_TEXT, whose bytes may take 6
 # characters in JSON and 8 in base64. The limit is also less than the memory of a small machine.
-MOST_OUTPUT_BYTES = 20_000_000
+MAX_OUTPUT_BYTES = 20_000_000
 SELECT_S = 10
 BLOCK_BYTES = 1 << 16
 SHELL = (
@@ -179,7 +179,7 @@ def execute(node: Any, line: str) -> tuple[str, str]:
     """Run a command on a node, given as FABRIC's object. Return its output and its standard error.
 
     FABRIC's client itself would collect output of any length in memory. Raises TooMuchOutputError beyond
-    MOST_OUTPUT_BYTES, and an exception of paramiko or of the operating system if the connection fails.
+    MAX_OUTPUT_BYTES, and an exception of paramiko or of the operating system if the connection fails.
     """
     try:
         _, client = node._get_ssh_connection()
@@ -202,8 +202,8 @@ def received(channel: Any) -> tuple[bytes, bytes]:
             output += channel.recv(BLOCK_BYTES)
         if channel.recv_stderr_ready():
             messages += channel.recv_stderr(BLOCK_BYTES)
-        if len(output) + len(messages) > MOST_OUTPUT_BYTES:
-            raise TooMuchOutputError(f"printed more than {MOST_OUTPUT_BYTES // 1_000_000} MB")
+        if len(output) + len(messages) > MAX_OUTPUT_BYTES:
+            raise TooMuchOutputError(f"printed more than {MAX_OUTPUT_BYTES // 1_000_000} MB")
     return bytes(output), bytes(messages)
 
 

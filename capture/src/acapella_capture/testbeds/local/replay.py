@@ -199,14 +199,14 @@ class Replayer:
         if self._load and self._load.fault():
             self._make_queue()
         before = drops.dropped(path.places)
-        good = sender.send()
+        sent_packets = sender.send()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if not self._load:  # with it, the queues are never empty
             wait_until(lambda: not any(drops.queued(*place) for place in path.places))
         self._dropped = drops.since(before, drops.dropped(path.places))
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where=f"environment {environment.name}")
-        return good
+        return sent_packets
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
         """Write the departures of the last trial (testbeds.base)."""

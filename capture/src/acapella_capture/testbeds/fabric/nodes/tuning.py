@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 from ..session import graph_access
 
 NIC = "nic1"
-LEAST_SHARE = (
+MIN_MEMORY_SHARE = (
     0.95  # minimum share of a node's memory on its NIC's NUMA node; the hypervisor keeps a few pages on others
 )
 FIX = "set transfer.nodes.pin: false to run without it"
@@ -32,7 +32,7 @@ class Placement:
 
     @property
     def is_local(self) -> bool:
-        return self.pinned and self.memory_share >= LEAST_SHARE
+        return self.pinned and self.memory_share >= MIN_MEMORY_SHARE
 
 
 def tune(node: Any) -> None:
