@@ -108,7 +108,7 @@ def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recor
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if sample.ended_early and sample.counts else 0
     if unwritten > 0:
-        sample.history.notes.append(f"{planned.name}: {unwritten} more frames were received and could not be written")
+        sample.history.notes.append(f"{planned.name}: {unwritten} more frames were received but could not be written")
     elif sample.counts and facts.frames != counts.captured:
         raise UserError(f"{facts.frames} frames in the file, {counts.captured} frames captured", where=path)
     manifest = manifests.empty() | {

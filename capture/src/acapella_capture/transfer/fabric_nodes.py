@@ -119,7 +119,7 @@ class FabricNodes(Nodes):
         request = resource_request(self._settings)
         self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes; this can take a few minutes")
         self._slice.open(self._plan, request)
-        self._report(f"transfer: slice {self._slice.name} is {'used again' if self._slice.existed else 'active'}")
+        self._report(f"transfer: slice {self._slice.name} is {'reused' if self._slice.existed else 'active'}")
         end = time.monotonic() + self._settings.fabric.wait_timeout_s
         self._find_devices(self._each(lambda node: self._interfaces(node, end)))
         if self._slice.existed:

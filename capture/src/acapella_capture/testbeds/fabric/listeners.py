@@ -70,7 +70,7 @@ def set_up(
              for receiver, nic in settings.items() if nic.enabled()]  # fmt: skip
     if clock == "no":
         notes.append(
-            f"the clock of {name} was not synchronized: times of its captures differ from those of other nodes"
+            f"the clock of {name} was not synchronized: times of its captures may differ from those of other nodes"
         )
     return settings, notes
 

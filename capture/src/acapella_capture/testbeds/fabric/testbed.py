@@ -191,7 +191,7 @@ class FabricTestbed(NodePrograms):
             except UserError as error:  # the cause may be the nodes or a mirror, such as a different user's
                 if self.slices.stopping.is_set():
                     raise
-                self._note(f"{site}: no slice could be created with its first mirrors in it: {error}")
+                self._note(f"{site}: no slice could be created with the first mirrors: {error}")
         return self.slices.create(site, nodes, request)
 
     def announce_mirrors(self, site: str, ports: Sequence[Position]) -> None:
