@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def write_results(args: argparse.Namespace, events: Iterator[Event]) -> None:
-    """Report events as they arrive, and write the sheets. Raises NotReleased last, after samples have been kept."""
+    """Report events as they arrive, then write the sheets. Raises NotReleased last if only the final release failed."""
     failures: list[Failure] = []
     rows: list[dict[str, Any]] = []
     not_released: NotReleased | None = None
@@ -162,11 +162,11 @@ def is_after_samples(error: NotReleased) -> bool:
 
 
 def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
-    """Yield the results of a collection on a testbed. Raises NotReleased with the command to release the rest."""
+    """Yield the results of a collection on a testbed. Raises NotReleased with the command to release what remains."""
     testbed: Testbed | None = None
     try:
         testbed = testbed_of(settings, args.campaign.resolve().name)
-    finally:  # without a testbed, the summary contains what is missing
+    finally:  # without a testbed, the summary lists what is missing
         for row in summary(settings, testbed):
             names.report(row, sys.stdout)
     try:
@@ -189,7 +189,7 @@ def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleas
 
 
 def remains(testbed: Testbed, error: UserError | None) -> tuple[str, ...]:
-    """Return the resources that a release left; ``error``: why it failed, or None. Raises UserError."""
+    """Return the resources that remain after a release; ``error``: why it failed, or None. Raises UserError."""
     try:
         return testbed.leftovers()
     except UserError:  # resources allocated before may still exist
@@ -204,7 +204,7 @@ def release_command(args: argparse.Namespace) -> str:
 
 
 def release_all(testbeds: Sequence[Testbed], args: argparse.Namespace) -> None:
-    """Release the resources that an earlier collection left. Raises UserError, NotReleased if some remain."""
+    """Release the resources that an earlier collection left. Raises UserError, or NotReleased if some remain."""
     where = f"testbed {testbeds[0].name}"
     leftovers: list[tuple[Testbed, tuple[str, ...]]] = []
     remaining: list[str] = []

@@ -23,7 +23,7 @@ NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # an Eth
 
 
 def check(settings: Settings) -> None:
-    """Check that all files and programs in the config exist. Raises UserError, which names the invalid key."""
+    """Check the filter, the files and the programs that a config requires. Raises UserError naming the invalid key."""
     find_selection(settings.collect.port_selection)
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)

@@ -149,7 +149,7 @@ def build() -> None:
 
 
 def all_printed(jobs: list[LocalJob], text: str) -> bool:
-    """Wait until all programs have printed a text; return False if one ends first."""
+    """Wait until all programs have printed a text; return False if one ends first, or after a timeout."""
 
     def is_done() -> bool:
         return all(text in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)

@@ -55,16 +55,16 @@ def scan(path: Path, limits=None) -> Facts:
 def facts_of(metadata: dict) -> Facts:
     """Return the facts in metadata of a capture, from the core or from acapella-digest.
 
-    Raises KeyError, TypeError or ValueError if a value is missing or not possible: a node's output is untrusted.
+    Raises KeyError, TypeError or ValueError if a value is missing or invalid: a node's output is untrusted.
     """
     for key, kinds in METADATA_TYPES.items():
         value = metadata[key]
         if type(value) not in kinds:  # not isinstance: False is an int
             raise TypeError(f"{key} has the wrong type")
         if isinstance(value, int) and not 0 <= value < 1 << 63:
-            raise ValueError(f"{key} is impossible")
+            raise ValueError(f"{key} is out of range")
         if isinstance(value, str):
-            value.encode()  # JSON may contain characters that no file can contain
+            value.encode()  # JSON may contain lone surrogates, which UTF-8 cannot encode
     clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]
     return Facts(
         metadata["frames"],

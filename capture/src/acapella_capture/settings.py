@@ -328,7 +328,7 @@ def check_methods(values: dict[str, Any], where: object) -> None:
         raise UserError("capture.format: pcapng is not supported by method tcpdump; use dpdk or fpga", where=where)
     if capture["format"] == "pcapng" and values["preprocess"]["anonymize"]:
         raise UserError(
-            "capture.format: preprocess.anonymize only supports pcap, because pcapng has hashes of whole frames",
+            "capture.format: preprocess.anonymize only supports pcap, because pcapng contains hashes of whole frames",
             where=where,
         )
 
@@ -408,7 +408,9 @@ def fabric_settings(values: dict[str, Any], where: object) -> FabricSettings:
         for place, environment in enumerate(environments):
             if environment.replayers > len(senders):
                 key = f"fabric.replay.environments[{place}].replayers"
-                raise UserError(f"{key}: {environment.replayers} is more than fabric.replay.senders has", where=where)
+                raise UserError(
+                    f"{key}: {environment.replayers} is more than the number of fabric.replay.senders", where=where
+                )
         replay = FabricReplaySettings(**(replay | {"senders": senders, "environments": environments}))
     return FabricSettings(**(values | {"replay": replay}))
 
@@ -431,7 +433,7 @@ def check_environments(environments: tuple[ReplayEnvironment, ...], where: objec
 
 
 def check_unique(names: Sequence[str], key: str, where: object) -> None:
-    """Raise UserError if a name occurs twice. ``key``: key of a name, with {} for its place."""
+    """Raise UserError if a name occurs twice. ``key``: key of a name, with {} for its index."""
     for place, name in enumerate(names):
         if name in names[:place]:
             raise UserError(f"{key.format(place)}: {name!r} occurs twice", where=where)

@@ -49,7 +49,7 @@ def read(tmp_path, text: str | bytes):
         ("[" * 5000, "not YAML"),
         ("x: 2024-99-99", "not YAML"),
         (FLOW + "    unknown: 1\n", "unknown key 'unknown'"),
-        (FLOW.replace("sizes: 60", "sizes: 59"), "59 bytes are too few: headers and stamp have 60 bytes"),
+        (FLOW.replace("sizes: 60", "sizes: 59"), "59 bytes are too few: headers and stamp need 60 bytes"),
         (FLOW.replace("sizes: 60", "sizes: {weighted: {60: 1, '60': 2}}"), "weighted: a key occurs twice"),
         (FLOW.replace("{udp:", "{vxlan: {vni: 1}}, {udp:"), "vxlan cannot follow ipv4"),
         (FLOW.replace("10.0.0.2", "10.0.0.256"), "expected an ipv4 address"),

@@ -279,7 +279,7 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
             "acapella: stopped" if code == 130 else f"acapella: error: {error}",
         ]
         assert number == 1 or "508 B" in out
-        assert ("monitor: continues the search of an earlier run" in err) == (number > 1)
+        assert ("monitor: continuing the search of an earlier run" in err) == (number > 1)
     rest = Device()
     assert search(rest) == 0
     assert tried + rest.trials == whole.trials
@@ -470,7 +470,7 @@ def test_option_without_effect_on_a_search_is_an_error(tmp_path, options, messag
             ("--trial-seconds", "9"), ("--settle-seconds", "2"), ("--burst-packets", "0"),
         )),
         (["--snaplen", "0"], "--snaplen needs --write"),
-        (["--expected", "a.json", "--max-flows", "9"], "--max-flows: --expected contains the flows"),
+        (["--expected", "a.json", "--max-flows", "9"], "--max-flows: the file of --expected contains the flows"),
     ],
 )  # fmt: skip
 def test_option_without_effect_on_counts_is_an_error(tmp_path, options, message, capsys):

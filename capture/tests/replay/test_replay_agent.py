@@ -153,7 +153,7 @@ def proof_with(secret: Secret, ours: Challenge | None, theirs: Challenge) -> byt
 def test_connection_without_the_secret_gets_an_error_and_no_session(agent, line):
     with Peer(agent.port, None) as stranger:
         stranger.send((line(stranger.challenge) if callable(line) else line) + b'{"quit": {}}\n')
-        assert json.loads(stranger.line()) == {"error": "the proof of the secret is wrong: --secret FILE"}
+        assert json.loads(stranger.line()) == {"error": "the proof of the secret is wrong; check --secret FILE"}
         assert stranger.line() == b""
     assert agent.agent.counts["without_secret"] == 1
     assert not agent.agent.counts["sessions"]

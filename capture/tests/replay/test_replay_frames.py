@@ -17,7 +17,7 @@ HEAD = frames.Frame(b"\2\0\0\0\0\7", b"\2\0\0\0\0\1", 1 << 63, frames.RESPONSE)
 def test_line_of_any_length_arrives(size):
     line = bytes(ord("a") + at % 26 for at in range(size))
     sent = [frames.encode(frame) for frame in frames.split(line, HEAD)]
-    assert all(frames.SHORTEST_BYTES <= len(data) <= 1_514 for data in sent)
+    assert all(frames.MIN_FRAME_BYTES <= len(data) <= 1_514 for data in sent)
     assembly = frames.Assembly()
     found = [assembly.add(frames.decode(data)) for data in sent]
     assert found[-1] == line and set(found[:-1]) <= {None}

@@ -71,7 +71,7 @@ def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, s
     assert sorted(reboots) == sorted(NODES)
     status, out, err = fabric.transfer(grid={"algorithm": ["cubic"]}, nodes=PLACED, keep=True)
     assert status == 0, err + out
-    assert f"slice {SLICE} is used again" in out
+    assert f"slice {SLICE} is reused" in out
     assert fabric.orchestrator.posts(CREATE) == 1 and fabric.slices == [SLICE]
     assert [node for operation, node in fabric.orchestrator.operations if operation == "reboot"] == reboots
     assert sorted(cell["settings"]["algorithm"] for cell in fabric.cells()) == ["cubic", "reno"]
@@ -90,7 +90,7 @@ def test_kept_slice_is_reused_with_its_topology_and_deleted_on_request(fabric, s
     [
         ({"fail": {"cpupin"}}, "cannot pin node h1: POA"),
         ({"ignore": {"cpupin"}}, "node h1: CPUs are not pinned to NUMA node 1"),
-        ({"ignore": {"numatune"}}, "node h1: 0 % of the memory are on NUMA node 1"),
+        ({"ignore": {"numatune"}}, "node h1: 0 % of the memory is on NUMA node 1"),
         ({"taken": 7}, "node h1: CPUs are not pinned to NUMA node 1"),
     ],
 )

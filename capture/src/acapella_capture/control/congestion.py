@@ -20,8 +20,8 @@ AT_RISK, CONGESTED, UNKNOWN = "at risk", "congested", "unknown"
 class MirrorPort:
     """The switch port that sends a mirror's copies to the receiver.
 
-    Rate in bit/s; queue in bytes (None if unknown). A frame occupies its length without FCS and preamble plus
-    `overhead_bytes` on the line, and its length plus `counter_overhead_bytes` in the counters of the mirrored port.
+    Its rate and queue are None if unknown. A frame's length excludes FCS and preamble. On the line, a frame occupies
+    its length plus `overhead_bytes`; the counters of the mirrored port count its length plus `counter_overhead_bytes`.
     """
 
     capacity_bps: int | None
@@ -48,7 +48,8 @@ Series = Sequence[tuple[float, float]]
 def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, float]]:
     """Return (time in s, bytes to be mirrored since the first reading) for each reading of the port.
 
-    A counter reset to 0 counts from there. If they are read at different times, Rx is interpolated at the Tx times.
+    After a counter reset, the bytes since the reset are added. If Tx and Rx are read at different times, Rx is
+    interpolated at the Tx times.
     """
     of_tx, of_rx = SHARES[direction]
     tx, rx = growth(readings.tx), growth(readings.rx)
@@ -103,8 +104,8 @@ def peak_bps(series: Series) -> tuple[float, float] | None:
 def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort) -> float:
     """Return the minimum share of bytes that a mirror must have lost between two times.
 
-    All bytes counted by readings between the two were offered. In that time, at most the bytes of the line rate plus a
-    full queue can have been delivered. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
+    All bytes counted by readings between the two times were offered. Meanwhile, the mirror can have delivered at most
+    what the line rate allows plus a full queue. A queue of unknown size is assumed to hold 0.1 s at line rate.
     """
     counts = [counted_bytes for at, counted_bytes in series if start_s <= at <= end_s]
     if len(counts) < 2 or not port.capacity_bps:
@@ -121,7 +122,8 @@ def verdict(
     """Return manifest key `congestion` for the mirrored port `name` between two times (ns since 1970).
 
     `congested`: the mean rate over some interval of the counters exceeds the capacity. Otherwise `at risk`, never
-    `clear`, because counters do not show bursts within their interval. The loss is an interval of shares of the bytes.
+    `clear`, because counters do not show bursts within their interval. `loss` contains bounds for the share of bytes
+    lost.
     """
     start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
     counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()

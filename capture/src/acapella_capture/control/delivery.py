@@ -101,14 +101,14 @@ def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Set
 
 
 def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: RecordedCapture) -> dict[str, Any]:
-    """Write the manifest of a capture. Raises UserError if it does not contain the counted frames."""
+    """Write the manifest of a capture. Raises UserError if the file does not contain the frames that were counted."""
     planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
     facts, path = recorded.facts, campaign / "raw" / recorded.file
     if facts.fault:
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if sample.ended_early and sample.counts else 0
     if unwritten > 0:
-        sample.history.notes.append(f"{planned.name}: {unwritten} more frames were received and could not be written")
+        sample.history.notes.append(f"{planned.name}: {unwritten} more frames were received but could not be written")
     elif sample.counts and facts.frames != counts.captured:
         raise UserError(f"{facts.frames} frames in the file, {counts.captured} frames captured", where=path)
     manifest = manifests.empty() | {

@@ -49,7 +49,7 @@ class ExperimentSignal:
             Path(settings.file).unlink(missing_ok=True)  # left by a killed collection
 
     def prepared(self, site: str, stop: threading.Event) -> None:
-        """Wait before the first sample of a site until all sites are prepared, so that all sample the experiment."""
+        """Wait, before a site's first sample, until all sites are prepared, so that each samples the experiment."""
         if self._settings is None:
             return
         with self._changed:
@@ -67,7 +67,7 @@ class ExperimentSignal:
                 self._start_if_all()
 
     def ended(self, site: str) -> None:
-        """Record that a site takes no more samples."""
+        """Record that a site takes no more samples. Send `stop` after the last site."""
         with self._changed:
             for names in (self._unprepared, self._waiting, self._sampling):
                 names.discard(site)
@@ -85,7 +85,7 @@ class ExperimentSignal:
             self._starting.start()
 
     def _start(self) -> None:
-        """Write the file and run the command. Must not run in a site's thread, whose sample continues meanwhile."""
+        """Write the file and run the command. Runs in a separate thread, because samples continue meanwhile."""
         try:
             if self._settings.file is not None:
                 atomic_text(Path(self._settings.file), "")

@@ -30,10 +30,10 @@ PROGRAM = "acapella-digest"  # built by make setup-fabric
 SUFFIX = ".columns"
 MEMORY_BYTES = (
     2 << 30
-)  # memory for flows and header stacks, as the default of digest.memory_mb; about 330 bytes per flow
+)  # memory for flows and header stacks, like the default of digest.memory_mb; about 330 bytes per flow
 OWN_NODE_SHARE = 4  # on a node of the user, a quarter of the available memory is used
 MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+([0-9]{1,15}) kB$")
-# Runs its arguments so that other programs of the node have priority, even if memory runs out (proc(5)).
+# Runs a command at the lowest CPU priority, and as the first to be killed if memory runs out (proc(5)).
 LOW_PRIORITY = 'echo 1000 > /proc/self/oom_score_adj; exec nice -n 19 "$@"'
 GB = 10**9
 TIMEOUT_S = 3600  # time for a node to digest a capture
@@ -89,9 +89,10 @@ def check() -> None:
 
 
 def deliver_digest(testbed: Testbed, sample: ActiveSample, raw: Path, settings: CollectSettings) -> NodeDigest:
-    """Digest a capture on its node, fetch the digest, and delete the capture, which may be truncated if it ended early.
+    """Digest a capture on its node, fetch the digest, and delete the capture.
 
-    Raises CannotDigest if the node cannot do so, UserError if the capture or the transfer is faulty.
+    If the capture ended early, an incomplete last record is removed first. Raises CannotDigest if the node cannot
+    digest the capture, UserError if the capture or the transfer is faulty.
     """
     node, planned = sample.instance.name, sample.planned
     file, columns = planned.file, f"{planned.name}{SUFFIX}"

@@ -24,7 +24,7 @@ Verdict = Literal["success", "degraded", "failed", "incomplete"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a site, a line of the file.
+    """Outcome of a site, one line of the file.
 
     Outcomes: success, degraded (fewer nodes than requested), failed (no sample), incomplete (stopped, or some samples
     failed).
@@ -62,7 +62,7 @@ def verdict(requested: int, allocated: int, succeeded: int, failed: int, stopped
 
 
 class OutcomeTable:
-    """Writes both files at each change. A site is `incomplete` from its start, so this remains after a crash."""
+    """Writes both files at each change. A site is `incomplete` from the start, and therefore also after a crash."""
 
     def __init__(self, campaign: Path, started_ns: int):
         moment = datetime.datetime.fromtimestamp(started_ns / 1e9, datetime.UTC)

@@ -104,7 +104,7 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:
-    """Return the program's name on the node. On testbed local, it is in the directory of this Python."""
+    """Return the program's name on the node. On testbed local, it is next to the Python interpreter."""
     if settings.program:
         return settings.program
     return str(Path(sys.executable).with_name("acapella")) if testbed.name == "local" else "acapella"

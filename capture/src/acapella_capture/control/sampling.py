@@ -178,7 +178,7 @@ def for_each_node(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], 
 
 
 def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
-    """Point the receiver's mirror at the port and check the node's disk. Raises UserError if it is short of space."""
+    """Point the receiver's mirror at the port and check the node's free disk space. Raises UserError."""
     planned = sample.planned
     sample.mirror = testbed.mirror(sample.instance, sample.receiver, planned.port.name, planned.direction)
     if sample.watchdog is None:
@@ -254,7 +254,7 @@ def probe_node(sample: ActiveSample) -> None:
 
 
 def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s: float, stop: threading.Event) -> None:
-    """Return at a given time, when all samples have ended, or when the collection stops."""
+    """Check samples every `every_s`. Return at `until_ns`, when all have ended, or when the collection stops."""
     active = list(started)
     next_ns = time.time_ns() + round(every_s * 1e9)
     while active and not stop.is_set() and (remaining_s := (until_ns - time.time_ns()) / 1e9) > 0:
@@ -292,7 +292,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
                 until_ns = time.time_ns() + round(seconds * 1e9)  # starts once all captures are running
                 wait_while_watching(started, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(started)
-                # immediately, and for the whole time of copying, including start and stop
+                # read at once; the interval includes the start and the stop of the mirrors
                 record_congestion(shared.testbed, started, (time.time_ns() - started[0].requested_ns) / 1e9)
         except UserError as error:
             for sample in started:
@@ -305,7 +305,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
 
 
 def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds: float) -> None:
-    """Read the port counters of the last seconds and compare them with the capacity of mirrors, if there are any."""
+    """Compare the port counters of the last seconds with the capacity of the mirrors, if there are any."""
     if testbed.ports_by_node(started[0].planned.site.name) is not None:
         return
     telemetry, reason = None, None

@@ -170,7 +170,7 @@ class SiteJob:
         }
 
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
-        """Return the chosen ports that do not lead to listening nodes; note that the others' receivers pause."""
+        """Return the chosen ports that do not lead to listening nodes; warn that the others are skipped."""
         listener_ports = self.shared.testbed.listener_ports(self.site.name)
         self._warnings += [
             f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in listener_ports
@@ -252,7 +252,7 @@ class SiteJob:
             self.shared.emit(event)
 
     def _stop_watchdogs(self) -> None:
-        """Fetch the watchdog logs; a log that cannot be fetched is noted."""
+        """Stop the watchdogs and fetch their logs; warn about a log that cannot be fetched."""
         directory = log_directory(self.shared.campaign)
         for name, watchdog in self._watchdogs.items():
             try:

@@ -33,7 +33,7 @@ while :; do
          $11 }
          END { print "}}" }' /proc/net/dev
   )
-  printf '%s\n' "$line"  # in one piece: the loop is killed at any moment
+  printf '%s\n' "$line"  # in one write: the loop may be killed at any moment
   echo "$now" > "$beat.new" && mv "$beat.new" "$beat"
   sleep "$every"
 done
@@ -55,7 +55,7 @@ if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "sys
 """
 
 NUMBER = re.compile(r"-|-?[0-9]{1,15}")  # a number in the output of PROBE
-LARGEST_NS = 1 << 62  # largest offset between clocks
+MAX_OFFSET_NS = 1 << 62  # largest offset between clocks
 SYNCHRONIZED = ("Normal", "Insert second", "Delete second")  # leap status of chronyc, if there is a reference
 
 
@@ -103,7 +103,7 @@ def parse_clock(printed: str) -> dict[str, Any]:
 
 def in_range(value_ns: int) -> int:
     """Return a time in the range that a table can contain. Raises ValueError outside of it."""
-    if abs(value_ns) > LARGEST_NS:
+    if abs(value_ns) > MAX_OFFSET_NS:
         raise ValueError(f"{value_ns} ns")
     return value_ns
 
@@ -155,8 +155,7 @@ class NodeHistory:
         }
 
     def growing(self) -> bool | None:
-        """Return whether the capture grew while frames were received; None without frames, or if too little is
-        known."""
+        """Return whether the capture grew while frames were received; None if unknown, or for too few frames."""
         if self.first is None or self.last is self.first:
             return None
         if None in (self.first.frames, self.last.frames, self.last.size_bytes):
@@ -180,7 +179,7 @@ class Watchdog:
         self.clock = parse_clock("")
 
     def start(self) -> None:
-        """Start the loop on the node and read its clock. Raises UserError if the node runs no programs."""
+        """Start the loop on the node and read the state of its clock. Raises UserError if programs cannot be run."""
         self.clock = parse_clock(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
         argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._directory(), self._heartbeat()]
         self._job = self._testbed.start(self._node, argv, output=self.log)

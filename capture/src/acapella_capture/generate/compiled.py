@@ -94,8 +94,8 @@ class Sizes:
     """The packet sizes of a flow.
 
     ``kind``: constant, uniform, weighted (``thresholds`` in units of 2^-32), exponential, or list. Uniform and
-    exponential sizes are ``minimum`` to ``minimum + count - 1`` bytes. Exponential sizes exceed ``minimum`` by ``mean``
-    before they are limited to this range, which has probability ``range_probability``.
+    exponential sizes are ``minimum`` to ``minimum + count - 1`` bytes. Without the upper limit, exponential sizes would
+    exceed ``minimum`` by ``mean`` on average; ``range_probability`` is the probability of a size within the limit.
     """
 
     kind: str

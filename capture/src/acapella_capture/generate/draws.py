@@ -33,7 +33,7 @@ def draw(key: int, index: np.ndarray) -> np.ndarray:
 
 
 def below(value: np.ndarray, count: int) -> np.ndarray:
-    """Return integers from 0 to count - 1; above 2^32, ``count`` is a power of two."""
+    """Return integers from 0 to count - 1; a ``count`` above 2^32 must be a power of two."""
     if 0 < count <= 1 << 32:
         return (value >> np.uint64(32)) * np.uint64(count) >> np.uint64(32)
     return value & np.uint64((count - 1) & MASK)

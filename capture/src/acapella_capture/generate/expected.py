@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Packets:
-    """The packets of a flow: departures before the limit of the port, lengths, and the index of their key."""
+    """The packets of a flow: departure times without the port's rate limit, lengths, and the indexes of their keys."""
 
     due_ns: np.ndarray
     sizes: np.ndarray

@@ -137,7 +137,7 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
     if variation == "interleave":
         values = tuple(constant(item, where, kind) for item, where in items(value, place))
         if len(values) > MAX_LIST or len({each >> bits for each in values}) > 1:
-            raise UserError(f"the values differ above the low {bits} bits, or are more than {MAX_LIST}", where=place)
+            raise UserError(f"expected at most {MAX_LIST} values that differ only in the low {bits} bits", where=place)
         varying = VaryingValues("interleave", values=tuple(each % (1 << bits) for each in values), count=len(values))
         first = values[0]
     else:
@@ -147,7 +147,7 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
         max_count = (room - 1) // step + 1 if step else room
         count = section.take("count", integer(1, max_count), max_count)
         if variation == "random" and count > 1 << 32 and count & (count - 1):
-            raise UserError("a count above 2^32 is not a power of two", where=section.place("count"))
+            raise UserError("a count above 2^32 must be a power of two", where=section.place("count"))
         varying = VaryingValues(variation, first % (1 << bits), step, count, key if variation == "random" else 0)
     section.done()
     shift = field.bits - bits

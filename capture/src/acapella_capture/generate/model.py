@@ -27,7 +27,7 @@ Traces = Callable[[Path], tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 class Files:
-    """The files of a model, relative to its directory, and one digest of all of them."""
+    """The files of a model, relative to its directory, and one SHA-256 of all of them."""
 
     def __init__(self, path: Path, traces: Traces):
         self.directory = path.parent
@@ -36,7 +36,7 @@ class Files:
         self.known: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {}
 
     def read(self, path: Path) -> bytes:
-        """Return the content of a file, and add it to the digest."""
+        """Return the content of a file, and add it to the hash."""
         content = read_bytes(path)
         self.digest.update(content)
         return content
@@ -51,7 +51,7 @@ class Files:
 
 
 def add_to_digest(digest: Any, path: Path, where: str) -> None:
-    """Add the content of a file to a digest. Raises UserError."""
+    """Add the content of a file to a hash. Raises UserError."""
     try:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
@@ -65,8 +65,8 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledMode
     """Read and compile a model; ``seed`` overrides the seed of the file. Raises UserError."""
     files = Files(path, traces)
     section = Section(parse(files.read(path), path), str(path))
-    own = section.take("seed", integer(0, 2**64 - 1), 0)
-    own = own if seed is None else seed
+    file_seed = section.take("seed", integer(0, 2**64 - 1), 0)
+    used_seed = file_seed if seed is None else seed
     start_ns = section.take("start_ns", integer(0, MAX_START_NS), START_NS)
     port = Section(section.take("port", lambda value, _: value, {}), section.place("port"))
     rate_bps = port.take("rate_bps", integer(1, traffic.MAX_BPS), 0)
@@ -75,9 +75,9 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledMode
     for value, where in flow_values(section, files):
         if len(flows) == MAX_FLOWS:
             raise UserError(f"more than {MAX_FLOWS} flows", where=path)
-        flows.append(read_flow(value, where, seed=own, number=len(flows), files=files))
+        flows.append(read_flow(value, where, seed=used_seed, number=len(flows), files=files))
     section.done()
-    return CompiledModel(files.digest.hexdigest(), own, start_ns, rate_bps, tuple(flows))
+    return CompiledModel(files.digest.hexdigest(), used_seed, start_ns, rate_bps, tuple(flows))
 
 
 def flow_values(section: Section, files: Files) -> Iterator[tuple[Any, str]]:

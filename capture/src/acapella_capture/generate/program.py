@@ -64,7 +64,7 @@ def output_of(arguments: list[str]) -> bytes:
 
 
 def read_trace(path: Path) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the gap after each frame of a capture, in ns, and its length. The last gap is the mean of all others."""
+    """Return the gaps after the frames of a capture, in ns, and the frame lengths. The last gap is the mean gap."""
     pairs = np.frombuffer(output_of(["--trace", str(path)]), np.int64).reshape(-1, 2)
     if len(pairs) < 2:
         raise UserError("has fewer than two frames with a timestamp", where=path)

@@ -140,5 +140,5 @@ def weighted(section: Section, key: int) -> Sizes:
 def checked(sizes: Sizes, where: str, minimum: int) -> Sizes:
     """Return ``sizes``. Raises UserError if a packet would be shorter than its headers and stamp."""
     if sizes.smallest < minimum:
-        raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp have {minimum} bytes", where=where)
+        raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp need {minimum} bytes", where=where)
     return sizes

@@ -49,7 +49,7 @@ MAX_WINDOW = 1 << 20
 LIVE_S = 1.0
 LIVE_FLOWS = 16
 MAX_PAIRS = 4
-DEFAULTS = {  # of options that are None in the command line, so that one without effect is known
+DEFAULTS = {  # of options whose argparse default is None, so that a given option without effect is detected
     "max_flows": 65_536,
     "window": 1024,
     "snaplen": 64,
@@ -180,7 +180,7 @@ def seconds(value: str) -> float:
     except ValueError:
         number = 0
     if not 0 < number < 1e9:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{value!r} is not a number above 0 and below 1e9")
     return number
 
 
@@ -206,7 +206,7 @@ def check(args: argparse.Namespace) -> None:
     if args.expected and args.pattern:
         raise UserError("--pattern: the file of --expected contains the patterns", fix="remove --pattern")
     if args.expected and args.max_flows is not None:
-        raise UserError("--max-flows: --expected contains the flows", fix="remove it")
+        raise UserError("--max-flows: the file of --expected contains the flows", fix="remove --max-flows")
     if args.snaplen is not None and not args.write:
         raise UserError("--snaplen needs --write")
     if args.files and (args.duration or args.stop_when_idle):
@@ -253,7 +253,7 @@ def settings_of(args: argparse.Namespace) -> program.Settings:
     """Return the settings of the program."""
     return program.Settings(
         files=tuple(args.files),
-        interfaces=tuple(sorted(args.interface, key=program.place_of)),  # the order of the results
+        interfaces=tuple(sorted(args.interface, key=program.sort_key)),  # the order of the results
         wanted=expected.read(args.expected) if args.expected else None,
         max_flows=args.max_flows,
         window=args.window,
@@ -318,7 +318,7 @@ def run_search(args: argparse.Namespace) -> None:
     if args.output:
         tables.remove(args.output, "monitor_searches")
     if len(done):
-        names.report(f"monitor: continues the search of an earlier run; finished trials: {len(done)}")
+        names.report(f"monitor: continuing the search of an earlier run; finished trials: {len(done)}")
     rows: list[dict[str, Any]] = []
     try:
         for of_search in all_searches(args, all_pairs, done):
@@ -364,7 +364,7 @@ def all_searches(
 
 
 def lowest(args: argparse.Namespace) -> float:
-    """Return the lowest rate of a search, which is also its resolution, in packets/s: that of a model is at least 1."""
+    """Return the lowest rate of a search, which is also its resolution: at least 1 packet/s, the minimum of a model."""
     return args.resolution or max(1.0, args.max_rate / 100)
 
 
@@ -414,7 +414,7 @@ def print_rows(rows: Rows, flows: int) -> None:
 
 
 def packets_sent(path: Path, settings: program.Settings) -> np.ndarray:
-    """Return the packets of a capture or of a file of --packets that satisfy the rules."""
+    """Return the packets that satisfy the rules, from a capture or from a file that --packets wrote."""
     if path.suffix == ".parquet":
         return losses.read(path, settings.rules)
     with scratch_directory() as scratch:
@@ -429,7 +429,7 @@ def rows_of(settings: program.Settings, *, correct: bool) -> Rows:
 
 
 def rows_of_counts(settings: program.Settings, counted: program.RunResult, scratch: Path, *, correct: bool) -> Rows:
-    """Return the rows of all tables. To correct the drift, each file is read a second time with its line."""
+    """Return the rows of all tables. To correct the drift, each file is read again with the line fitted to it."""
     ports = list(counted.ports)
     lines = [tables.drift_of(port) for port in ports]
     if correct:

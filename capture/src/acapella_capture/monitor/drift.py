@@ -40,8 +40,8 @@ class Drift:
 def fit(arrivals_ns: Sequence[int], latencies_ns: Sequence[int]) -> Drift | None:
     """Return the least-squares line of latencies over arrivals; None for fewer than 3 different arrivals.
 
-    Exact in rational numbers: rate = cov(t, y) / var(t) (for example, Draper and Smith, Applied Regression Analysis,
-    1.2). Times are ns since 1970, whose squares do not fit into doubles.
+    rate = cov(t, y) / var(t) (for example, Draper and Smith, Applied Regression Analysis, 1.2), computed exactly in
+    rational numbers, because squares of times in ns do not fit into doubles.
     """
     points = len(arrivals_ns)
     if len(set(arrivals_ns)) < MIN_POINTS:

@@ -12,7 +12,7 @@ UP, CLEAR = "\x1b[{}A", "\x1b[J"  # ECMA-48: cursor up, and erase to the end of 
 
 
 class Live:
-    """Replaces the table of the previous event. If the output is not a terminal, nothing is printed.
+    """Replaces the table of the previous event. If the output is not a terminal, no table is printed.
 
     ``ports``: their names, which are printed instead of those of DPDK devices.
     """

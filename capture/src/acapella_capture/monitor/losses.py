@@ -1,4 +1,4 @@
-"""Compares packets by their identities, and finds loss events: packets of one place missing at the other."""
+"""Finds loss events: runs of packets of one capture point, identified by a hash, that are missing at another one."""
 
 import json
 import re
@@ -28,17 +28,17 @@ RECORD = np.dtype(
 IDENTITY = ["identity_high", "identity_low"]
 TABLE = "monitor_packets"
 RULES = b"acapella_rules"  # metadata of the file: options --rule
-PACKET_BYTES = 128  # memory per packet, of both places, during the search for lost packets (docs/monitor.md)
+PACKET_BYTES = 128  # memory per packet of both capture points during the search for lost packets (docs/monitor.md)
 MEMINFO = Path("/proc/meminfo")
 
 
 def check_memory(packets: int, where: object) -> None:
-    """Raise UserError if this number of packets, of both places, needs more memory than is available."""
+    """Raise UserError if this number of packets, of both capture points, needs more memory than is available."""
     found = re.search(r"(?m)^MemAvailable:\s+([0-9]+) kB$", MEMINFO.read_text()) if MEMINFO.is_file() else None
     if found and packets * PACKET_BYTES > int(found[1]) * 1024:
         raise UserError(
-            f"the search for lost packets among {packets:,} needs {packets * PACKET_BYTES >> 20:,} MiB of memory, of "
-            f"which {int(found[1]) >> 10:,} are available",
+            f"the search for lost packets among {packets:,} needs {packets * PACKET_BYTES >> 20:,} MiB of memory, "
+            f"{int(found[1]) >> 10:,} MiB is available",
             where=where, fix="monitor for a shorter time, or select packets with --rule", outside=True,
         )  # fmt: skip
 
@@ -94,7 +94,7 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
     if of_file != sorted(rules):
         raise UserError(
             f"its packets were selected with different rules ({' '.join(of_file) or 'none'})", where=path,
-            fix="use the same --rule at both places",
+            fix="use the same --rule at both capture points",
         )  # fmt: skip
     if len(set(table["port"].to_pylist())) > 1:
         raise UserError("contains packets of several ports", where=path, fix="monitor one port")

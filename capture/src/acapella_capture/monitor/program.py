@@ -30,7 +30,7 @@ def executable() -> str:
     return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
 
 
-def place_of(interface: str) -> int:
+def sort_key(interface: str) -> int:
     """Return the sort key of an interface; in results, PCI devices come last."""
     return int(PCI.fullmatch(interface) is not None)
 
@@ -138,7 +138,7 @@ def count_once(
     *,
     until_signal: bool,
 ) -> RunResult:
-    """Run the program once, as count."""
+    """Run the program once; see ``count``."""
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
     with (scratch / "messages").open("w+b") as messages:
@@ -181,9 +181,9 @@ def events(lines: Iterator[bytes]) -> Iterator[Event]:
 
 @contextmanager
 def passing_signals(process: subprocess.Popen) -> Iterator[None]:
-    """Forward termination signals of this process to a child process, which they end.
+    """Forward termination signals of this process to a child process.
 
-    Signals that are ignored, as nohup does, stay ignored.
+    Signals that are ignored, for example because of nohup, remain ignored.
     """
     before = {
         number: signal.signal(number, lambda received, _: process.send_signal(received))

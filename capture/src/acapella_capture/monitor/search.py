@@ -2,7 +2,7 @@
 longest burst without loss (back-to-back frames, 26.4).
 
 A trial offers packets and reports what arrived. The searches halve an interval, so that the result is the highest value
-below which no trial of the search lost a packet, within the resolution.
+up to which no trial of the search lost a packet, within the resolution.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -42,7 +42,7 @@ class Trial:
 class Found:
     """The result of a search: the highest value without loss, its last trial, and all trials in their order.
 
-    ``value`` is None if even the lowest value lost packets.
+    ``value`` is None if even the trial with the lowest value failed.
     """
 
     value: float | None
@@ -101,7 +101,7 @@ def highest(
 def bracket(
     good: Callable[[float], bool], lower: float, upper: float, step: float, near: float
 ) -> tuple[float | None, float | None]:
-    """Return a good value and a higher bad one, from steps away from ``near`` that double.
+    """Return a good value and a higher bad one, found in steps away from ``near`` that double.
 
     One of them is None if even ``lower`` is bad, or even ``upper`` is good.
     """

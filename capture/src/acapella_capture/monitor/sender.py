@@ -7,7 +7,7 @@ from .program import Event
 
 
 class Sender(ABC):
-    """Generators that start when the monitor listens. The monitor ends after the generators and late packets."""
+    """Generators that start when the monitor listens. The monitor ends ``settle_s`` after them, for late packets."""
 
     def __init__(self, settle_s: float):
         self._settle_s = settle_s

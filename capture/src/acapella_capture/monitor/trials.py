@@ -67,7 +67,7 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
 
     A port that receives packets of a different pair is an error.
     """
-    link = replace(link, pairs=tuple(sorted(link.pairs, key=lambda pair: program.place_of(pair[1]))))
+    link = replace(link, pairs=tuple(sorted(link.pairs, key=lambda pair: program.sort_key(pair[1]))))
     with scratch_directory() as scratch:
         (scratch / "model.yaml").write_text(json.dumps(model(frame_bytes, rate_pps, packets)))
         sender = Senders(link, scratch, START_S + packets / rate_pps, together_s)

@@ -18,7 +18,7 @@ def entered() -> bool:
 
 
 def call() -> int:
-    """Rerun this command in namespaces that end with it; return its exit status."""
+    """Rerun this command in namespaces that are removed with it; return its exit status."""
     sandbox.require("ip", "iproute2")
     return sandbox.call([sys.executable, str(Path(sys.executable).with_name("acapella")), *sys.argv[1:]])
 

@@ -1,4 +1,4 @@
-"""Sizes samples to the disk of a listening node that is smaller than requested."""
+"""Shortens samples if the disk of a listening node is smaller than requested."""
 
 import math
 from dataclasses import replace
@@ -12,10 +12,10 @@ SYSTEM_GB = 5  # assumed for the image and the packages that are installed; the 
 
 
 def longest_sample_s(settings: Settings, disk_gb: int, receivers: int) -> float:
-    """Return the longest sample that fits onto a disk if all receivers get the rate that tcpdump captures, seconds.
+    """Return the longest sample, in s, that fits onto a disk if all receivers get the rate that tcpdump captures.
 
-    The captures are on the disk together. Compressing, anonymizing or digesting writes a second file, which is not
-    larger, for one at a time.
+    The captures of all receivers are on the disk at the same time. Compressing, anonymizing or digesting writes a
+    second file, which is not larger, for one capture at a time.
     """
     capture, collect = settings.capture, settings.collect
     frames_per_s = TCPDUMP_BPS / 8 / collect.mean_frame_bytes

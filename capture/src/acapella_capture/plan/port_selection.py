@@ -60,7 +60,6 @@ def round_robin(view: SiteView) -> list[str]:
 def busiest(view: SiteView) -> list[str]:
     """Return the busiest ports not sampled in the last n cycles, in every n-th cycle; otherwise random non-idle ports.
 
-
     Patchwork, section 6.2.2 (n is `busiest_every`). Random ports are drawn without replacement: no port is drawn again
     before all non-idle ports have been sampled, so none starves. The same seed yields the same ports.
     """

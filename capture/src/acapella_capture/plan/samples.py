@@ -227,7 +227,7 @@ class SitePlan:
                     yield [self._sample(run, cycle, by_name[name], direction, names) for name in chosen]
 
     def _sample(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> PlannedSample:
-        # samples are file names: HundredGigE0/0/0/5 of FABRIC is not valid
+        # names of samples are file names; FABRIC's port HundredGigE0/0/0/5 is not a valid one
         series = f"run{run}-{self.site.name}-{re.sub(r'[^A-Za-z0-9._-]', '_', port.name)}-{direction}"
         names[series] += 1
         sample = f"{series}-{names[series]}"
@@ -260,7 +260,7 @@ def max_sample_bytes(settings: Settings, port: Port, capacity_bps: int | None) -
 def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
     """Return the next start time of samples: a multiple of the period since 1970, the same at all sites.
 
-    Without a period it is the next whole second, or a shorter interval if samples are shorter, so that the start times
+    Without a period, it is a multiple of 1 s, or of the sample's duration if that is shorter, so that the start times
     of sites hardly differ.
     """
     grid_ns = round((period_s if period_s is not None else min(1.0, sample_s)) * 1e9)

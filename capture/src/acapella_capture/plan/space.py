@@ -12,7 +12,7 @@ GB = 1e9
 ON_NODES = "to digest captures on the nodes and fetch only the digests, set `collect: {digest_on: node}`"
 ON_A_NODE = "run the campaign on a VM of FABRIC and fetch its results without raw/ (docs/fabric.md)"
 SMALLER = "reduce collect.cycles, capture.sample_s or capture.snaplen"
-DIGEST_BYTES_PER_FRAME = 50  # measured, in bytes: 13 to 21 of the fetched digest, 12 to 26 of its acap and flow table
+DIGEST_BYTES_PER_FRAME = 50  # measured: 13 to 21 bytes for the fetched digest, 12 to 26 for its acap and flow table
 
 
 def max_site_bytes(settings: Settings, site: Site, plan: SitePlan) -> float | None:

@@ -1,4 +1,4 @@
-"""Waiting for child processes of a program whose signal handlers raise exceptions."""
+"""Ends child processes of a program whose signal handlers raise exceptions."""
 
 import contextlib
 import os

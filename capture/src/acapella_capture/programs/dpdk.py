@@ -29,7 +29,7 @@ BLOCK = 65536
 LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
 INITIAL_USER_IDS = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
 MAX_MTU = 32768 - FRAME_HEAD  # the ring's frames are powers of 2, and 65536 bytes do not fit into an mbuf
-QUEUE = 512  # frames in the program's own memory; frames that wait for it are in the kernel's ring
+QUEUE = 512  # frames in the program's own memory; further frames wait in the kernel's ring
 
 
 class FanoutTakenError(UserError):
@@ -103,8 +103,8 @@ def lost_before(accounts: dict[str, Any]) -> tuple[int, int]:
     """Return the frames that did not fit into the device's queue, and the frames that the interface rejected.
 
     net_af_packet does not count frames that arrive when its ring is full: their number is the difference between the
-    counts of the interface and of the program. A NIC counts them, and its kernel does not see frames that DPDK
-    receives.
+    counts of the interface and of the program. A NIC counts such frames itself; the kernel does not see the frames that
+    DPDK receives from it.
     """
     if accounts["device"]["driver"] != AF_PACKET:
         nic = accounts["nic"]
@@ -138,7 +138,7 @@ def check_counts(*counts: object) -> None:
 
 
 def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
-    """Return the frames that the P4 program did not send, by reason, including those lost without one."""
+    """Return the frames that the P4 program did not send, by its reasons, and those lost without such a reason."""
     if p4 is None:
         return {}
     lost = {name: p4[name] for name in ("dropped", "wrong_port", "headerless") if p4[name]}
@@ -205,7 +205,7 @@ class Dpdk:
         self._testbed.run(self._node, ["rm", "-f", path])
         try:
             accounts = json.loads(read.stdout)
-            json.dumps(accounts, ensure_ascii=False).encode()  # JSON may contain characters that no file can contain
+            json.dumps(accounts, ensure_ascii=False).encode()  # fails for lone surrogates, which JSON may contain
             self.facts = facts_of(accounts, self._device)
             return counts_of(accounts)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:

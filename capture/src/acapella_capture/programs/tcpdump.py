@@ -23,7 +23,7 @@ WRITE_ERROR = re.compile(
     r"File too large|Read-only file system",
     re.IGNORECASE,
 )
-SIGNALED = 128  # and above: exit status in a shell after a signal; here also negative values
+SIGNALED = 128  # a shell reports a signal as this exit status or above, subprocess as a negative one
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from .program import losses
 LEAD_S = 1.0  # time until a start without --at, so that every agent receives the request in time
 MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
 POLL_S = 0.5
-QUIET_NS = 2_000_000_000  # before a start, in which agents get no requests; less than Timeouts.silent_s
-END_S = 3600.0  # in addition to the expected end of a run
+QUIET_NS = 2_000_000_000  # time before a start during which agents get no requests; less than Timeouts.silent_s
+END_S = 3600.0  # timeout after the expected end of a run
 
 # Parts of the program's events that are printed in separate lines, or repeat the request.
 NOT_LISTED = ("state", "runs", "ports", "clock", "command", "run")
@@ -95,7 +95,7 @@ def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def clock_line(remote: Remote, offset: Offset) -> str:
-    """Return a line about the clock of an agent: by round trips, and by the node's own program."""
+    """Return a line about the clock of an agent: its offset by round trips, and its state as the node reports it."""
     sign = "ahead of" if offset.offset_ns >= 0 else "behind"
     line = f"{remote.name}: clock {duration(abs(offset.offset_ns))} {sign} this machine's, "
     line += f"+/- {duration(offset.error_ns)} (round trips)"
@@ -143,7 +143,7 @@ def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
 
 
 def stop_all(group: Group) -> None:
-    """Stop every agent that can still be reached, one by one, because one of them may be the reason."""
+    """Stop every agent that can still be reached, one by one, because one of them may have caused the error."""
     for remote in group.remotes:
         with contextlib.suppress(UserError):
             remote.request(messages.Stop())
@@ -243,9 +243,10 @@ def try_fetch(remote: Remote, target: Path) -> UserError | None:
 
 
 def fetch(remote: Remote, target: Path) -> None:
-    """Write the departures of an agent to a file and end its connection; it need not wait for others or the conversion.
+    """Write the departures of an agent to a file and end its connection.
 
-    The departures are then complete, so an error while the connection ends is only a warning.
+    The agent need not wait for the other agents or for the conversion. Its departures are then complete, so an error
+    while the connection ends is only a warning.
     """
     remote.fetch_departures(target)
     try:
@@ -312,7 +313,7 @@ def too_long_lines(summary: Summary, mtus: Mapping[str, int]) -> list[str]:
 
 
 def losses_of(done: dict[str, Any]) -> list[str]:
-    """Return a line for each interface on which the kernel lost packets during a run, whether of the run or others."""
+    """Return a line for each interface that lost packets during a run: sent ones in the kernel, or received ones."""
     return [*lost_in_kernel(done), *losses(done)]
 
 

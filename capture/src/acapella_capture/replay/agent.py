@@ -41,7 +41,7 @@ class Timeouts:
     """Seconds: ``proof_s`` for the proof of the secret, ``silent_s`` for a controller that sends nothing, except
     during a run.
 
-    ``busy_s``: a second controller waits for the end of a connection that was just lost.
+    ``busy_s``: how long a second controller waits for the end of a connection that was just lost.
     """
 
     proof_s: float = 2.0
@@ -132,7 +132,7 @@ class Agent:
                 signal.signal(number, lambda *_: self.request_stop())
 
     async def _wait_for_end(self) -> None:
-        """Wait until the agent is to end. Raises UserError if the program has ended."""
+        """Wait for a request to end the agent. Raises UserError if the program has ended."""
         while not self._ended.is_set():
             if fault := self.replayer.program.fault:
                 raise fault
@@ -145,8 +145,8 @@ class Agent:
         task = asyncio.current_task()
         self._tasks.add(task)
         try:
-            if connection_ := writer.get_extra_info("socket"):  # TCP
-                detect_lost_peer(connection_)  # even during a run, in which the controller sends nothing
+            if tcp_socket := writer.get_extra_info("socket"):  # None for in-band control
+                detect_lost_peer(tcp_socket)  # even during a run, in which the controller sends nothing
             keys = await self._authenticated(task, reader, writer)
             if keys is None:
                 return
@@ -188,7 +188,7 @@ class Agent:
             if hmac.compare_digest(proof, keys.proof):
                 return keys
         self.counts["without_secret"] += 1
-        writer.write(channel.plain_line({"error": "the proof of the secret is wrong: --secret FILE"}))
+        writer.write(channel.plain_line({"error": "the proof of the secret is wrong; check --secret FILE"}))
         await writer.drain()
         return None
 

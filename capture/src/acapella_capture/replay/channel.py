@@ -86,7 +86,7 @@ def decode_proof(line: bytes) -> tuple[Challenge, str]:
 
 
 def error_text(message: dict) -> str:
-    """Return the text of a plain error, shortened to a line, because anyone can send it. Raises InvalidMessage."""
+    """Return the text of a plain error, shortened and printable, because anyone can send one. Raises InvalidMessage."""
     text = members(message, "the message", "error")["error"]
     if not isinstance(text, str):
         raise InvalidMessage("error is not text")
@@ -121,10 +121,10 @@ class Reader:
         self._sequence = 0
 
     def message(self, line: bytes | None) -> tuple[int, dict]:
-        """Return the sequence number and the other members of a line without its end; None: the line was too long to be
-        read.
+        """Return the sequence number and the other members of a line.
 
-        Raises InvalidLine. A rejected line does not change the expected sequence number.
+        ``line`` does not contain the line end; it is None if the line was too long to be read. Raises InvalidLine. A
+        rejected line does not change the expected sequence number.
         """
         if line is None or len(line) > self._max_bytes:
             raise InvalidLine("oversized", f"line longer than {self._max_bytes} bytes")

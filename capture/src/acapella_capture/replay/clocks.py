@@ -47,8 +47,8 @@ def measure(request: Callable[[], tuple[int, int]], now_ns: Callable[[], int], c
 def max_clock_error_ns(done: Mapping[str, Any]) -> int | None:
     """Return the largest error during a run between a program's clock and the system clock, from its event `done`.
 
-    The program reads a faster clock than the system's. Programs of older versions only report the error at the end of
-    the run. None if neither is known.
+    The program reads a clock that takes less time to read than the system clock. Programs of older versions only report
+    the error at the end of the run. None if neither is known.
     """
     own = done.get("clock")
     for key in ("largest_error_ns", "error_ns"):

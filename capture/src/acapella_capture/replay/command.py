@@ -391,7 +391,7 @@ def show(line: str) -> None:
 
 def new_secret(path: Path) -> None:
     """Write a secret to a new file. Raises UserError if the file exists: replayers may be using its secret."""
-    with contextlib.suppress(OSError):  # `touch` raises the reason
+    with contextlib.suppress(OSError):  # `touch` below then fails, too
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
         path.touch(0o600, exist_ok=False)  # reserves the name, so that two commands cannot write the same file

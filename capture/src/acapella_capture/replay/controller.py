@@ -81,7 +81,7 @@ class Remote:
                 self.request(messages.Clock())
 
     def is_lost(self) -> bool:
-        """Return whether the agent has closed a TCP connection or does not respond to TCP; without a request."""
+        """Return whether the agent has closed a TCP connection or no longer responds to TCP. Sends no request."""
         if not isinstance(self._socket, socket.socket):
             return False  # in-band: only a request can find out
         poll = select.poll()
@@ -138,7 +138,7 @@ class Remote:
                 file.write(part)
 
     def _connect(self) -> None:
-        """Connect and prove that this side has the secret; the HMAC of the first line proves it for the agent."""
+        """Connect and prove that this side has the secret. The HMAC of the welcome proves that the agent has it."""
         self._socket = FrameSocket(self.name, CONNECT_S) if is_frame_address(self.name) else tcp_socket(self.name)
         self._lines = self._socket.makefile("rb")
         agent_challenge, own_challenge = channel.decode_challenge(self._line()), Challenge.new()

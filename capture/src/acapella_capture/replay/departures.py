@@ -194,7 +194,7 @@ class Summary:
 
 
 def duration(ns: int) -> str:
-    """Return a duration with three or more digits, in ns, us, ms or s."""
+    """Return a duration with at most four significant digits, in ns, us, ms or s."""
     for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
         if abs(ns) >= size:
             return f"{ns / size:.4g} {unit}"

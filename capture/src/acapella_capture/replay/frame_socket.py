@@ -41,7 +41,7 @@ class FrameSocket:
         interface, target = parse(name)
         self._timeout_s = timeout_s
         self._closed = False
-        self._line = b""  # the latest one sent
+        self._line = b""  # the latest line sent
         self._parts = frames.Assembly()
         protocol = socket.htons(frames.ETHER_TYPE)
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)

@@ -21,7 +21,7 @@ ETHER_TYPE = 0x88B5
 MAGIC = b"ACAPctl2"  # as INBAND_MAGIC of capture/replay/src/engine/inband.h
 REQUEST, RESPONSE = 1, 2
 HEADER = struct.Struct(">6s6sH8sQIBBBBH")
-SHORTEST_BYTES = 60  # minimum length of a frame without FCS
+MIN_FRAME_BYTES = 60  # minimum length of a frame without FCS
 TEXT_BYTES = 1_514 - HEADER.size  # at an MTU of 1500
 MAX_PARTS = 96  # number of parts of an agent's longest line
 
@@ -55,7 +55,7 @@ def encode(frame: Frame) -> bytes:
         0,
         len(frame.text),
     )
-    return (header + frame.text).ljust(SHORTEST_BYTES, b"\0")
+    return (header + frame.text).ljust(MIN_FRAME_BYTES, b"\0")
 
 
 def decode(data: bytes) -> Frame:

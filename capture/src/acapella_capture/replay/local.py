@@ -1,4 +1,4 @@
-"""Replays of capture files by this process: load, run, departures."""
+"""Replays capture files from this process: load, run, departures."""
 
 import contextlib
 import os

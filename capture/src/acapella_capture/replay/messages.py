@@ -1,4 +1,4 @@
-"""Requests of a controller and responses of an agent. Every value is checked; any other line is rejected."""
+"""Requests of a controller and responses of an agent. Every value is checked; invalid lines are rejected."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

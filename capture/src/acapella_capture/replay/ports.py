@@ -63,7 +63,7 @@ class ProgramSettings:
             devices += options
             longest = max(longest, frame)
         used = [ports[name] for name in self.ports]
-        ends = (
+        roles = (
             ["--bridge", ",".join(used)] if self.bridge else [argument for port in used for argument in ("--tx", port)]
         )
         numbers = {
@@ -88,7 +88,7 @@ class ProgramSettings:
             options += ["--measure-lead", ports.get(name, name)]
         huge = ["--huge"] if self.huge else []
         in_band = ["--in-band"] if self.in_band else []
-        return [str(program or executable()), *devices, *ends, *options, *huge, *in_band]
+        return [str(program or executable()), *devices, *roles, *options, *huge, *in_band]
 
 
 def port_options(
@@ -96,8 +96,8 @@ def port_options(
 ) -> tuple[list[str], str, int]:
     """Return the program's options for a port, the port's device name, and the frame size that it needs.
 
-    ``ring`` is the size of all rings of a net_af_packet device in KiB, which the limit on locked memory may reduce.
-    It has one ring per queue.
+    ``ring`` is the total size in KiB of the rings of a net_af_packet device, which has one ring per queue. The limit on
+    locked memory may reduce it.
 
     A PCI address and DRIVER,ARGUMENTS are DPDK devices, whose frame size is unknown (0); everything else is a network
     interface. Raises UserError if there is no such interface.
@@ -116,7 +116,7 @@ def port_options(
 
 def mtu_of(interface: str) -> int:
     """Return the MTU of an interface of this network namespace. Raises UserError if it does not exist."""
-    name, fault = interface.encode(), "not a name of an interface"
+    name, fault = interface.encode(), "not an interface name"
     if 0 < len(name) < NAME_BYTES:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             try:

@@ -2,7 +2,7 @@
 
 A replayer's deviation is the median of departed - requested, measured on its own clock, minus the clock's offset. The
 skew of two replayers is the difference of their deviations. Its uncertainty is the sum of the uncertainties of both:
-the largest error of the offset plus half of the 95 % confidence interval of the median.
+the largest error of the offset plus the larger side of the 95 % confidence interval of the median.
 """
 
 import math
@@ -45,7 +45,7 @@ class Skew:
 def deviation(name: str, errors_ns: np.ndarray, clock: Offset) -> Deviation | None:
     """Return the deviation of a replayer; None if it sent nothing.
 
-    The interval of the median is bounded by the order statistics n/2 -+ 1.96 sqrt(n)/2 (binomial distribution).
+    The interval of the median is bounded by the order statistics n/2 +/- 1.96 sqrt(n)/2 (binomial distribution).
     """
     if not len(errors_ns):
         return None

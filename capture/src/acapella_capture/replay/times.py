@@ -10,7 +10,7 @@ from .messages import MAX_SPEED_PPM, TIME_BITS
 
 SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
 INSTANT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
-NANOSECONDS = re.compile(r"\d{16,19}", re.ASCII)  # since 1970: from February 1970 to 2286
+NANOSECONDS = re.compile(r"\d{16,19}", re.ASCII)  # since 1970: from 12 January 1970 to 2286
 WRONG_TIME = "is not a time; write 2026-01-31T12:00:00Z, +5 (in 5 s), or nanoseconds since 1970"
 MILLION = 1_000_000
 
@@ -18,10 +18,10 @@ Time = Callable[[int], int]
 
 
 def time(text: str) -> Time:
-    """Return a function that maps the current time to the time of a text, both in ns since 1970. Raises
-    ArgumentTypeError.
+    """Return a function that maps the current time to the time in ``text``, both in ns since 1970.
 
-    ``+S`` is S seconds from now; otherwise, the text is an RFC 3339 time, or nanoseconds since 1970.
+    ``+S`` is S seconds from now; otherwise, the text is an RFC 3339 time, or nanoseconds since 1970. Raises
+    ArgumentTypeError.
     """
     if text.startswith("+") and SECONDS.fullmatch(text[1:]):
         delay_ns = int(Fraction(text[1:]) * 10**9)

@@ -1,4 +1,4 @@
-"""A disk with a set speed: a file as a loop device, throttled by the kernel (cgroup v1, blkio.throttle)."""
+"""A disk of a given speed: a file as a loop device, throttled by the kernel (cgroup v1, blkio.throttle)."""
 
 import contextlib
 import os
@@ -29,7 +29,6 @@ def run(*command: object) -> str:
 @contextlib.contextmanager
 def directory(parent: Path, size: int, mbps: int | None) -> Iterator[Path]:
     """Yield an empty directory for `size` bytes on the disk of `parent`, or on a disk of `mbps` MB/s.
-
 
     It is removed at the end. Raises NotMeasurable if such a disk cannot be created.
     """

@@ -20,10 +20,10 @@ from . import NotMeasurable, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
 VERSION = 2  # version of the result's format; campaign/storage.py reads it
-DIRECT_BYTES = 4096  # the direct writer writes multiples of it; the end of the file takes a different call
+DIRECT_BYTES = 4096  # the direct writer writes multiples of this; a different call writes the end of the file
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
-BEYOND = 2  # multiple of the upper threshold to write, time permitting
+LIMIT_MULTIPLE = 2  # multiple of the upper threshold to write, time permitting
 ORPHAN_S = 10  # a writer without a supervisor ends after this time
 DISK_HEADROOM = 1.5  # size of the temporary disk, relative to the bytes written
 
@@ -143,7 +143,7 @@ def private_mounts() -> None:
 def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
     """Return one run. Raises NotMeasurable if it is impossible."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
-        max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
+        max_bytes = int(memory * case.limit_percent / 100 * LIMIT_MULTIPLE)
         with disk.directory(parent, int(max_bytes * DISK_HEADROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # exclude data of other programs
             samples, tracing = watched(case, settings, directory, max_bytes)

@@ -26,7 +26,7 @@ class Dirty:
 
 
 def now() -> Dirty:
-    """Read /proc/vmstat."""
+    """Return the current values of /proc/vmstat."""
     pages = dict(line.split() for line in VMSTAT.read_text(encoding="ascii").splitlines())
     names = ("nr_dirty", "nr_writeback", "nr_dirty_background_threshold", "nr_dirty_threshold")
     return Dirty(*(int(pages[name]) * mmap.PAGESIZE for name in names))
@@ -42,7 +42,7 @@ def put(name: str, value: int) -> None:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Prevent other processes from setting the thresholds: they would restore ours."""
+    """Prevent other processes from setting the thresholds: at their end, they would restore ours."""
     with (VM / "dirty_ratio").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -16,7 +16,7 @@ from ..programs.child_process import kill_and_reap
 from . import NotMeasurable
 
 TRACEFS = Path("/sys/kernel/tracing")
-START_S = 30  # timeout for attaching its probes
+START_S = 30  # timeout for attaching the probes
 STOP_S = 20
 INTERVAL_MS = 50
 TRACEPOINT = 5  # BPF_PROG_TYPE_TRACEPOINT (linux/bpf.h)
@@ -75,7 +75,7 @@ class Interval:
         return sum(calls for _, _, calls in self.buckets)
 
     def since(self, previous: "Interval") -> "Interval":
-        """Return the events after `before`, both being sums since the start."""
+        """Return the events after `previous`; both are sums since the start."""
         previous_calls = {(lower, upper): calls for lower, upper, calls in previous.buckets}
         differences = [
             (lower, upper, calls - previous_calls.get((lower, upper), 0)) for lower, upper, calls in self.buckets
@@ -193,7 +193,7 @@ class Trace:
         self._process.stderr.close()
 
     def _wait_until_attached(self) -> bool:
-        """Return False if bpftrace ends, or takes longer than START_S."""
+        """Wait until the probes are attached. Return False if bpftrace ends first, or after START_S."""
         end = time.monotonic() + START_S
         while not self._attached.wait(0.05):
             if self._process.poll() is not None or time.monotonic() > end:

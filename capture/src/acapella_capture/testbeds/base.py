@@ -298,7 +298,7 @@ class Testbed(ABC):
     def announce_mirrors(self, site: str, ports: Sequence[tuple[str, Direction]]) -> None:
         """Announce the first mirrors of a site, for a testbed that creates them together with its instances.
 
-        The first receivers of all instances precede the second ones. Never raises.
+        `ports` are those of the first receivers of all instances, then those of the second ones. Never raises.
         """
         return
 
@@ -351,7 +351,7 @@ class Testbed(ABC):
         return
 
     def resume_waits(self) -> None:
-        """Wait again for nodes and mirrors: after the samples of all sites come the trials."""
+        """Permit waits for nodes and mirrors again: the trials follow after the samples of all sites."""
         return
 
     @abstractmethod
@@ -417,7 +417,8 @@ class Testbed(ABC):
         yield
 
     def replay(self) -> int:
-        """Send the capture once in the current environment; once all packets arrived or are lost, return their number.
+        """Send the capture once in the current environment, wait until all packets have arrived or are lost, and return
+        the number of packets sent.
 
         Raises UserError if packets were not sent, or the environment was not as specified.
         """

@@ -119,10 +119,9 @@ class Faults:
 def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     """Return the captures of a sheet; globs are expanded in the order of names.
 
-    Files are not opened here but in `describe`, so that a missing file, or a glob without a
-    match, fails only its own sample.
-    Raises UserError with the first invalid line and the number of further problems, or for an empty sheet unless
-    `may_be_empty`.
+    Files are not opened here but in `describe`, so that a missing file, or a glob without a match, fails only its own
+    sample. Raises UserError with the first invalid line and the number of further problems, or for an empty sheet
+    unless `may_be_empty`.
     """
     faults = Faults(sheet)
     directory_of = functools.cache(without_parents)
@@ -271,7 +270,7 @@ def expand(
 ) -> list[Path]:
     """Return the files of a line; for an object in storage, a relative path that ends with its key.
 
-    ``directory_of``: `without_parents`, which a cache may remember.
+    ``directory_of``: `without_parents`, possibly with a cache.
     """
     if query := query_of(fields):
         check_query(query, line, faults)
@@ -321,7 +320,7 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
 
 
 def name_from_path(file: Path, directories: int) -> str:
-    """Return a sample name from a file's name and a number of its directories' names."""
+    """Return a sample name from a file's name, preceded by the names of its innermost `directories` directories."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", qualified_stem(file, directories)).lstrip("._-") or "capture"
 
 
@@ -335,9 +334,9 @@ def qualified_stem(file: Path, directories: int) -> str:
 
 
 def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
-    """Return a sample name that ends with the CRC-32 of the file's full name, if that is not a valid sample name.
+    """Return a sample name that ends with a CRC-32 of the file's name, if names differ only in replaced characters.
 
-    The name does not depend on the other files. None if the names differ only in the suffix, or not at all.
+    The order of the files does not matter. None if the names differ only in the suffix, or not at all.
     """
     for directories in range(64):
         name = qualified_stem(file, directories)

@@ -53,7 +53,7 @@ class NicSettings:
         return asdict(self)
 
     def enabled(self) -> list[str]:
-        """Return the enabled offloads that falsify captures."""
+        """Return the enabled offloads that distort captures."""
         return [name for name, state in self.offloads.items() if state]
 
     def longest_frame_bytes(self) -> int | None:

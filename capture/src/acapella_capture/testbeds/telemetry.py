@@ -1,7 +1,7 @@
 """Compute the rates of switch ports from counters that Prometheus or this program reads periodically.
 
 The counters are those of SNMP's interfaces group (RFC 2863): bytes in and out of a port, without preamble. A counter
-that decreases was reset to zero; the bytes between the reading before and the reset are unknown and not estimated.
+that decreases was reset to zero; the bytes between the previous reading and the reset are unknown and not estimated.
 """
 
 import itertools

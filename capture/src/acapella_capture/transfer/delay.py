@@ -28,14 +28,14 @@ from .reserved_cpu import ReservedCpu
 from .routing import FIRST_RULE, other_end
 
 TABLE = 90
-DELAY_RULE = FIRST_RULE // 2  # preference
+DELAY_RULE = FIRST_RULE // 2  # preference of the rules
 FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
 NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
 DEVIATIONS = 4  # a difference of more standard deviations is not explained by chance
 NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # tc, with and without extended errors
-FEW = 2  # packets; additional tolerance, because small numbers of packets are not normally distributed
+EXTRA_PACKETS = 2  # additional tolerance, because small numbers of packets are not normally distributed
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Counts:
     packets: int  # arrived, including lost ones
     lost: int  # as requested
     reordered: int | None
-    dropped: int  # although no loss was requested
+    dropped: int  # in addition to the requested loss
     late_p99_ns: int | None  # 99th percentile of the lateness
     early_p99_ns: int | None  # 99th percentile of the earliness
 
@@ -91,7 +91,7 @@ def is_share_off(found: int, total: int, percent: float) -> bool:
     """
     share = percent / 100
     expected = share * total
-    chance = DEVIATIONS * math.sqrt(expected * (1 - share)) + (FEW if percent else 0)
+    chance = DEVIATIONS * math.sqrt(expected * (1 - share)) + (EXTRA_PACKETS if percent else 0)
     return abs(found - expected) > TOLERANCE * expected + chance
 
 

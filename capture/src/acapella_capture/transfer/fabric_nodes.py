@@ -117,9 +117,9 @@ class FabricNodes(Nodes):
 
     def _allocate(self) -> None:
         request = resource_request(self._settings)
-        self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes, this can take a few minutes")
+        self._report(f"transfer: slice {self._slice.name} of {request.instances} nodes; this can take a few minutes")
         self._slice.open(self._plan, request)
-        self._report(f"transfer: slice {self._slice.name} is {'used again' if self._slice.existed else 'active'}")
+        self._report(f"transfer: slice {self._slice.name} is {'reused' if self._slice.existed else 'active'}")
         end = time.monotonic() + self._settings.fabric.wait_timeout_s
         self._find_devices(self._each(lambda node: self._interfaces(node, end)))
         if self._slice.existed:
@@ -217,7 +217,7 @@ class FabricNodes(Nodes):
     def _restore(self, node: str) -> None:
         """End the programs of a grid, restore queues and settings, and remove rules and delaying devices.
 
-        If the grid is a previous one, whose process was killed, the number of changes is reported. Raises UserError.
+        Before a grid, these are remains of an earlier run; their number is reported. Raises UserError.
         """
         changes = self.checked(node, restore_argv(["lo", *self._devices_of(node)])).splitlines()
         rules = listed(node, self.checked(node, ["ip", "-j", "rule", "show"]), "priority")
@@ -246,7 +246,7 @@ class FabricNodes(Nodes):
         return self._remote.start(node, argv, output=output)
 
     def write(self, node: str, path: str, value: str) -> None:
-        """Write a value after its previous value was recorded on the node."""
+        """Record the previous value on the node, then write the new value. Raises UserError."""
         self.checked(node, set_value_argv(path, value))
 
     def _call_for_each(self, call: Callable[[int], None], numbers: Iterable[int]) -> None:

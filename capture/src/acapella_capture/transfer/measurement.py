@@ -116,7 +116,7 @@ class Measurements:
         self._queues[queue_key(cell)] = {path: self._fill(cell, path) for path in self._measured_paths()}
 
     def of(self, cell: Cell) -> list[PathMeasurement]:
-        """Return the measurements of a cell's settings, by path, unless a probe failed."""
+        """Return the measurements of a cell's settings, one per path. Only valid if `error_of` returns None."""
         return [
             PathMeasurement(path, self._rtt[path, 0], self._rtt[path, cell.delay_ns], *measured)
             for path, measured in self._queues[queue_key(cell)].items()
@@ -189,7 +189,7 @@ def measured_link(arrivals: list[list[int]], rate_bps: int, *, where: object) ->
     """Return rate and queue of a link from arrivals of the probe, and a lower bound of the rate if the probe was slow.
 
     ``rate_bps``: the requested rate. If the machine cannot send MIN_OVERLOAD times as fast, the queue may be empty at
-    times. Then rate and queue are null if the queue was never full; otherwise, they may be too small.
+    times. Then rate and queue are None if the queue was never full; otherwise, they may be too small.
 
     Raises UserError if the probe was fast enough but did not fill the queue, or if too few datagrams arrived.
     """
@@ -225,9 +225,9 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     A datagram that is queued immediately after a drop took the last free place in the queue: a frame had just left. The
     queue is the median number of frames that were in the queue after such a datagram was added, times the frame size.
     Late arrivals do not change a median. Unlike a waiting time, a number of frames does not grow while the link pauses.
-    A frame has left the queue once a later frame arrives, so a single late timestamp has no effect. If
-    the machine is so busy that there are too few such datagrams, the queue is the 90 % quantile over all datagrams sent
-    after a dropped one: a pause of the sender between the two can only make the number smaller.
+    A frame has left the queue once a later frame arrives, so a single late timestamp has no effect. If the machine is
+    so busy that there are too few such datagrams, the queue is the 90 % quantile over all datagrams sent after a
+    dropped one: a pause of the sender between the two can only make the number smaller.
 
     Raises UserError if too few datagrams arrived.
     """

@@ -78,7 +78,7 @@ class Nodes(ABC):
 
     @abstractmethod
     def python(self, node: str, script: Path) -> list[str]:
-        """Return the command that runs a script of the standard library on a node."""
+        """Return the command that runs a script on a node. The script may only use the standard library."""
 
     @abstractmethod
     def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:

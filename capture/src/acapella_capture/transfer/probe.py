@@ -26,7 +26,7 @@ FREE_S = 20.0
 
 
 def send(address, port, rate_bps, total, source_port):
-    """Send a number of bytes at a rate, then the end mark until some of them fit into the queue."""
+    """Send a number of bytes at a rate, then copies of the end mark, so that at least one fits into the queue."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(("", source_port))
     link.connect((address, port))

@@ -1,8 +1,8 @@
 """Generates the addresses and routes of a slice as lines of `ip -batch`.
 
 The main table of a node has routes to both hosts over all paths: the kernel selects one by a hash of a flow's addresses
-and ports. The kernel has no round robin. With this assignment, rules for the server port of each flow select the table
-of a path.
+and ports. The kernel has no round robin: with assignment `round_robin`, rules for the server port of each flow select
+the table of a path.
 """
 
 from acapella_core.errors import UserError

@@ -236,7 +236,7 @@ class Runner:
 
 
 def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> dict[str, Counts]:
-    """Add the counts of links and delayed directions between two times to `cell.json`; return the latter."""
+    """Add the counts of links and delayed directions between two times to `cell.json`; return those of directions."""
     for name in after.links:
         sent, _, dropped = (now - then for now, then in zip(after.links[name], before.links[name], strict=True))
         content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}

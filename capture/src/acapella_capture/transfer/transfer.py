@@ -74,9 +74,9 @@ class Transfer:
         self._extra_bytes = extra_bytes  # of each flow
         self._servers: list[Job] = []
         self._clients: list[Job] = []
-        least_s = ideal_s(topology, cell) + 10 * cell.delay_ns / 1e9
-        self._every_s = min(max(least_s / SAMPLES, MIN_SAMPLE_S), MAX_SAMPLE_S)
-        self.timeout_s = SLOWEST * least_s + SPARE_S
+        ideal_time_s = ideal_s(topology, cell) + 10 * cell.delay_ns / 1e9
+        self._every_s = min(max(ideal_time_s / SAMPLES, MIN_SAMPLE_S), MAX_SAMPLE_S)
+        self.timeout_s = SLOWEST * ideal_time_s + SPARE_S
 
     def run(self) -> Outcome:
         """Run the transfer and return the outcome. Raises UserError if a server does not listen."""

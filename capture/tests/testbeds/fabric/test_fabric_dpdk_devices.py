@@ -107,7 +107,7 @@ def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_p
         DpdkDevice(str(fabric.nodes.home(NODE) / "program"), address, True, "mlx5_core") for address in ADDRESSES
     ]
     needed = 2 * HUGE_MB // 2
-    assert lines[0] == f"{NODE}: the kernel found 3 of {needed} huge pages; reboot"
+    assert lines[0] == f"{NODE}: the kernel found 3 of {needed} huge pages; rebooting"
     (setting,) = (tmp_path / "files" / "grub" / "grub.d").iterdir()
     assert setting.read_text() == f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX hugepages={needed + 16}"\n'
     done = fabric.nodes.commands_of(NODE)

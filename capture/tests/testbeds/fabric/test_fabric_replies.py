@@ -219,7 +219,7 @@ def test_impossible_period_is_an_error(period_ns, monkeypatch):
     sender = NodeSender(nodes_that_print(""), NODE, "enp8s0", 1)
     monkeypatch.setattr(sender, "_events", list)
     monkeypatch.setattr(sender, "_command", lambda *_: {"event": "scheduled", "period_ns": period_ns})
-    with pytest.raises(UserError, match="no possible period"):
+    with pytest.raises(UserError, match="no valid period"):
         sender.schedule(0, 1_000_000)
 
 
@@ -234,7 +234,7 @@ def test_node_that_prints_without_end_is_not_read_to_the_end(fabric, testbed, mo
     """The connection is closed beyond the limit, so that the node cannot fill the memory."""
     (instance,) = testbed.allocate("UTAH", ResourceRequest(1))
     monkeypatch.setattr(remote_programs, "SHELL", "cat /dev/zero | head -c 30000000")
-    monkeypatch.setattr(remote_programs, "MOST_OUTPUT_BYTES", 1_000_000)
+    monkeypatch.setattr(remote_programs, "MAX_OUTPUT_BYTES", 1_000_000)
     commands = len(fabric.nodes.commands)
     with pytest.raises(UserError, match=f"^node {instance.name}: printed more than 1 MB$"):
         testbed.run(instance.name, ["true"])

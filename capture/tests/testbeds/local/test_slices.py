@@ -59,7 +59,7 @@ def test_traffic_goes_between_hosts_of_the_same_slice(named):
         ({"slices": [ALPHA, BETA | {"hosts": [2]}]}, r"local.slices\[1\]: site1-host2 is already in slice 'alpha'"),
         ({"slices": [ALPHA | {"hosts": [9]}]}, r"local.slices\[0\]: no host site1-host9"),
         ({"switch": "bridge", "slices": [ALPHA]}, "local.slices: kernel bridges have no slices; local.switch: ovs"),
-        ({"traffic": [{"kind": "ping", "client": "site1-host1", "server": "site2-host2"}]}, "are not in one slice"),
+        ({"traffic": [{"kind": "ping", "client": "site1-host1", "server": "site2-host2"}]}, "not in the same slice"),
         (
             {"slices": [ALPHA | {"encapsulation": "pseudowire"}], "replay": {}},
             "local.replay: site1-host1 and site2-host1 must be in the same slice, which must not be a pseudowire",

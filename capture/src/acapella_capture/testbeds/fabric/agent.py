@@ -278,7 +278,7 @@ def clean():
 
 
 def delete_directory():
-    """Delete the agent's directory; until it is gone, it has its marker."""
+    """Delete the agent's directory, which keeps its marker until it is gone."""
     for path in DIRECTORY.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path))

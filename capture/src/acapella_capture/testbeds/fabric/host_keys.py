@@ -20,7 +20,7 @@ from .login import LoginError
 FILE = "acapella_known_hosts"
 BASTION = "@bastion"  # followed by the address, instead of a node name; node names have no @
 LINE = re.compile(r"\S+ \S+ [A-Za-z0-9+/]+={0,2}\n")
-OTHERS = 0o077
+OTHER_USERS = 0o077
 
 
 class HostKeyChangedError(LoginError):
@@ -85,7 +85,7 @@ class HostKeys:
         If a damaged line were ignored, its node would count as new, and any key would be accepted.
         """
         status = os.fstat(lines.fileno())
-        if status.st_uid != os.geteuid() or status.st_mode & OTHERS:
+        if status.st_uid != os.geteuid() or status.st_mode & OTHER_USERS:
             raise UserError("accessible to other users", where=self._file, fix=f"chmod 600 {self._file}")
         keys = {}
         for number, line in enumerate(lines, 1):

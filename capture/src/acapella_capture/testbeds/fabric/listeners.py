@@ -14,10 +14,10 @@ from .nodes import packages
 from .session import GRAPH_LOCK
 
 NODE = re.compile(r"(.+)-listener(\d+)")
-# A receiver sends nothing: NetworkManager, which FABRIC's Rocky images use (AMHandlers 18c9f98, playbook
+# A receiver must not send: NetworkManager, which FABRIC's Rocky images use (AMHandlers 18c9f98, playbook
 # nmcli_config_nw_interface), would request an address. The kernel would solicit routers and accept mirrored router
-# advertisements (Linux, ip-sysctl, accept_ra). The MTU is the largest common one, so that mirrored jumbo frames are
-# accepted; otherwise FABRIC's default.
+# advertisements (Linux, ip-sysctl, accept_ra). The MTU is 9216 or 9000, the largest that the NIC accepts, so that
+# mirrored jumbo frames are received; otherwise, it is FABRIC's default.
 SET_UP = (
     packages.DEFINE
     + """set -e
@@ -70,7 +70,7 @@ def set_up(
              for receiver, nic in settings.items() if nic.enabled()]  # fmt: skip
     if clock == "no":
         notes.append(
-            f"the clock of {name} was not synchronized: times of its captures differ from those of other nodes"
+            f"the clock of {name} was not synchronized: times of its captures may differ from those of other nodes"
         )
     return settings, notes
 

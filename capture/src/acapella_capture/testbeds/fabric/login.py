@@ -21,7 +21,7 @@ BASTION_FIX = "create a bastion key in FABRIC's portal (My SSH Keys), or run con
 
 
 class LoginError(UserError):
-    """A login that cannot succeed if retried."""
+    """A failed login that a retry would not fix."""
 
 
 def check_slice_key(credentials: Credentials) -> None:
@@ -59,7 +59,7 @@ def check_bastion(fablib: Any, credentials: Credentials, *, tries: int, interval
             fault = f"silent for {PROBE_S} s"
             continue
         try:
-            login.result()  # without a time limit, whose exception is also an OSError
+            login.result()  # without a timeout, whose TimeoutError would look like one of the login
             return
         except Exception as error:  # an exception of paramiko or of the operating system
             fault = redact(" ".join(str(error).split()) or type(error).__name__)

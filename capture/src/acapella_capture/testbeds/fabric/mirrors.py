@@ -1,6 +1,6 @@
 """Port mirrors: services of a slice, each from one switch port to one interface of a listening node's NIC.
 
-The port of a service cannot be changed (FABRIC does not detect that), so a mirror moves by deleting the service and
+The port of a service cannot be changed (FABRIC detects no such change), so a mirror moves by deleting the service and
 adding one with a new name. FABRIC copies frames as long as the service exists: `start` and `stop` have no effect here.
 """
 

@@ -1,7 +1,7 @@
 """Slices of hosts and routers: nodes with dedicated NICs, possibly at several sites, and a layer-2 network per link.
 
-FABRIC names the interface of port 2 of NIC `nic1` of node `h1` `h1-nic1-p2`. The links of a node take its ports in the
-order of the topology file, so the same topology always gives the same slice.
+FABRIC names an interface after its node, NIC and port: `h1-nic1-p2` is port 2 of NIC `nic1` of node `h1`. The links of
+a node use its ports in the order of the topology file, so the same topology always results in the same slice.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from .slices import Slices, slice_name
 
 SITE = "slice"  # replaces the site in the name of the slice, which has several sites
 BRIDGE, SITE_TO_SITE = "L2Bridge", "L2STS"
-LEAST_NAME = 2  # characters in the name of a node or network
+MIN_NAME_LENGTH = 2  # of a node or network, in characters
 MULTISITE = "Slice.Multisite"
 
 
@@ -69,7 +69,7 @@ def plan_slice(topology: Topology) -> SlicePlan:
         networks.append(NetworkPlan(name, f"link-{name}", BRIDGE if len(sites) == 1 else SITE_TO_SITE, interfaces))
     nodes = []
     for name, node in topology.nodes.items():
-        if len(name) < LEAST_NAME:
+        if len(name) < MIN_NAME_LENGTH:
             raise UserError(f"nodes.{name}: FABRIC rejects names of one character", where=f"topology {topology.name}")
         if node.site is None:
             raise UserError(f"nodes.{name}.site: missing; testbed fabric needs it", where=f"topology {topology.name}")

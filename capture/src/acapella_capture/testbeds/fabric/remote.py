@@ -1,8 +1,8 @@
 """Programs on listening nodes, over FABRIC's SSH.
 
 FABRIC's client returns no exit status, repeats a command when the connection is lost, and fails on output that is not
-UTF-8. So each command goes to an agent on the node (agent.py): it names the jobs it starts, replies in one line of
-base64, and finds the job again if the command is repeated.
+UTF-8. Therefore, an agent on the node (agent.py) executes each command. The agent replies in one line of base64; jobs
+have names, so that it finds a job again if the command is repeated.
 """
 
 import base64
@@ -34,7 +34,7 @@ LONG_S = 60  # a collection that ends does not wait for commands that take longe
 STOP_POLL_S = 0.5
 # Maximum output that is read from a command. A reply has two strings of agent.MAX_TEXT, whose bytes may take 6
 # characters in JSON and 8 in base64. The limit is also less than the memory of a small machine.
-MOST_OUTPUT_BYTES = 20_000_000
+MAX_OUTPUT_BYTES = 20_000_000
 SELECT_S = 10
 BLOCK_BYTES = 1 << 16
 SHELL = (
@@ -55,7 +55,7 @@ class Remote:
     """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
 
     `explain_refusal` is called after a rejected login; it raises UserError if retries are useless. `stopped` returns
-    whether the collection ends; it then does not wait for digests, compression and checksums, which may take an hour.
+    whether the collection ends; digests, compression and checksums, which may take an hour, are then not waited for.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Remote:
         raise UserError(f"no reply after {self._tries} attempts: {fault}", where=f"node {node}")
 
     def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
-        """Return a command's output and the error. A connection that is silent for `limit_s` is closed."""
+        """Return a command's output, and the reason if it has no reply. A connection silent for `limit_s` is closed."""
         node_object = self._node_of(node)
         with GRAPH_LOCK:  # a connection needs the address, which the object caches
             node_object.get_management_ip()
@@ -148,9 +148,9 @@ class Remote:
         return CompletedProgram(reply["status"], reply["out"], reply["log"])
 
     def put(self, node: str, source: Path, file: str) -> None:
-        """Upload a local file to a node's file. It is not part of a command, because nodes log commands run as root.
+        """Upload a local file to a node's file. Raises UserError.
 
-        Raises UserError.
+        The content is not part of a command, because nodes log commands that are run as root.
         """
         self.call(node, "interfaces")  # ensures a connection and the directory
         upload, fault = f".{self.directory}.{new_job_name()}.part", ""
@@ -179,7 +179,7 @@ def execute(node: Any, line: str) -> tuple[str, str]:
     """Run a command on a node, given as FABRIC's object. Return its output and its standard error.
 
     FABRIC's client itself would collect output of any length in memory. Raises TooMuchOutputError beyond
-    MOST_OUTPUT_BYTES, and an exception of paramiko or of the operating system if the connection fails.
+    MAX_OUTPUT_BYTES, and an exception of paramiko or of the operating system if the connection fails.
     """
     try:
         _, client = node._get_ssh_connection()
@@ -202,8 +202,8 @@ def received(channel: Any) -> tuple[bytes, bytes]:
             output += channel.recv(BLOCK_BYTES)
         if channel.recv_stderr_ready():
             messages += channel.recv_stderr(BLOCK_BYTES)
-        if len(output) + len(messages) > MOST_OUTPUT_BYTES:
-            raise TooMuchOutputError(f"printed more than {MOST_OUTPUT_BYTES // 1_000_000} MB")
+        if len(output) + len(messages) > MAX_OUTPUT_BYTES:
+            raise TooMuchOutputError(f"printed more than {MAX_OUTPUT_BYTES // 1_000_000} MB")
     return bytes(output), bytes(messages)
 
 

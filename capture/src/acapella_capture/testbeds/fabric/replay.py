@@ -1,7 +1,7 @@
 """Replay of a capture from nodes of the user's own slice (replay_sender.py), one or several at the same time.
 
 Packet i is sent by replayer i modulo their number. All of them get the same absolute start time for the capture, and
-each starts by its node's clock. The replayed frames have their own source MAC addresses; the trials are recorded at the
+each reads its node's clock. The replayed frames have their own source MAC addresses; the trials are recorded at the
 switch port that the config names.
 """
 
@@ -174,7 +174,7 @@ class Replayer:
         self._stack.close()
 
     def send(self) -> int:
-        """Send the capture once and return the number of packets; an error if some were not sent."""
+        """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
         now_ns = [sender.now_ns() for sender in self._senders]
         read_s = time.monotonic()
         start_ns = max(now_ns) + self._lead_ns

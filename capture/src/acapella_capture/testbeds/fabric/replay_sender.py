@@ -28,9 +28,9 @@ from .replies import is_count
 PROGRAM = "acapella-dpdk-replay-static"  # built by make setup-fabric
 KEY = "fabric.replay"
 PACING = "bursts"
-LONGEST_NS = 86_400 * 10**9  # maximum duration of a run
-MOST = (1 << 63) - 1
-LARGEST = {"priority": 99}  # maximum values in the report of a run; MOST for others
+MAX_RUN_NS = 86_400 * 10**9  # maximum duration of a run
+MAX_COUNT = (1 << 63) - 1
+MAX_VALUES = {"priority": 99}  # maximum values in the report of a run; MAX_COUNT for others
 COMMAND_S = 60  # time for a command to take effect, in addition to the duration of a run
 POLL_S = 0.2
 ROUND_TRIPS = 4  # round trips over SSH; the shortest counts
@@ -43,7 +43,7 @@ def program() -> Path:
     """Return the path of the program to upload. Raises UserError if it was not built."""
     found = Path(sys.executable).with_name(PROGRAM)
     if not found.is_file():
-        raise UserError(f"{PROGRAM} is missing, which is needed on the node", where=KEY,
+        raise UserError(f"{PROGRAM}, which is needed on the node, is missing", where=KEY,
                         fix="run make setup-fabric and read its messages")  # fmt: skip
     return found
 
@@ -113,8 +113,8 @@ class NodeSender:
         self._events_before = len(self._events())
         self._scheduled = self._command(f"run {at_ns} 1 {speed_ppm}", ("scheduled",))
         period_ns = self._scheduled.get("period_ns")
-        if not is_count(period_ns) or period_ns > LONGEST_NS:
-            raise UserError("the program reported no possible period", where=self._where)
+        if not is_count(period_ns) or period_ns > MAX_RUN_NS:
+            raise UserError("the program reported no valid period", where=self._where)
         return at_ns + self._scheduled["period_ns"]
 
     def finish(self, lead_ns: int) -> int:
@@ -195,14 +195,14 @@ class NodeSender:
         whole = done.stdout[: done.stdout.rfind("\n") + 1] if done.status == 0 else ""
         try:
             events = [json.loads(line) for line in whole.splitlines()]
-            json.dumps(events, ensure_ascii=False).encode()  # JSON may contain characters that no file can contain
+            json.dumps(events, ensure_ascii=False).encode()  # fails for lone surrogates, which JSON may contain
         except (ValueError, RecursionError) as error:
             raise UserError("an event of the program is malformed", where=self._where) from error
         return [event for event in events if isinstance(event, dict)]
 
 
 def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return an event `done` of a node's program, which is untrusted. Raises UserError for an impossible value."""
+    """Return an event `done` of a node's program, which is untrusted. Raises UserError for an invalid value."""
     dropped, polling = done.get("dropped", {}), done.get("polling", {})
     if isinstance(dropped, dict) and isinstance(polling, dict):
         optional = {key: done.get(key) for key in ("sent_late", "late_ns", "priority")}
@@ -212,6 +212,6 @@ def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
             *dropped.items(),
             *(each for each in optional.items() if each[1] is not None),
         ]
-        if all(is_count(count) and count <= LARGEST.get(key, MOST) for key, count in counts):
+        if all(is_count(count) and count <= MAX_VALUES.get(key, MAX_COUNT) for key, count in counts):
             return done
     raise UserError("the report of a run is malformed", where=where)

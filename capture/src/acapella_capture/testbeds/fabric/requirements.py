@@ -29,7 +29,7 @@ IMAGES_FIX = "such as default_ubuntu_22, default_debian_12 or default_rocky_9; f
 
 
 def check_image(image: str, user: str | None) -> None:
-    """Raise UserError if nodes with an image cannot be used; `user`: as whom FABRIC's client logs in, if known."""
+    """Raise UserError if nodes with an image cannot be used; `user`: its login user, None if the client knows none."""
     if user is None:
         raise UserError(f"FABRIC's client knows no user of image {image!r}", where="fabric.image", fix=IMAGES_FIX)
     if any(system in image for system in UNSUPPORTED):
@@ -59,7 +59,7 @@ def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
 
 
 def mirror_tags(settings: FabricSettings) -> list[tuple[str, ...]]:
-    """Return the permission tags that mirrors need: any one of each tuple. Within the user's slice, a NIC is needed."""
+    """Return the permission tags that mirrors need: any one of each tuple. Within the user's slice, only a NIC's."""
     of_nic = (*map(nic_tag, settings.nics), SMART_NIC)
     return [of_nic] if settings.nodes == "own" else [(MIRRORING,), of_nic]
 
@@ -91,7 +91,7 @@ def describe(
     """Return the resources that a collection will request, and the local requirements that are missing, one line each.
 
     `where` describes the sites; `instances` is the maximum per site, None for as many as its ports need. `allocates`:
-    whether there are listening nodes.
+    whether listening nodes are allocated.
     """
     credentials_ = credentials.find(settings.fabric_rc)
     configured = f"testbed fabric, configured by {credentials_.rc or 'the environment (no fabric_rc found)'}"

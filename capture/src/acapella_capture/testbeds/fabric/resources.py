@@ -101,13 +101,13 @@ def component(model: str) -> str:
 
 
 def free_nics(record: Mapping[str, Any], model: str) -> int:
-    """Return a host's free NICs of a model; FABRIC's field `available` includes NICs that are already promised."""
+    """Return a host's free NICs of a model; FABRIC's field `available` includes NICs that are already reserved."""
     counts = (record.get("components") or {}).get(component(model)) or {}
     return max(0, (counts.get("capacity") or 0) - (counts.get("allocated") or 0))
 
 
 def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str]) -> tuple[Host, ...]:
-    """Return the free resources of a site's active hosts, with the NICs of all accepted models."""
+    """Return the free resources of a site's usable hosts, with the NICs of all accepted models."""
     return tuple(
         Host(
             name=record["name"],
@@ -125,7 +125,6 @@ def choose_nics(
     records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str], request: ResourceRequest
 ) -> list[str] | None:
     """Return a NIC model for each instance so that all fit onto the hosts, preferred models first; None if impossible.
-
 
     A site's totals can be wrong, and an instance cannot span two hosts, so hosts are filled one by one.
     """

@@ -44,7 +44,7 @@ GRAPH_LOCK = threading.RLock()
 
 
 def client() -> Any:
-    """Return the module of FABRIC's client. Raises UserError if it is not installed, or has no home for its cache."""
+    """Return the module of FABRIC's client. Raises UserError if it is not installed, or the environment has no HOME."""
     pandas_import.allow()
     try:
         from fabrictestbed_extensions.fablib import fablib  # noqa: PLC0415
@@ -62,7 +62,7 @@ def format_error(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def translated_errors(action: str, where: str = WHERE) -> Iterator[None]:
-    """Convert exceptions of FABRIC's client to UserError, or to InsufficientResources if FABRIC has too few."""
+    """Convert exceptions of FABRIC's client to UserError, or to InsufficientResources if FABRIC lacks resources."""
     try:
         yield
     except UserError:
@@ -81,7 +81,7 @@ def graph_access(action: str) -> Iterator[None]:
 
 
 def log_file() -> Path:
-    """Return the client's log in a private directory of the user: the default is shared by all users."""
+    """Return the path of the client's log in a private directory of the user: all users share the default."""
     directory = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     status = directory.lstat()

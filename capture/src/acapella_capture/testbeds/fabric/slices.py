@@ -85,7 +85,7 @@ class Slices:
         self.campaign = campaign
         self.stopping = threading.Event()  # if set, wait only for the deletion of slices
         self._names: dict[str, str] = {}  # slices that this process created or used, by id, until deleted
-        self._unanswered: set[str] = set()  # names of slices whose creation had no answer
+        self._unanswered: set[str] = set()  # names of slices whose creation had no reply
         self._unlisted: set[str] = set()  # names of slices that exist, but that FABRIC does not list
         self._deadlines: dict[str, float] = {}  # by id: end of the attempts to delete a slice
         self._shortened: dict[str, tuple[datetime.datetime, datetime.datetime]] = {}  # by id: renewal and new end
@@ -104,8 +104,8 @@ class Slices:
     def list_late(self, site: str | None = None) -> list[Any]:
         """Return this campaign's slices, of one site or of all. Raises UserError.
 
-        If the creation of a slice had no answer, FABRIC may list the slice late, so the list is reread until it
-        contains all of these.
+        If the creation of a slice had no reply, FABRIC may list the slice late, so the list is read again until it
+        contains all such slices.
         """
         for attempt in range(LOOKUP_TRIES):
             if attempt:
@@ -139,7 +139,7 @@ class Slices:
             unlisted = [name for name in self._unlisted if site in (None, self._site_of(name))]
             if unlisted:
                 fault, names = fault or "FABRIC reports that it exists, but does not list it", [*names, *unlisted]
-        if names:  # outside of the handler: the error's context must be the one during which slices are released
+        if names:  # raised outside of the handler, so that its context is the error that caused the release, if any
             raise NotReleased(sorted(names), fault, where=WHERE)
 
     def list_project(self) -> list[Any]:
@@ -241,7 +241,7 @@ class Slices:
         try:
             self.session.call_manager("FABRIC rejects the modification", lambda manager: manager.modify_slice(
                 slice_id=slice_id, graph_model=graph))  # fmt: skip
-        except UserError:  # if an answer was lost, the client repeats the request, and FABRIC rejects the second one
+        except UserError:  # if a reply was lost, the client repeats the request, and FABRIC rejects the second one
             record = self._record(slice_id)
             if record is None or record.state not in ("Modifying", "ModifyOK", "ModifyError"):
                 raise
@@ -294,7 +294,7 @@ class Slices:
         renewed, granted = self._shortened.get(slice_id, (now, now))
         if granted - now > (granted - renewed) / 2:  # FABRIC would grant little more, and reconfigure the slice for it
             raise UserError(shortened_text(granted), where=WHERE)
-        # Slice.renew rounds down to days, and changes the slice for less than one day
+        # Slice.renew is not used: it rounds down to days, and changes the slice for less than one day
         self.session.call_manager("cannot renew the lease", lambda manager: manager.renew_slice(
             slice_id=slice_id, lease_end_time=until.strftime(LEASE)))  # fmt: skip
         self._final_state(slice_id, self.settings.wait_timeout_s, "fabric.wait_timeout_s")
@@ -340,7 +340,7 @@ class Slices:
     def known_names(self, site: str | None = None) -> list[str]:
         """Return the names of slices that this process created or used and has not deleted, of one site or of all.
 
-        A slice whose creation had no answer may exist.
+        A slice whose creation had no reply is included, because it may exist.
         """
         found = {*self._names.values(), *self._unanswered}
         return sorted(name for name in found if site in (None, self._site_of(name)))
@@ -393,7 +393,7 @@ class Slices:
     def _submit(self, site: str, graph: str, key: str) -> str:
         """Submit a slice once; return its id, even if FABRIC reported an error but created the slice.
 
-        Slice.submit is not used: it would wait while holding all graphs.
+        Slice.submit is not used: it would wait while it holds the lock of all graphs.
         """
         name = slice_name(self.campaign, site)
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)

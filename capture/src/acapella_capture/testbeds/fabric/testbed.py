@@ -191,7 +191,7 @@ class FabricTestbed(NodePrograms):
             except UserError as error:  # the cause may be the nodes or a mirror, such as a different user's
                 if self.slices.stopping.is_set():
                     raise
-                self._note(f"{site}: no slice could be created with its first mirrors in it: {error}")
+                self._note(f"{site}: no slice could be created with the first mirrors: {error}")
         return self.slices.create(site, nodes, request)
 
     def announce_mirrors(self, site: str, ports: Sequence[Position]) -> None:
@@ -303,7 +303,7 @@ class FabricTestbed(NodePrograms):
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """Have the program on the sending nodes, with the capture in its memory. Raises UserError if that fails."""
+        """Run the replay program on the sending nodes, with the capture in memory. Raises UserError if that fails."""
         settings = self.settings.replay
         environment = replay.environment_of(settings, name)
         with contextlib.ExitStack() as stack:
@@ -313,7 +313,7 @@ class FabricTestbed(NodePrograms):
             yield
 
     def _connect_senders(self, slice_name: str, nodes: Sequence[str]) -> list[str]:
-        """Return the names of nodes in the user's slice, under which programs are started there. Raises UserError."""
+        """Find nodes in the user's slice; return the names by which programs are run on them. Raises UserError."""
         found = self._slice_of_project(slice_name)
         for name in dict.fromkeys(nodes):
             with graph_access(f"no node {name!r} in slice {slice_name!r}"):
@@ -368,7 +368,7 @@ class FabricTestbed(NodePrograms):
         try:
             names_by_rack = switch_counters.ports(self.settings.telemetry_url, self.session.token)
         except UserError as error:
-            self._note(f"not all ports may be known, no telemetry: {error}")
+            self._note(f"some ports may be unknown, no telemetry: {error}")
             return {}
         return {rack.upper(): names for rack, names in names_by_rack.items()}
 

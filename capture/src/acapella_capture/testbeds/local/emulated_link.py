@@ -29,7 +29,7 @@ MS_NS = 1_000_000
 
 
 def executable() -> Path:
-    """Return the program. Raises UserError if it was not built."""
+    """Return the path of the program. Raises UserError if it was not built."""
     found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     if found is None:
         raise UserError(f"{PROGRAM} is missing", where="local.generate", fix="make setup")
@@ -109,7 +109,7 @@ def settings_script() -> str:
         "ipv4/conf/all/send_redirects": 0,
         "ipv4/conf/default/send_redirects": 0,
         "ipv6/conf/all/forwarding": 1,
-        # A device that forwards joins the group of all routers, and its report would be one of the link's packets.
+        # A device that forwards joins the group of all routers, and its report would count as a packet of the link.
         "ipv6/conf/default/forwarding": 0,
         "ipv6/conf/eth0/forwarding": 0,
     }

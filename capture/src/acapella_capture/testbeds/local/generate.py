@@ -137,7 +137,7 @@ class Run:
         return [*self._path.places, *(self._link.places if self._link else [])]
 
     def play(self, rate_bps: int) -> int:
-        """Send the traffic and count what arrives; return the packets sent. Raises UserError."""
+        """Send the traffic and count what arrives; return the number of packets sent. Raises UserError."""
         before = drops.dropped(self._places)
         if self._link:
             self._link.begin()

@@ -186,7 +186,7 @@ class Site:
         return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *logging])
 
     def wait_until_ready(self) -> None:
-        """Wait until it is ready. Raises UserError with its message if it does not start."""
+        """Wait until the switch is ready. Raises UserError with its message if it does not start."""
 
         def ready() -> bool:
             if any(job.poll() is not None for job in self._jobs):

@@ -47,7 +47,7 @@ def in_namespace(node: str, argv: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a node's program: PATH of this process, no locale, no home directory of the user."""
+    """Return the environment of a node's program: PATH of this process, locale C, UTC, not the user's home."""
     return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
 
 

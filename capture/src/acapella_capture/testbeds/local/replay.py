@@ -1,6 +1,6 @@
 """Replay of a capture from site1 to host1 of site2 (replay_path.py), in environments that the config describes.
 
-It is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
+The capture is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
 
 If nothing else sends, the queues of the bottleneck stay empty. If TCP streams share the path, the queue for
 non-expedited packets is full most of the time: packets are delayed, overtaken by expedited ones, or dropped.
@@ -199,14 +199,14 @@ class Replayer:
         if self._load and self._load.fault():
             self._make_queue()
         before = drops.dropped(path.places)
-        good = sender.send()
+        sent_packets = sender.send()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if not self._load:  # with it, the queues are never empty
             wait_until(lambda: not any(drops.queued(*place) for place in path.places))
         self._dropped = drops.since(before, drops.dropped(path.places))
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where=f"environment {environment.name}")
-        return good
+        return sent_packets
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
         """Write the departures of the last trial (testbeds.base)."""

@@ -1,4 +1,4 @@
-"""The default capture of trials: reproducible bytes, without anyone's traffic.
+"""The default capture of trials: reproducible bytes, without traffic of users.
 
 UDP over IPv4 at a fixed rate, in eight flows. The last flow requests expedited forwarding (RFC 3246), so a switch with
 an expedited queue sends its packets before other waiting packets. Every packet is different: a sequence number and
@@ -64,7 +64,7 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
 
 @contextlib.contextmanager
 def mapped(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
-    """Map a pcap into memory, so that a large one does not occupy it. Raises UserError if it has no file header."""
+    """Map a pcap, so that a large one is not copied into memory. Raises UserError if it has no file header."""
     mode = "rb" if access == mmap.ACCESS_READ else "r+b"
     if path.stat().st_size < FILE_HEADER_BYTES:
         raise UserError(f"{path.name} is not a pcap: it has no file header", where=key)
@@ -88,7 +88,7 @@ def places(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
     while at + RECORD_HEADER_BYTES <= len(data):
         number += 1
         if number > MAX_PACKETS:
-            fix = "replay a part of it, for example of editcap -r"
+            fix = "replay a part of it, for example one that editcap -r writes"
             raise UserError(f"the capture has more than {MAX_PACKETS:,} packets", where=key, fix=fix)
         (captured,) = length.unpack_from(data, at + 8)
         yield at, captured

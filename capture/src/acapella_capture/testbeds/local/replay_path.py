@@ -66,7 +66,7 @@ class ReplayPath:
 
     @property
     def places(self) -> list[tuple[str, str]]:
-        """Return node and interface of the queues before the mirror. The mirror also copies what its own port drops."""
+        """Return node and interface of the queues before the mirror, which also copies what the mirrored port drops."""
         return [*((one.node, one.interface) for one in self.endpoints), ("site1", self.link)]
 
     def facts(self) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class AcapellaSender:
 
 
 def deviations_of(records: np.ndarray, endpoints: Sequence[Endpoint], clock_ns: int) -> list[skew.Deviation]:
-    """Return the deviation of the replayer of each endpoint; ``clock_ns``: error of the process' clock."""
+    """Return the deviation of the replayer of each endpoint; ``clock_ns``: error of the process's clock."""
     found = []
     for port, endpoint in enumerate(endpoints):
         own = records[(records["port"] == port) & (records["departed_ns"] != NO_TIME)]

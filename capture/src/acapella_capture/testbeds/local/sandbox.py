@@ -35,9 +35,9 @@ def inside() -> bool:
 
 
 def unshare_argv() -> list[str]:
-    """Return the command that creates the namespaces, with a user namespace if it is needed for the permission.
+    """Return the command that creates the namespaces, within a new user namespace if that is needed.
 
-    Raises UserError with instructions if neither works.
+    Raises UserError with instructions if that fails, too.
     """
     unshare = require("unshare", "util-linux")
     choices = [USER_NAMESPACE] if os.geteuid() else [(), USER_NAMESPACE]

@@ -85,7 +85,7 @@ class Services:
 
 
 def directory_of(service: str, host: Host | None = None) -> Path:
-    """Return a directory in the scratch file system, which ends with the sandbox."""
+    """Return a directory in the scratch file system, which is removed with the sandbox."""
     directory = SCRATCH / service / host.name if host else SCRATCH / service
     directory.mkdir(parents=True, exist_ok=True)
     return directory

@@ -11,8 +11,8 @@ Encapsulation = Literal["vlan", "mpls", "mpls2", "pseudowire"]
 ENCAPSULATIONS: tuple[Encapsulation, ...] = ("vlan", "mpls", "mpls2", "pseudowire")
 FIRST_VLAN = 101
 LOCAL = "02:00:00:00"
-# Without a control word, Ethernet after a label is recognized by the vendor part of MAC addresses: ConnectX NICs, as on
-# FABRIC.
+# Without a control word, Ethernet after a label is recognized by the vendor prefix of its MAC addresses: here, that of
+# ConnectX NICs, as on FABRIC.
 VENDOR = "08:c0:eb:00"
 
 

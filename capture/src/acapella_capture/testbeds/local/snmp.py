@@ -3,7 +3,7 @@
     site1: snmpd 169.254.1.2  --- manage1     the sandbox's own namespace:
     site2: snmpd 169.254.2.2  --- manage2     prometheus-snmp-exporter, prometheus on 127.0.0.1
 
-It uses a separate management network, so that none of its traffic crosses a switch or uses a port of the machine.
+They use a separate management network, so that none of their traffic crosses a switch or uses a port of the machine.
 """
 
 import json
@@ -60,7 +60,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
     start(OPERATOR, ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
                      "--storage.tsdb.wal-segment-size=10MB", "--web.listen-address=127.0.0.1:9090"])  # fmt: skip
     for site, address in agents.items():
-        # by default, the agent reads counters every 3 s; until it listens, readings are just less frequent
+        # by default, the agent reads counters every 3 s; if it does not listen in time, it continues to do so
         options = ["-v2c", "-c", COMMUNITY, "-r", "10", "-t", "0.2"]
         run(site, ["env", *paths(directory, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
     return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=10) for site in agents}

@@ -38,7 +38,7 @@ class Switches(ABC):
 
     @abstractmethod
     def programs(self) -> dict[str, str]:
-        """Return the programs it needs, with their Debian packages."""
+        """Return the programs that the switches need, with their Debian packages."""
 
     @abstractmethod
     def links(self, site: int) -> list[Link]:

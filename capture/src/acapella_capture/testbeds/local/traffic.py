@@ -119,7 +119,7 @@ def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
     for number, entry in enumerate(plan):
         client, server = endpoints(network, number, entry["client"], entry["server"])
         if not network.connected(client, server):
-            message = f"{client.name} and {server.name} are not in one slice"
+            message = f"{client.name} and {server.name} are not in the same slice"
             raise UserError(message, where=f"local.traffic[{number}]")
         values = {
             key: entry[key]

@@ -22,7 +22,7 @@ PROGRAM = "acapella-dpdk-capture"
 TARGET = f"capture/dpdk/{PROGRAM}"
 LOG_BYTES = 1_000_000  # maximum size of the copied log of a failed step
 POLL_S = 5  # interval of checks of a step; the job on the node continues if the connection is lost
-# Packages of Debian and Ubuntu, each with a command that succeeds if its content is there.
+# Packages of Debian and Ubuntu, each with a command that succeeds if the package is installed and recent enough.
 PACKAGES = {
     "gcc": "command -v gcc",
     "libc6-dev": "test -e /usr/include/stdio.h",
@@ -149,7 +149,7 @@ class NodeBuild:
             raise self._failure(step, output, "" if status is None else f"exit status {status}")
 
     def _wait(self, job: Job, step: Step) -> int | None:
-        """Return the exit status of a step; None if it was ended at its time limit. Raises UserError at a stop."""
+        """Return the exit status of a step; None after its time limit. Raises UserError if the collection stops."""
         end = time.monotonic() + step.limit_s
         while (status := job.wait(POLL_S)) is None:
             if self.stopped():

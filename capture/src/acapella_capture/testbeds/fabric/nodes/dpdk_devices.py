@@ -31,8 +31,8 @@ for dev; do
     echo "$dev $driver $pci $verbs"
 done
 """
-# `$1`: MB. Prints the pages that are needed, and those that are reserved. Fails if they would be more than half of the
-# memory.
+# `$1`: MB. Prints the numbers of pages that are needed and that are reserved. Fails if this would be more than half of
+# the memory.
 RESERVE = """set -e
 size=$(awk '/^Hugepagesize:/ { print $2 }' /proc/meminfo)
 total=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)

@@ -2,9 +2,9 @@
 
 WAIT_S = 120  # time to wait for other apt-get or dpkg processes, such as unattended-upgrades after the first boot
 
-# `wait_for_boot`: until cloud-init has ended, with which FABRIC configures new nodes (AMHandlers 18c9f98, VMHandler).
-# `add_package APT DNF`: a package by its names for apt-get and for dnf. DPkg::Lock::Timeout only applies to the lock of
-# dpkg: `apt-get update` of apt 2.6 fails immediately if another process has the lock of the package lists.
+# `wait_for_boot` waits for cloud-init, with which FABRIC configures new nodes (AMHandlers 18c9f98, VMHandler).
+# `add_package APT DNF` installs a package by its name for apt-get or dnf. DPkg::Lock::Timeout only applies to the lock
+# of dpkg: `apt-get update` of apt 2.6 fails immediately if another process has the lock of the package lists.
 DEFINE = f"""export DEBIAN_FRONTEND=noninteractive
 wait_for_boot() {{
     command -v cloud-init > /dev/null || return 0

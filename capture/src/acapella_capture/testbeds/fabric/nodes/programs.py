@@ -37,7 +37,7 @@ class NodePrograms(Testbed):
         )
         self._transfer = Transfer(self._remote, self._download, self.settings.part_mb * MB)
         self._dpdk_devices: dict[tuple[str, str], DpdkDevice] = {}  # by node and interface
-        self._used_nodes: set[str] = set()  # nodes without programs and captures of a killed collection
+        self._used_nodes: set[str] = set()  # nodes on which remains of a killed collection were removed
 
     @abstractmethod
     def _node(self, name: str): ...
@@ -75,7 +75,7 @@ class NodePrograms(Testbed):
     def _end_killed_collection(self, node: str) -> None:
         """End the programs of a killed collection on a node, and delete its captures. Raises UserError.
 
-        Only before the first capture of this collection there: later, its own captures are compressed and fetched.
+        Does nothing after the first capture of this collection on the node: its own captures may be there.
         """
         if node not in self._used_nodes:
             self.end_programs(node)
@@ -113,7 +113,7 @@ class NodePrograms(Testbed):
         found = dpdk_devices.reserve(self, instance.name, receivers)
         if found.enough or found.reserved < 0:
             return found.enough
-        report(f"{instance.name}: the kernel found {found.reserved} of {found.needed} huge pages; reboot")
+        report(f"{instance.name}: the kernel found {found.reserved} of {found.needed} huge pages; rebooting")
         try:
             dpdk_devices.reserve_at_boot(self, instance.name, found.needed)
         except UserError as error:  # without the GRUB of Debian and Ubuntu, the NIC is tried without huge pages

@@ -19,7 +19,7 @@ FILES = (
     "workflow/pyproject.toml",
     "workflow/native/src/frame/plausible_time.hpp",
 )
-SOURCES = re.compile(r".*\.[ch]|meson\.build|forward\.spec|leaks\.txt")  # names that meson.build needs to exist
+SOURCES = re.compile(r".*\.[ch]|meson\.build|forward\.spec|leaks\.txt")  # files that meson.build needs
 MTIME = 0
 
 

@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 from ..session import graph_access
 
 NIC = "nic1"
-LEAST_SHARE = (
+MIN_MEMORY_SHARE = (
     0.95  # minimum share of a node's memory on its NIC's NUMA node; the hypervisor keeps a few pages on others
 )
 FIX = "set transfer.nodes.pin: false to run without it"
@@ -32,7 +32,7 @@ class Placement:
 
     @property
     def is_local(self) -> bool:
-        return self.pinned and self.memory_share >= LEAST_SHARE
+        return self.pinned and self.memory_share >= MIN_MEMORY_SHARE
 
 
 def tune(node: Any) -> None:
@@ -68,7 +68,7 @@ def check(name: str, found: Placement) -> None:
         raise UserError(f"CPUs are not pinned to NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
     if not found.is_local:
         share = f"{100 * found.memory_share:.0f} %"
-        raise UserError(f"{share} of the memory are on NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
+        raise UserError(f"{share} of the memory is on NUMA node {found.numa_node}", where=f"node {name}", fix=FIX)
 
 
 def cpu_list(text: str) -> set[int]:

@@ -52,7 +52,7 @@ class HostCapture(Mirror):
         self.interface = interface
 
     def start(self) -> None:
-        """Do nothing: tcpdump on the interface sees all frames."""
+        """Do nothing: a capture on the interface sees all frames."""
 
     def stop(self) -> None:
         """Do nothing."""

@@ -1,4 +1,4 @@
-"""Sampling levels by permissions of a project: capture on own nodes, mirrors within the own slice, or a whole site."""
+"""Sampling levels by permissions: capture on the user's nodes, mirrors within the user's slice, or a whole site."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Testbed `fabric` within the user's own slice: listening nodes are added to it, and mirror its own ports.
+"""Testbed `fabric` within the user's own slice: listening nodes are added to it and receive mirrors of its ports.
 
 Such mirrors need no `Net.PortMirroring`. On a shared NIC, only the VLAN of the user's interface is mirrored, because
 frames of other users pass the same switch port. At the end, only our nodes and mirrors are removed.
@@ -85,7 +85,7 @@ class OwnSliceTestbed(FabricTestbed):
             return super().allocate(site, request)
 
     def _add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
-        self._known |= {name for name, _ in nodes}  # before the request, because its answer may be lost
+        self._known |= {name for name, _ in nodes}  # before the request, because its reply may be lost
         return super()._add_nodes(fabric_slice, site, nodes, request)
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
@@ -117,7 +117,7 @@ class OwnSliceTestbed(FabricTestbed):
         check_lease(self.slices.list_project(), self._own_slice().get_slice_id(), until_ns)
 
     def release(self, site: str | None = None) -> None:
-        """Remove our nodes and mirrors from the user's slice. Raises NotReleased, or UserError if more has changed.
+        """Remove our nodes and mirrors from the user's slice. Raises NotReleased, UserError if other parts changed.
 
         All sites share the time limit, and each is tried at least once.
         """
