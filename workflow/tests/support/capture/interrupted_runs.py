@@ -28,9 +28,9 @@ def ends_without_leftovers(
 ) -> int:
     """Start a collection, send it a signal at a given moment, and return its exit status.
 
-    The moment is when a sample with this prefix is captured and a program with this name runs. Without a signal, the
-    program is not waited for: on a busy machine, the collection may end before one that runs briefly is seen. Fails if
-    a process, namespace, interface, mount or incomplete file is left.
+    The moment is when a sample with this prefix is captured and a program with this name runs. Without a signal, this
+    function does not wait for the program: on a busy machine, the collection may end before it sees a program that runs
+    only briefly. Fails if a process, namespace, interface, mount or incomplete file is left.
     """
     after, busy = moment
     path = write_file(campaign.with_suffix(".yaml"), config)

@@ -53,7 +53,7 @@ def program_or_skip() -> str:
 
 @dataclass
 class RunningAgent:
-    """An agent that listens on loopback; ``log`` has the lines that it printed."""
+    """An agent that listens on loopback; ``log`` contains the lines that it printed."""
 
     agent: Agent
     port: int
@@ -65,7 +65,7 @@ class RunningAgent:
         return f"127.0.0.1:{self.port}"
 
     def counted(self, name: str, number: int = 1) -> None:
-        """Wait until a counter has a value."""
+        """Wait until a counter has reached a value."""
         wait_until(lambda: self.agent.counts[name] >= number, f"{name} {dict(self.agent.counts)}")
 
     def logged(self, text: str) -> None:
