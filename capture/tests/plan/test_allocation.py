@@ -1,4 +1,4 @@
-"""Allocation of listening nodes on free resources, with back-off."""
+"""Allocation of listening nodes on free resources, with backoff."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))
 def test_nodes_are_placed_per_host_not_by_the_sum_of_a_site():
     assert nodes_that_fit(HOSTS, ResourceRequest(2)) == (2, None)
     count, why = nodes_that_fit(HOSTS, ResourceRequest(4))
-    assert count == 2  # host a has one NIC, host b cores for one node; their sum would suffice for three
+    assert count == 2  # host a has one NIC, host b has cores for one node; all cores together would suffice for three
     assert why == "room for 2 of 4 listening nodes: none of 2 hosts has all resources that a node needs"
     assert nodes_that_fit((Host("a", 9, 99, 9999, 0),), ResourceRequest(1)) == (
         0, "room for 0 of 1 listening node: 0 dedicated NICs free on 1 host",

@@ -158,11 +158,12 @@ def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
 
 
 FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
-CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
+# Number of calls of each kind that fail, one per run. `make soak` tests all, but at most 200 allocations.
+CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}
 
 
 def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
-    """Run a capture in which a call fails (none with number 0); return it and the number of calls of this kind.
+    """Run a capture in which a call fails (number 0: none); return the capture and the number of calls of this kind.
 
     The program has no sanitizers, which replace malloc. Calls count from the first open of the capture file.
     """

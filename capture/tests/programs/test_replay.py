@@ -160,7 +160,7 @@ def test_program_continues_after_an_invalid_command(patient, line, message):
     assert patient.ask("status", "status")["state"] == "idle"
 
 
-def test_stop_after_the_end_is_no_error(idle):
+def test_stop_after_the_end_is_not_an_error(idle):
     assert idle.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}
     assert idle.ask("status", "status", "error")["state"] == "idle"
     assert idle.end() == 0, idle.messages

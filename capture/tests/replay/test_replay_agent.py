@@ -80,7 +80,7 @@ def test_requests_are_acknowledged_with_their_sequence_numbers(agent):
 
 
 def test_two_runs_in_a_row_have_their_own_departures(agent):
-    """With a new connection for each, as from the command line."""
+    """Each run has a new connection, as from the command line."""
     for number in (1, 2):
         with agent.session() as peer:
             if number == 1:

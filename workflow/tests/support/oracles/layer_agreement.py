@@ -116,7 +116,7 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
 
 @functools.cache
 def innermost(protocols: str) -> tuple[str | None, int, str | None, int]:
-    """Return the innermost network layer of a frame and its last layer, each with the number of equal ones above it."""
+    """Return the innermost network layer of a frame and its last layer, and the number of equal layers before each."""
     stack = unquoted(layers(protocols))
     network = next((token for token in reversed(stack) if token in NETWORKS), None)
     transport = next((token for token in reversed(stack) if token != "mptcp"), None)

@@ -64,7 +64,10 @@ def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
 
 
 def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
-    """Return the latest time at which each frame was sent, from the last frame on, and the longest timestamp delay."""
+    """Return the latest time at which each frame can have been sent, and the longest timestamp delay (ns).
+
+    Times are computed backwards from the last frame.
+    """
     times, late, following, start = [], 0, None, mirror["start"]
     for frame in reversed(frames):
         at = frame["ts_ns"] - start
@@ -77,7 +80,7 @@ def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
 
 
 def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> int:
-    """Return the most bytes in the time in which a full queue is sent, over all possible starts."""
+    """Return the maximum number of bytes in any period that is as long as it takes to send a full queue."""
     whole_ns = mirror["fill"] * 8 * NS / mirror["capacity"]
     cell_ns = max(1, round(whole_ns / 32))
     number = math.ceil(32 + late_ns / (whole_ns / 32)) + 1

@@ -325,7 +325,7 @@ def ambiguous(trial: list[Packet]) -> int:
 def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
     """Return one window from ``begin`` to before ``end``, in ns since the start of each trial.
 
-    The time in A decides on the window of a packet if A contains it.
+    The time in A determines the window of a packet if A contains the packet.
     """
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
     inside = {key for key, ns in (l_b | l_a).items() if begin <= ns < end}

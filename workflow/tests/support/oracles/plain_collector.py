@@ -218,7 +218,7 @@ class Flow:
         return {"bytes": size[0], "packets": size[1], "acknowledged_bytes": self.acked, **self.slots}
 
     def before(self, time: int, plain: Plain) -> None:
-        """Prepare for a newer report."""
+        """Prepare the window for a newer report."""
         width = plain.series_ns
         if width is None:
             return

@@ -26,7 +26,7 @@ ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--uts")
 USER = ("--user", "--map-current-user", "--keep-caps")  # if we are not root; munged and slurmd do not need root either
-START_S = 120  # only reached if a daemon hangs
+START_S = 120  # reached only if a daemon hangs
 ADDRESS = "192.0.2.1"  # not the address of any machine, RFC 5737
 NODES = ("n1", "n2")
 FIRST_PORT = 16901  # of slurmd of the first node
@@ -103,7 +103,7 @@ def unshare() -> list[str]:
 
 @dataclass
 class Cluster:
-    """A cluster of the nodes NODES with files in ``directory``, whose path must be short, because it contains sockets.
+    """A cluster of the nodes NODES with files in ``directory``, whose path must be short enough for its Unix sockets.
 
     ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory; ``cpus``: of
     each node (default: all of this machine).
