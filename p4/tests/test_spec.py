@@ -52,7 +52,7 @@ def out_of_reach(spec: str) -> list[str]:
 
 
 def lines_of(program: str) -> dict[str, str]:
-    """Return the program's own lines, without comments."""
+    """Return the text of each source of a program, without comments."""
     return {name: re.sub(r"//.*|/\*.*?\*/", "", (P4 / name).read_text()) for name in COMPILE.sources(program)}
 
 

@@ -80,7 +80,7 @@ def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
 
 @pytest.mark.parametrize("moment", ["close", "list"])
 def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, testbed, instance, monkeypatch, moment):
-    """This holds while connections are closed, and while FABRIC lists leftovers."""
+    """Ctrl-C arrives while connections are closed, or while FABRIC lists leftovers."""
     nodes = testbed._site_slices[SITE].nodes
     owner, name = (nodes[instance.name], "close_ssh") if moment == "close" else (testbed.slices, "list_slices")
     monkeypatch.setattr(owner, name, Mock(side_effect=KeyboardInterrupt))

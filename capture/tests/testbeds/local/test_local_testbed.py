@@ -72,7 +72,7 @@ def test_next_mirror_of_a_site_ends_the_previous_one(testbed):
 
 
 def test_released_site_is_removed_and_can_be_allocated_again(testbed):
-    """Last of the tests of the module's testbed, which is reallocated at the end."""
+    """The testbed of the module is allocated again at the end."""
     testbed.release()
     testbed.release()
     assert run("pgrep", "-x", "dnsmasq").returncode == 1
