@@ -51,7 +51,7 @@ def caller(request) -> Iterator[Caller]:
         with readable_directory() as directory:
             yield ordinary_user(directory)
         return
-    require_root("the caller with parameter user is an ordinary user")
+    require_root("collect runs as an ordinary user only")
     yield namespaces_or_skip(Caller())
 
 
@@ -93,7 +93,7 @@ def generator(monkeypatch) -> None:
 
 @pytest.fixture
 def fake_tcpdump(monkeypatch) -> None:
-    """Replace tcpdump with that of the fake testbed, which starts no process."""
+    """Replace tcpdump with FakeTcpdump, which starts no process."""
     from acapella_testing.capture.fake_testbed import FakeTcpdump  # noqa: PLC0415 (only if a test asks for it)
 
     monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)

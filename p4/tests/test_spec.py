@@ -15,8 +15,8 @@ from acapella_testing import processes
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
-REACHED_BITS = 256 * 8  # an operand's offset in its struct has 8 bits, in bytes, and wraps
-HASH_DESTINATION_BITS = 256  # that of a hash's result has 8 bits, in bits
+REACHED_BITS = 256 * 8  # the offset of an operand in its struct has 8 bits, in bytes, and wraps
+HASH_DESTINATION_BITS = 256  # the offset of a hash result has 8 bits, in bits
 
 
 LOADER = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))

@@ -64,8 +64,8 @@ def test_sites_record_their_outcomes_and_release_their_resources(tmp_path):
     assert sum(isinstance(item, Outcome) for item in reported) == 4
 
 
-def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # skipped ports pause for one sample interval
+def test_port_of_a_listening_node_is_skipped_and_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # the collection pauses for a sample interval at a skipped port
     reported = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in reported if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in reported if isinstance(item, Failure)]
@@ -131,7 +131,7 @@ def test_lease_is_extended_only_once_if_it_lasts_long_enough(tmp_path, monkeypat
     assert until_ns - before_ns > 100 * 10**9
 
 
-def test_gather_end_fetches_captures_after_the_last_sample(tmp_path):
+def test_gather_end_fetches_all_captures_before_the_watchdog_log(tmp_path):
     testbed = FakeTestbed("p", "q")
     assert len(collected(testbed, tmp_path, gather="end", runs_per_cycle=2)) == 4
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 4
@@ -261,7 +261,7 @@ def test_watchdog_parses_the_status_and_detects_a_full_disk():
         (None, [NodeStatus(1, 0, 0, None)], None),
     ],
 )
-def test_growth_is_unknown_without_enough_frames(frames, later, expected):
+def test_growth_is_known_if_bytes_or_enough_frames_arrived(frames, later, expected):
     watch = NodeHistory()
     for status in (NodeStatus(1, None, 0, frames), *later):
         watch.add(status)

@@ -120,7 +120,7 @@ def weighted(weights: dict[int, float]) -> Law:
 
 def truncated_exponential(least: int, most: int, scale: float) -> Law:
     """Return sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
-    share = math.expm1(-1 / scale) / math.expm1(-(most + 1 - least) / scale)  # of the shortest
+    share = math.expm1(-1 / scale) / math.expm1(-(most + 1 - least) / scale)  # probability of the shortest size
     probability = {size: share * math.exp(-(size - least) / scale) for size in range(least, most + 1)}
     return of_values(f"exponential: {{least: {least}, most: {most}, scale_bytes: {scale}}}", probability)
 

@@ -29,7 +29,7 @@ from acapella_capture.monitor import command
 
 PACKETS = 400  # fewer than the queues of the kernel and of the monitor contain
 STAMP_AT = 42
-ATTEMPTS = 5  # of a measurement of delays: other programs may delay packets
+ATTEMPTS = 5  # to measure delays: other programs may delay packets
 CLOCK_NS = 10_000_000  # CLOCK_STEP_NS: a clock that differs more from the system clock is set, and counted
 COUNTS = ("packets", "unique", "lost", "duplicates", "reordered", "discontinuities", "extent_known", "extent_max",
           "unclassified", "bit_errors")  # fmt: skip

@@ -83,7 +83,7 @@ def models(directory: Path) -> list[Path]:
 @pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_simultaneous_generators_are_counted_separately(tmp_path, monkeypatch):
-    """One monitor counts the packets of both generators at two ports, a second one those of the second generator."""
+    """A monitor counts the packets of both generators at two ports, a second monitor those of the second generator."""
     built = c_programs.built_or_skip("acapella-dpdk-generate", c_programs.PLAIN)  # starts faster
     monkeypatch.setattr(generator, "executable", lambda: str(built))
     files, wanted = models(tmp_path), []

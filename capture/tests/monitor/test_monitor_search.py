@@ -163,7 +163,7 @@ def test_rows_mark_the_result():
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
 
 
-def test_line_rate_of_minimum_frames():
+def test_line_rate_includes_fcs_preamble_and_gap():
     assert round(line_pps(10e9, 60)) == 14_880_952
 
 

@@ -141,7 +141,7 @@ def test_expected_bytes_are_limited_by_the_slower_of_port_and_receiver():
     half = replace(keys, capture=replace(keys.capture, one_in=2))
     assert max_sample_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
     hashed = replace(keys, capture=replace(keys.capture, method="dpdk", format="pcapng"))
-    # with the options in pcapng.c
+    # with the pcapng options that pcapng.c writes
     assert max_sample_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (184 + 72)
 
 

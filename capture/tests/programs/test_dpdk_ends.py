@@ -180,7 +180,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
-    """As in SQLite's tests, the n-th write, fsync, rename or malloc fails; not those of io_uring and libc."""
+    """As in SQLite's tests, the n-th write, fsync, rename or malloc fails, except calls of io_uring and libc."""
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
     assert whole.status == 0 and total > 0, whole.stderr
     assert [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]] == FEW

@@ -277,7 +277,7 @@ def test_real_time_priority_is_used_or_rejected_at_startup(capture):
     assert replayer.checked(next(event for event in program.events if event["event"] == "done"))["priority"] == 1
 
 
-def test_clock_is_synchronized_again(idle):
+def test_clock_is_synchronized_repeatedly(idle):
     first = idle.wait("ready")["clock"]
     time.sleep(0.5)
     later = idle.ask("status", "status")["clock"]

@@ -136,7 +136,7 @@ def test_connection_with_too_many_rejected_lines_is_closed(agent, peer):
 
 
 def proof_with(secret: Secret, ours: Challenge | None, theirs: Challenge) -> bytes:
-    """Return the first line of a controller with this secret. ``ours``: its challenge, by default that of the agent."""
+    """Return the first line of a controller with this secret. ``ours``: its challenge (default: the agent's)."""
     return channel.encode_proof(theirs, channel.Keys.derive(secret, ours or theirs, theirs).proof)
 
 
@@ -194,7 +194,7 @@ def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content)
 @settings(max_examples=60)
 @given(texts=st.lists(st.binary(max_size=120).filter(lambda text: b"\n" not in text), max_size=8))
 def test_agent_survives_arbitrary_authenticated_bytes(agent, texts):
-    """Even a controller that has the secret can only send requests."""
+    """Even a controller with the secret can only send requests."""
     with agent.session() as peer:
         for text in texts:
             peer.send(channel.mac_of(peer.keys.from_controller, text) + b" " + text + b"\n")

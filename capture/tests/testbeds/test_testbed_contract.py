@@ -90,7 +90,7 @@ else:
 
 @pytest.mark.skipif(sandbox.inside(), reason="starts the sandbox in which it would run")
 def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
-    """It is not ended by the timeout, which would kill the processes inside."""
+    """The job does not wait for the timeout that kills the processes inside."""
     argv = [*caller.prefix, caller.python, str(write_file(open_directory / "background.py", STOPPED_IN_ORDER))]
     with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout.readline() == "running\n"

@@ -95,7 +95,7 @@ def test_record_has_the_value_before_the_first_change_of_this_boot(tmp_path):
     for name, value in (("ab", "7"), ("a", "4 5 6"), ("a", "7 8 9"), ("gone", "6")):
         shell(set_value_argv(str(tmp_path / name), value), tmp_path)
     assert (tmp_path / "a").read_text() == "7 8 9\n"
-    (tmp_path / "gone").unlink()  # as the file of an interface
+    (tmp_path / "gone").unlink()  # as the file of an interface that no longer exists
     assert shell(restore_argv([]), tmp_path).splitlines() == [f"restored {tmp_path}/ab", f"restored {tmp_path}/a"]
     assert [(tmp_path / name).read_text() for name in ("a", "ab")] == ["1\t2\t3\n", "0\n"]
     assert list(tmp_path.glob("settings-*")) == []

@@ -86,7 +86,7 @@ def test_environment_describes_how_packets_are_delayed(affinity, monkeypatch, st
     affinity[0] = processors
     nodes = nodes_whose_programs_end(status)
     nodes.on_this_machine, nodes.device = True, lambda node, peer: f"to-{peer}"
-    nodes.start_link.return_value = SimpleNamespace(pid=77, realtime=False)  # without a process
+    nodes.start_link.return_value = SimpleNamespace(pid=77, realtime=False)  # there is no real process
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
     written = LinkDelays(nodes, read_topology("linear"), "both", 1).environment()
     assert (written["by"], written["realtime"]) == ("acapella-link", False)

@@ -149,7 +149,7 @@ def test_mirrors_move_although_an_earlier_service_has_failed(fabric, testbed, in
         {"latency_s": 0.05, "ipv6_management": True, "booting": 5},
         {"too_many": 15},  # more than one request and its repetitions by the client
         {"lease_limit_h": 0.5, "expire_after": 12},
-        {"drop_every": 5},  # also the login during the plan
+        {"drop_every": 5},  # affects the login during the plan, too
     ],
 )
 def test_collection_succeeds_with_each_behavior(fabric, collection, switches):

@@ -183,7 +183,7 @@ def test_slice_that_is_never_stable_is_named(fabric):
 
 
 def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
-    """Otherwise Ctrl-C would wait as long as FABRIC takes."""
+    """Otherwise Ctrl-C would wait as long as FABRIC takes for the slice."""
     orchestrator = fabric.orchestrator
     orchestrator.faults.stuck = True
     with fabric.testbed(wait_timeout_s=300) as testbed, ThreadPoolExecutor() as threads:

@@ -206,7 +206,7 @@ def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, colle
 
 @pytest.mark.soak
 def test_user_directory_is_neither_used_nor_deleted(fabric, collection):
-    """It happens to have the name of the campaign's directory."""
+    """The directory of the user happens to have the name of the campaign's directory."""
     theirs = write_file(fabric.nodes.home("n2") / "acapella-first" / "results.csv", "1\n")
     done = collection(collect=OWN)
     assert done.status == 0, done.err

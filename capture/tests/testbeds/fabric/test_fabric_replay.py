@@ -161,7 +161,7 @@ TRACKING = "C0A80001,192.168.0.1,2,1795732541.0,{:.9f},0,0,0,0,0,0.0002,0.0001,6
 
 
 def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
-    """Check skew and clocks of two replayers, whose clocks are those of this machine except for the stated offset."""
+    """Check skew and clocks of two replayers; their clocks are this machine's, except for the offset ``ahead_ns``."""
     metadata = [table.schema.metadata for table in tables]
     offsets_ns = [int(one[b"clock_offset_ns"]) for one in metadata]
     errors_ns = [int(one[b"clock_error_ns"]) for one in metadata]

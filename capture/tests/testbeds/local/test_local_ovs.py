@@ -80,7 +80,7 @@ def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
 
 
 def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path):
-    """Mirrors four hosts of one site and the uplink of the other one simultaneously."""
+    """Mirrors four hosts of one site and the uplink of the other site at the same time."""
     nodes = testbed.allocate("site1", ResourceRequest(2))
     receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
     (far,) = testbed.instances("site2")
@@ -191,7 +191,7 @@ def passed(testbed: LocalTestbed) -> tuple[int, int]:
 
 
 def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, tmp_path):
-    """Offered frames are those sent to the mirror port, delivered ones those that its rate limit passed.
+    """Offered frames are the frames sent to the mirror port, delivered frames those that its rate limit let pass.
 
     Runs last, because another testbed replaces that of the module.
     """

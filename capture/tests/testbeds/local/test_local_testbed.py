@@ -120,7 +120,7 @@ def test_kernel_drops_are_counted(testbed):
 
 
 def test_drops_of_a_slow_mirror_port_are_counted(testbed):
-    """Offered frames are those to be copied, delivered ones those that the rate limit passed."""
+    """Offered frames are the frames to copy, delivered frames those that the rate limit let pass."""
     testbed.release()
     with allocated(local_testbed(mirror_rate_mbps=1)) as slow:
         sample = local.Sampled(slow, mirror_of(slow, "site1", "port1", "both"))

@@ -46,7 +46,7 @@ def ends_without_leftovers(
             if number:
                 process.send_signal(number)
             status = process.wait(END_S)
-            left = tree.gone_within(60)  # not waiting for the end of its output: leftover processes would keep it open
+            left = tree.gone_within(60)  # not for the end of the output, which leftover processes keep open
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert (

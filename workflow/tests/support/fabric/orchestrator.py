@@ -84,7 +84,7 @@ class StoredSlice:
     holds: bool = True  # whether it has its resources
     failed_service: str = ""  # notice of a service that failed and is kept
     accepted: str = ""  # after a failed modification: the model without the parts that failed
-    hidden: bool = False  # from lists
+    hidden: bool = False  # whether lists may omit it
 
 
 class Orchestrator:

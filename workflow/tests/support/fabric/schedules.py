@@ -33,7 +33,7 @@ from acapella_capture.testbeds.fabric.own_slice import own
 from acapella_capture.testbeds.local import replay_capture
 
 CAMPAIGN = "first"
-SENDER = {"node": "n1", "interface": "left0", "destination_mac": "02:00:00:00:00:77"}  # of replays
+SENDER = {"node": "n1", "interface": "left0", "destination_mac": "02:00:00:00:00:77"}  # for replays
 PACKETS = 40
 SITES = ("STAR", "UTAH")
 REQUESTS = 150  # a collection without faults needs fewer

@@ -36,7 +36,7 @@ class Conditions:
     dropped_share: float = 0.0  # share that the receiver drops at random
     receiver_bps: int | None = None  # rate of a receiver with a ring of 32 KiB that drops frames when the ring is full
     drops_known: bool = True
-    batch_ns: int = 0  # timestamps are those of the end of a batch
+    batch_ns: int = 0  # frames have the timestamp of the end of their batch
     overload: tuple[int, int] | None = None  # seconds when the port carries 300 % of the mirror's rate in addition
     exact_lines: bool = False  # the rate of the mirrored port equals the line rate of the traffic
     steady: bool = False  # equally spaced frames before, in and after the sample, 100 to 200 %, counters every 30 s
@@ -69,7 +69,7 @@ CLASSES = {
     "fan-in, unknown queue": Conditions(fan_in=True, exact_lines=True, queue_known=False),
     "receive only": Conditions(receive_only=True, exact_lines=True),
 }
-LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # of coinciding bursts
+LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # for coinciding bursts
 PORT_QUEUE_BYTES = 65_536  # queue of a port that is offered more than its line rate
 
 

@@ -170,7 +170,7 @@ class Agreement:
 
     frames: int = 0
     sure: int = 0
-    whole: int = 0  # the core is certain and has no layers above; all of tshark's text equals that of the core
+    whole: int = 0  # the core is certain and has no layers above; tshark's whole text equals the core's
     whole_wrong: int = 0  # the core is certain and has no layers above, but tshark has more
     disagreements: int = 0
 

@@ -318,7 +318,7 @@ def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]
 
 
 def ambiguous(trial: list[Packet]) -> int:
-    """Return the number of packets that share their identity, without occurrence number, with another one."""
+    """Return the number of packets that share their identity, without occurrence number, with another packet."""
     return sum(size for size in Counter(packet.key[0] for packet in trial).values() if size > 1)
 
 
@@ -367,7 +367,7 @@ def most_moved(size: int) -> tuple[int, tuple[int, ...]]:
 
 
 def main() -> None:
-    """Print when equation 2 has two values, and the largest sum compared with its stated maximum."""
+    """Print when equation 2 has two values, and compare the largest sums with their stated maxima."""
     ranks = smallest_ambiguous()
     print("smallest trial with two values of equation 2: B has A's packets in the order", *ranks)
     for chain, distance in readings_of_equation_2(ranks).items():

@@ -93,7 +93,7 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
             came = times.until(min(number + 1, window["start"]) * width, added)
             shares.setdefault(number, {})[name] = came - begun.get(name, 0)
             begun[name] = came
-    if window["closed"] and flow.slot is not None:  # even without a share: it is known by then
+    if window["closed"] and flow.slot is not None:  # even without a share, because the slot is known by then
         window["closed"] |= {name: window["closed"][name] or 0 for name in flow.slots}
     for row in times.rows(shares, width):
         if window["closed"] and row["window_ns"] == window["closed"]["window_ns"]:

@@ -29,7 +29,7 @@ USER = ("--user", "--map-current-user", "--keep-caps")  # if we are not root; mu
 START_S = 120  # reached only if a daemon hangs
 ADDRESS = "192.0.2.1"  # not the address of any machine, RFC 5737
 NODES = ("n1", "n2")
-FIRST_PORT = 16901  # of slurmd of the first node
+FIRST_PORT = 16901  # port of slurmd of the first node; the next nodes have the next ports
 # Without cgroups, which a container may not have. Slurm reports a node as down after SlurmdTimeout; nodes that are
 # silent for half of it are not used.
 CONFIGURATION = """
@@ -137,7 +137,7 @@ class Cluster:
         self._ask("stop_daemon", name, int(number))
 
     def start_daemon(self, name: str) -> None:
-        """Start such a daemon again."""
+        """Start a daemon that was stopped again."""
         self._ask("start_daemon", name)
 
     def fail_node(self, node: str) -> None:
