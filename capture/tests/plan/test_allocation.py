@@ -31,7 +31,7 @@ def test_placed_nodes_fit_onto_the_hosts(hosts, wanted):
     assert (why is None) == (count == wanted)
 
 
-class Scarce:
+class ScarceTestbed:
     """A testbed that advertises more than it allocates."""
 
     def __init__(self, gives: int):
@@ -52,7 +52,7 @@ class Scarce:
 
 
 def test_allocation_retries_with_one_node_fewer():
-    testbed = Scarce(gives=3)
+    testbed = ScarceTestbed(gives=3)
     allocated = allocate_with_backoff(testbed, "S", ResourceRequest(8))
     assert testbed.asked == [5, 4, 3]
     assert (len(allocated.instances), allocated.requested) == (3, 8)
@@ -60,13 +60,13 @@ def test_allocation_retries_with_one_node_fewer():
     assert [(node.name, name) for node, name in allocated.receivers()][:4] == [
         ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
     ]  # fmt: skip
-    assert allocate_with_backoff(Scarce(gives=0), "S", ResourceRequest(2)) == SiteAllocation(
+    assert allocate_with_backoff(ScarceTestbed(gives=0), "S", ResourceRequest(2)) == SiteAllocation(
         (), 2, "refused 1: site S: no storage"
     )
 
 
 def test_nodes_of_an_earlier_collection_are_reused_and_counted():
-    testbed = Scarce(gives=9)
+    testbed = ScarceTestbed(gives=9)
     testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
     assert len(allocate_with_backoff(testbed, "S", ResourceRequest(6)).instances) == 6
     assert testbed.asked == [6]

@@ -317,7 +317,7 @@ def test_wrong_secret_is_one_error():
 
 def test_busy_replayer_is_one_error():
     with agents({}) as found, Peer(found[0].port) as first:
-        first.hear()
+        first.receive()
         with pytest.raises(UserError, match=r"busy: another controller is connected from 127\.0\.0\.1"):
             controlled(found).__enter__()
 

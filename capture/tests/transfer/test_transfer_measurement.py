@@ -268,7 +268,7 @@ def test_bytes_in_flight_fill_the_path_and_the_queue():
     assert flight_bytes(CELL, with_rates(4), round_trip) == 30_000 + 100_000
 
 
-class Distant:
+class DistantNodes:
     """Nodes that are 90 ms apart, and check the ports of the probes."""
 
     def apply(self, cell) -> None:
@@ -286,7 +286,7 @@ class Distant:
 
 
 def measured(name: str, cells: list, monkeypatch) -> Measurements:
-    nodes = Distant()
+    nodes = DistantNodes()
     found = Measurements(nodes, read_topology(name), nodes.apply, None)
     monkeypatch.setattr(found, "_fill", lambda cell, path: (cell.rate_bps, cell.buffer_bytes))
     found.measure(cells)

@@ -76,7 +76,7 @@ class RunningAgent:
     def session(self) -> Iterator["Peer"]:
         """Yield a controller that the agent has welcomed."""
         with Peer(self.port) as peer:
-            peer.hear()
+            peer.receive()
             yield peer
 
 
@@ -131,7 +131,7 @@ class Peer:
     def send(self, line: bytes) -> None:
         self.socket.sendall(line)
 
-    def hear(self) -> dict:
+    def receive(self) -> dict:
         """Return the next authentic message; {} at the end of the connection."""
         line = self.line()
         return self.reader.message(line[:-1])[1] if line else {}
@@ -146,7 +146,7 @@ class Peer:
     def ask(self, **message: object) -> dict:
         """Send a valid line and return the response."""
         self.send(self.writer.line(**message))
-        return self.hear()
+        return self.receive()
 
     def record(self) -> None:
         """Have a stand-in record two packets."""
@@ -160,9 +160,9 @@ class Peer:
         wait_until(lambda: self.ask(status={})["done"]["run"], "end of the run")
 
     def leave(self) -> dict:
-        """End the session; return the message after the acknowledgment, as hear() does."""
+        """End the session; return the message after the acknowledgment, as receive() does."""
         self.ask(bye={})
-        return self.hear()
+        return self.receive()
 
     def close(self) -> None:
         self._lines.close()

@@ -218,7 +218,7 @@ class Nodes:
             transport.set_subsystem_handler("sftp", Sftp, sftp_of(self))
             self._transports.append(transport)
             with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-                transport.start_server(server=Door(self))
+                transport.start_server(server=SshServer(self))
 
 
 def bastion(key: paramiko.PKey, address: str = "192.0.2.1") -> SimpleNamespace:
@@ -229,7 +229,7 @@ def bastion(key: paramiko.PKey, address: str = "192.0.2.1") -> SimpleNamespace:
     return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
 
 
-class Door(paramiko.ServerInterface):
+class SshServer(paramiko.ServerInterface):
     """Accepts logins, unless a fault refuses them, and runs the commands of clients."""
 
     def __init__(self, nodes: Nodes):
@@ -300,7 +300,7 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
             return data
 
     class Files(paramiko.SFTPServerInterface):
-        def __init__(self, server: Door):
+        def __init__(self, server: SshServer):
             self._home = nodes.home(server.node)
 
         def stat(self, path):
