@@ -51,13 +51,13 @@ def caller(request) -> Iterator[Caller]:
         with readable_directory() as directory:
             yield ordinary_user(directory)
         return
-    require_root("another test has an ordinary user")
+    require_root("collect runs as an ordinary user only")
     yield namespaces_or_skip(Caller())
 
 
 @pytest.fixture(scope="module")
 def anyone() -> Caller:
-    """Run collect as the user who runs the tests."""
+    """Return the caller that runs collect as the user who runs the tests."""
     return namespaces_or_skip(Caller())
 
 
@@ -77,7 +77,7 @@ def bridged() -> Iterator[tuple[str, ...]]:
 
 @pytest.fixture
 def fabric(tmp_path) -> Iterator:
-    """Provide a FABRIC on this machine: an orchestrator and nodes that FABRIC's client talks to."""
+    """Provide a FABRIC on this machine: an orchestrator and nodes that FABRIC's client connects to."""
     from acapella_testing.fabric.loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
 
     with loopback_fabric(tmp_path) as created:
@@ -93,7 +93,7 @@ def generator(monkeypatch) -> None:
 
 @pytest.fixture
 def fake_tcpdump(monkeypatch) -> None:
-    """Replace tcpdump with that of the fake testbed, which starts no process."""
+    """Replace tcpdump with FakeTcpdump, which starts no process."""
     from acapella_testing.capture.fake_testbed import FakeTcpdump  # noqa: PLC0415 (only if a test asks for it)
 
     monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)

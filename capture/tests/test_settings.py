@@ -11,7 +11,7 @@ from acapella_capture.testbeds.local.testbed import LocalTestbed
 from acapella_core.errors import UserError
 
 
-def test_defaults():
+def test_missing_keys_have_defaults():
     settings = parse_settings({"testbed": "local"})
     assert (settings.runs, settings.capture.snaplen, settings.capture.buffer_kib) == (1, 200, 32768)
     assert {item["kind"] for item in settings.local.traffic} == {

@@ -1,4 +1,4 @@
-"""The cases of flowstats.stf: what each kind of packet is reported as."""
+"""The cases of flowstats.stf: the report for each kind of packet."""
 
 from __future__ import annotations
 

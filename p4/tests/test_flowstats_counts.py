@@ -71,7 +71,7 @@ def test_small_sketch_never_undercounts(small_spec, tmp_path):
     assert found != required
 
 
-# Rows of the sketch
+# Keys of flows, to test whether the rows of the sketch are independent
 
 KEYS = [Key(0x0A000000 | at >> 6, 0xC0A80000 | at % 7, 40000 + (at & 63), 443, 4, 6, 0, 0) for at in range(3000)]
 CELLS = 1024

@@ -14,7 +14,7 @@ from acapella_p4_model.flowstats import ROWS
 from acapella_p4_model.generated_load import RECORD, write_load
 from acapella_testing.requirements import require_built
 
-CONNECTIONS, SLOTS = 9375, 2**14  # as 150,000 are to 2^18
+CONNECTIONS, SLOTS = 9375, 2**14  # the ratio of 150,000 to 2^18
 CELLS = 2**16
 MAX_MISSING = 0.05
 CLIENTS = 0x0A000000

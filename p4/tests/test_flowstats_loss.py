@@ -22,11 +22,11 @@ class Stream:
 
     client: int
     isn: int
-    sent: int = 1  # numbers from the SYN's on, which is 0
+    sent: int = 1  # next sequence number, relative to the SYN's
     seen: set[int] = field(default_factory=set)
     flags: set[int] = field(default_factory=set)  # numbers of SYN and FIN
     payload: int = 0
-    ranges: int = 0  # of consecutive numbers in `seen`
+    ranges: int = 0  # number of ranges of consecutive numbers in `seen`
     most_holes: int = 0
 
     def frame(self, begin: int, data: int, flags: int = ACK) -> bytes:
@@ -94,7 +94,7 @@ JUMPS = (2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30)
 
 
 def wild(seed: int, count: int) -> list[Frame]:
-    """Return numbers that jump by up to half of the number space, near the bounds of a window."""
+    """Return frames whose sequence numbers jump by up to half of the number space, near the bounds of a window."""
     rnd, out, now = random.Random(seed), [], START_NS
     highest = [rnd.choice((0, 2**30 - 200, rnd.getrandbits(32))) for _ in range(6)]
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""Reports that may count too much, compared with the model's cells, counted individually."""
+"""Reports that may overcount, compared with the individually counted flows of the model's cells."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
 
 
 def shared(created: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
-    """Return the result for these reports."""
+    """Return for each of these reports whether it may overcount."""
     payloads = np.array([list(one) for one in created], np.uint8).reshape(-1, 192)
     return collisions.may_collide(payloads, rows=rows, cells=cells, slots=slots).tolist()
 

@@ -56,8 +56,8 @@ def frames(corpus, tmp_path_factory) -> list[Frame]:
     return found
 
 
-def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
-    """Return flow and lengths of a frame from the parser, in the digest's terms."""
+def parser_values(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
+    """Return the flow and the lengths that the parser finds in a frame, in the digest's terms."""
     flow, tcp = parsed.flow, parsed.tcp if parsed.transport == 6 else None
     if flow.ip_version == 0:
         return None
@@ -73,8 +73,8 @@ def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
     }
 
 
-def cores(row: dict, flow: dict | None, parsed: Parsed, protocol_has_ports: bool) -> dict | None:
-    """Return the same values of the digest, without those that the parser does not have (such as SCTP's ports)."""
+def digest_values(row: dict, flow: dict | None, parsed: Parsed, protocol_has_ports: bool) -> dict | None:
+    """Return the same values from the digest, without those that the parser does not find, such as SCTP's ports."""
     return flow and {
         **{name: flow[name] for name in ("ip_version", "src", "dst", "ip_proto", "vlan", "mpls")},
         "ports": (flow["src_port"] or 0, flow["dst_port"] or 0) if protocol_has_ports else None,
@@ -104,7 +104,7 @@ def test_flows_match_the_digest(frames, tmp_path, record_property):
     for number, (frame, row) in enumerate(zip(frames, rows, strict=True)):
         parsed = parse(frame.raw, frame.wire)
         has_ports = parsed.flow.ip_proto in (6, 17)
-        mine, core = own(parsed, has_ports), cores(row, by_number.get(row["flow"]), parsed, has_ports)
+        mine, core = parser_values(parsed, has_ports), digest_values(row, by_number.get(row["flow"]), parsed, has_ports)
         with_flow += core is not None
         why = explanation((row["protocols"] or "").split(":"), parsed)
         assert mine == core or why, (number, frame.raw[:100].hex())

@@ -111,7 +111,7 @@ def some_filter(seed: int) -> Table:
 
 
 def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
-    """Return rules for half of a pool's addresses, and one for whole blocks."""
+    """Return rules for half of a pool's addresses, and one for a block of addresses."""
     rnd, bits, table = random.Random(seed), 8 * len(pool[0]), Table((default, ()))
     ones, low = (1 << bits) - 1, (1 << bits // 2) - 1
     for priority, address in enumerate(pool[::2]):
@@ -193,7 +193,7 @@ def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
 
 
 def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
-    """Return for each IPv4 header, and for the transport of a complete packet, if its checksum is correct."""
+    """Return for each IPv4 header, and for the transport of a complete packet, whether its checksum is correct."""
     sizes = {ip.at: 4 * (raw[ip.at] & 15) for ip in parsed.ips if ip.version == 4}
     headers = [raw[at : at + size] for at, size in sizes.items() if size and len(raw) >= at + size]
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)

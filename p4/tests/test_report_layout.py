@@ -1,4 +1,4 @@
-"""The reports' headers in P4 match schemas/report_formats.tsv, and a NIC receives them as RDMA writes."""
+"""The reports' headers in P4 match schemas/report_formats.tsv, and Wireshark dissects reports as RDMA writes."""
 
 from __future__ import annotations
 

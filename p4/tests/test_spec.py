@@ -15,8 +15,8 @@ from acapella_testing import processes
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
-REACHED_BITS = 256 * 8  # an operand's offset in its struct has 8 bits, in bytes, and wraps
-HASH_DESTINATION_BITS = 256  # that of a hash's result has 8 bits, in bits
+REACHED_BITS = 256 * 8  # the offset of an operand in its struct has 8 bits, in bytes, and wraps
+HASH_DESTINATION_BITS = 256  # the offset of a hash result has 8 bits, in bits
 
 
 LOADER = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))
@@ -52,7 +52,7 @@ def out_of_reach(spec: str) -> list[str]:
 
 
 def lines_of(program: str) -> dict[str, str]:
-    """Return the program's own lines, without comments."""
+    """Return the text of each source of a program, without comments."""
     return {name: re.sub(r"//.*|/\*.*?\*/", "", (P4 / name).read_text()) for name in COMPILE.sources(program)}
 
 

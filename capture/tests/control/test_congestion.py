@@ -38,7 +38,7 @@ def test_verdict_uses_the_peak_interval_instead_of_the_mean():
     assert found["offered_bps"] == 52.5e6 and found["loss"]["low"] == 0
 
 
-def test_minimum_loss_is_what_exceeds_the_line_rate():
+def test_minimum_loss_is_the_share_of_traffic_above_the_capacity():
     found = verdict_of(counted([90e6] * 4, [60e6] * 4))
     assert found["verdict"] == "congested"
     assert found["loss"]["low"] == pytest.approx(1 / 3)

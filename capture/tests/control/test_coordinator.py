@@ -64,8 +64,8 @@ def test_sites_record_their_outcomes_and_release_their_resources(tmp_path):
     assert sum(isinstance(item, Outcome) for item in reported) == 4
 
 
-def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # skipped ports pause for one sample interval
+def test_port_of_a_listening_node_is_skipped_and_noted(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # the collection pauses for a sample interval at a skipped port
     reported = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in reported if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in reported if isinstance(item, Failure)]
@@ -87,9 +87,9 @@ def test_internal_error_at_one_site_is_raised_after_the_other_sites_finish(tmp_p
 
 def test_interrupted_collection_releases_all_sites_and_records_stopped(tmp_path):
     testbed = FakeTestbed("p", "q", sites=("A", "B"))
-    going = coordinator.collect(testbed, settings(cycles=1000), tmp_path / "c")
-    with contextlib.closing(going):
-        assert isinstance(next(going), dict)
+    collection = coordinator.collect(testbed, settings(cycles=1000), tmp_path / "c")
+    with contextlib.closing(collection):
+        assert isinstance(next(collection), dict)
     assert {what for call, what in testbed.calls if call == "release"} == {"A", "B", "all"}
     assert {outcome for outcome, _ in outcomes_of(tmp_path / "c").values()} <= {"incomplete", "failed"}
     assert {reason for _, reason in outcomes_of(tmp_path / "c").values()} == {"stopped"}
@@ -122,7 +122,7 @@ def test_failed_lease_extension_and_telemetry_do_not_end_a_site(tmp_path, monkey
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 2
 
 
-def test_lease_is_extended_only_once_if_it_lasts(tmp_path, monkeypatch):
+def test_lease_is_extended_only_once_if_it_lasts_long_enough(tmp_path, monkeypatch):
     testbed, requested, before_ns = FakeTestbed("p", "q", "r"), [], time.time_ns()
     monkeypatch.setattr(testbed, "extend", lambda *lease: requested.append(lease))
     assert len(collected(testbed, tmp_path, lease_margin_s=100)) == 3
@@ -131,7 +131,7 @@ def test_lease_is_extended_only_once_if_it_lasts(tmp_path, monkeypatch):
     assert until_ns - before_ns > 100 * 10**9
 
 
-def test_gather_end_fetches_captures_after_the_last_sample(tmp_path):
+def test_gather_end_fetches_all_captures_before_the_watchdog_log(tmp_path):
     testbed = FakeTestbed("p", "q")
     assert len(collected(testbed, tmp_path, gather="end", runs_per_cycle=2)) == 4
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 4
@@ -194,7 +194,7 @@ def test_table_of_outcomes_that_cannot_be_written_is_an_error_after_the_release(
 
 
 def test_manifest_contains_watchdog_findings(tmp_path):
-    testbed = FakeTestbed("dies", seen="1000000 - 61 0", rate_bps=10**13)  # more in 10 ms than fits onto the disk
+    testbed = FakeTestbed("dies", seen="1000000 - 61 0", rate_bps=10**13)  # more bytes in 10 ms than the disk can hold
     (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
     assert manifest["ended_early"] == "the capture program exited unexpectedly"
     assert "run1-S-dies-both-1: S-listener sent no heartbeat for 61 s" in manifest["notes"]
@@ -256,12 +256,12 @@ def test_watchdog_parses_the_status_and_detects_a_full_disk():
     [
         (0, [], None),
         (0, [NodeStatus(1, 500, 0, 9)], True),
-        (0, [NodeStatus(1, 0, 0, 9)], None),  # so few frames may be in a buffer
+        (0, [NodeStatus(1, 0, 0, 9)], None),  # few enough frames to be in a buffer
         (0, [NodeStatus(1, 0, 0, 90_000)], False),
         (None, [NodeStatus(1, 0, 0, None)], None),
     ],
 )
-def test_growth_is_unknown_without_enough_frames(frames, later, expected):
+def test_growth_is_known_if_bytes_or_enough_frames_arrived(frames, later, expected):
     watch = NodeHistory()
     for status in (NodeStatus(1, None, 0, frames), *later):
         watch.add(status)
@@ -292,7 +292,7 @@ def test_clock_is_parsed_from_chrony_ptp_and_timedatectl(output, expected):
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
-        (f"chrony {CHRONY}Normal", 550_000),  # half of 0.3 ms, and 0.4 ms
+        (f"chrony {CHRONY}Normal", 550_000),  # half of the root delay of 0.3 ms, and the root dispersion of 0.4 ms
         (f"chrony {CHRONY}{NOT_SYNCHRONIZED}", None),
         ("chrony 1,2,3,Normal", None),
         ("ptp -37 true", None),

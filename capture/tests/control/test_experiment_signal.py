@@ -29,7 +29,7 @@ def collected(testbed, tmp_path, **signal) -> list:
 
 
 class Observed(FakeTestbed):
-    """Notes in `log` when a mirror is requested and when a site is released, and whether the signal's `file` exists."""
+    """Logs requests for mirrors and releases of sites in `log`, and notes whether the signal's `file` exists."""
 
     def __init__(self, log: Path, *ports: str, file: Path = Path("/nonexistent")):
         super().__init__(*ports)
@@ -48,7 +48,7 @@ class Observed(FakeTestbed):
         self.present.append(self.file.exists())
         super().release(site)
 
-    def telemetry(self, site, seconds):  # queried while captures run, at the end of a sample
+    def telemetry(self, site, seconds):  # queried at the end of a sample, while captures run
         self.present.append(self.file.exists())
         return super().telemetry(site, seconds)
 
@@ -80,7 +80,7 @@ def test_file_exists_while_samples_are_taken(tmp_path, log):
 
 
 def test_sites_begin_together():
-    """Site T is allocated only after S has waited; no site samples before both are prepared."""
+    """Site S does not sample before site T is prepared, too."""
     order: list[str] = []
     signal = ExperimentSignal(SignalSettings(None, "true", None, 60), ("S", "T"), order.append, order.append)
     stop = threading.Event()

@@ -20,7 +20,10 @@ from acapella_capture.settings import parse_settings
 
 @pytest.fixture
 def collected(tmp_path, monkeypatch, fake_tcpdump):
-    """Return a function that runs acapella collect on a fake testbed with ports of these names; it returns both."""
+    """Return a function that runs acapella collect on a fake testbed with these ports.
+
+    The function returns the exit code and the testbed.
+    """
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
     config = write_file(tmp_path / "config.yaml", "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n")
     monkeypatch.setattr(sys, "argv", ["collect", str(tmp_path / "test"), "--config", str(config)])
@@ -68,7 +71,7 @@ def test_failed_samples_are_listed_and_the_others_are_taken(collected, raw, caps
         "incomplete", f"4 of 6 samples failed; first failure: {FAULTS['no_start']}",
     )  # fmt: skip
     assert not FakeTcpdump.running  # even if the mirror failed after the capture started
-    # captures left on a node use its disk
+    # captures of failed samples are fetched, too: if they stayed on the node, they would use its disk
     assert len([name for name in testbed.fetched if name.endswith(".pcap")]) == 6
 
 

@@ -58,7 +58,7 @@ class NodeTestbed(FakeTestbed):
 
 
 def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
-    """Return the result of one sample, and the directory raw/."""
+    """Collect one sample; return the results, and the directory raw/."""
     (tmp_path / "node").mkdir()
     config = {"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1}, "preprocess": preprocess}
     done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), parse_settings(config), tmp_path / "c"))
@@ -162,7 +162,7 @@ def test_anonymize_without_a_key_is_a_config_error():
 
 
 class FullDisk(NodeTestbed):
-    """Use a node whose separate file system is almost full."""
+    """A testbed whose node has a separate file system that is almost full."""
 
     def __init__(self, directory: Path, inside: list[str], name: str):
         super().__init__(directory)
@@ -196,14 +196,14 @@ def small_disk_or_skip(kind: str, directory: Path):
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     holder = subprocess.Popen(["unshare", "-m", "sh", "-c", script], text=True, **pipes)
     try:
-        require(holder.stdout.readline() == "mounted\n", f"no {kind} of our own here")
+        require(holder.stdout.readline() == "mounted\n", f"no private {kind} mount here")
         yield ["nsenter", f"--target={holder.pid}", "--mount"]
     finally:
         holder.communicate()  # ends with its input
 
 
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
-@pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the uploaded program
+@pytest.mark.parametrize("name", ["local", "fabric"])  # acapella on the node, and the uploaded program
 def test_full_disk_keeps_the_capture_on_the_node(tmp_path, settings, name, disk):
     if name == "fabric":
         require_built(PROGRAM, "make setup-fabric builds it")

@@ -1,4 +1,4 @@
-"""Packets that are sent to a network interface: the same engine as for files, at the times of the model."""
+"""Packets sent to a network interface: they are the same as in files, and are sent at the times of the model."""
 
 import contextlib
 import json
@@ -66,7 +66,7 @@ def test_interface_receives_the_packets_of_the_file(tmp_path, direct, variables)
     assert "500 packets" in done.stdout
 
 
-# Sockets of in0 join the groups that the next processes would use for out0, and the packets are generated.
+# Sockets of in0 join the fanout groups that the next processes would use for out0; then the packets are generated.
 IN_TAKEN_GROUPS = """
 import socket, subprocess, sys
 from acapella.cli.main import main
@@ -89,7 +89,7 @@ sys.exit(code)
 @pytest.mark.soak
 def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, direct, variables):
     command(tmp_path, MODEL)
-    variables["ASAN_OPTIONS"] = "detect_leaks=0"  # it does not find the threads of a process in a PID namespace
+    variables["ASAN_OPTIONS"] = "detect_leaks=0"  # it does not find threads in a PID namespace
     for groups, starts, code in ((6, 50, 0), (100, 2, 2)):
         python = [*direct, "unshare", "--pid", "--fork", sys.executable, "-c"]
         done = run(*python, IN_TAKEN_GROUPS.format(groups=groups, starts=starts), env=variables, cwd=tmp_path)
@@ -135,8 +135,8 @@ def test_missing_interface_is_a_one_line_error(tmp_path, direct, variables):
     assert "no interface 'none0'" in done.stderr
 
 
-def writes_file(parent: int) -> bool:
-    """Return whether a child of a process is acapella-dpdk-generate and handles signals."""
+def handles_signals(parent: int) -> bool:
+    """Return whether a child of a process is an acapella-dpdk-generate that handles signals already."""
     caught = 1 << signal.SIGINT - 1
     with contextlib.suppress(OSError):  # a child has ended
         states = map(status_of, children_of(parent))
@@ -154,7 +154,7 @@ def test_full_disk_is_a_machine_error(tmp_path, variables):
 def test_interrupt_leaves_no_file(tmp_path, variables):
     argv = command(tmp_path, ENDLESS, "-o", tmp_path / "out.pcap")
     with running(argv, env=variables, stderr=subprocess.PIPE, start_new_session=True) as process:
-        wait_until(lambda: writes_file(process.pid), running=process)
+        wait_until(lambda: handles_signals(process.pid), running=process)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == 130
     assert not list(tmp_path.glob("out.pcap*"))

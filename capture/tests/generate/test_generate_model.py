@@ -1,4 +1,4 @@
-"""Invalid models are rejected in one line; no content of the file raises any other exception."""
+"""Invalid models are rejected with a one-line error; no content of a file raises any other exception."""
 
 import contextlib
 import itertools
@@ -178,7 +178,7 @@ def test_flow_table_with_too_many_packets_is_rejected(tmp_path, monkeypatch, end
         expected.flow_table(read(tmp_path, FLOW.replace("packets: 3", end)))
 
 
-def test_packets_shorter_than_ethernet_are_not_sent(tmp_path):
+def test_packets_shorter_than_an_ethernet_header_are_rejected_for_an_interface(tmp_path):
     path = write_file(tmp_path / "model.yaml", FLOW + "    malformed: [{truncate: 13, every: 100}]\n")
     with pytest.raises(UserError, match="flow 'flow0': packets of 13 bytes"):
         run_command(command, path, "--interface", "none0")
@@ -219,6 +219,6 @@ def test_damaged_compiled_model_is_executed_or_rejected_in_one_line(generator, t
     chance = random.Random(seed)
     path = write_file(tmp_path / "model", damaged(read(tmp_path, models.random_model(seed, 4)).text(), chance))
     argv = [program.executable(), "--model", path, "--output", tmp_path / "out.pcap", "--start-ns", "1"]
-    with contextlib.suppress(subprocess.TimeoutExpired):  # of a model with more packets; the program is ended
+    with contextlib.suppress(subprocess.TimeoutExpired):  # the model has too many packets; `run` kills the program
         done = run(*argv, timeout=10)
         assert (done.returncode, done.stderr.count("\n")) in ((0, 0), (1, 1)), done.stderr

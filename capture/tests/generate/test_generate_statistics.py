@@ -78,7 +78,7 @@ def pareto(mean: float, shape: float) -> Law:
 
 
 def on_off(gap: int, on: float, off: float) -> Law:
-    """Bursts of floor(X / gap) + 1 packets, X exponential; after a burst, an exponential pause follows."""
+    """Return gaps in bursts of floor(X / gap) + 1 packets, X exponential. An exponential pause follows each burst."""
     last = -math.expm1(-gap / on)  # the probability that a packet is the last one of its burst
 
     def at_most(x):
@@ -120,7 +120,7 @@ def weighted(weights: dict[int, float]) -> Law:
 
 def truncated_exponential(least: int, most: int, scale: float) -> Law:
     """Return sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
-    share = math.expm1(-1 / scale) / math.expm1(-(most + 1 - least) / scale)  # of the shortest
+    share = math.expm1(-1 / scale) / math.expm1(-(most + 1 - least) / scale)  # probability of the shortest size
     probability = {size: share * math.exp(-(size - least) / scale) for size in range(least, most + 1)}
     return of_values(f"exponential: {{least: {least}, most: {most}, scale_bytes: {scale}}}", probability)
 
@@ -161,7 +161,7 @@ def test_sizes_follow_their_distribution(generate, law):
     law.check(sizes)
 
 
-def test_test_of_distributions_rejects_a_mean_that_is_one_twentieth_too_large(generate):
+def test_kolmogorov_smirnov_test_rejects_a_mean_that_is_5_percent_too_large(generate):
     gaps, _ = trace_of(generate, "    gaps: {poisson: {mean_ns: 2400}}\n    sizes: 60\n")
     wrong = exponential(2400 * 1.05)
     assert statistic(gaps, lambda x: wrong.at_most(x - 1), wrong.at_most) > critical_value(len(gaps))

@@ -73,12 +73,13 @@ def buckets(rows: dict[str, list[dict]], flow: int, measure: str) -> dict[int, i
     ids=["unchanged", "loss", "duplication", "reordering", "damage", "all", "clock_behind"],
 )
 def test_counts_match_the_schedule(tmp_path, schedule):
-    _, path = traffic.write(tmp_path, FLOWS, schedule)
+    _, outcome = traffic.write(tmp_path, FLOWS, schedule)
     rows = monitored(tmp_path)
     (port,) = rows["monitor_ports"]
-    assert (port["lost"], port["duplicates"]) == (path.lost, path.duplicated)
-    assert (port["received"], port["unique"]) == (len(path.arrived), sum(flow.packets for flow in FLOWS) - path.lost)
-    assert sum(row["errored_packets"] for row in rows["monitor_flows"]) == port["bit_errors"] == path.damaged
+    assert (port["lost"], port["duplicates"]) == (outcome.lost, outcome.duplicated)
+    sent = sum(flow.packets for flow in FLOWS)
+    assert (port["received"], port["unique"]) == (len(outcome.arrived), sent - outcome.lost)
+    assert sum(row["errored_packets"] for row in rows["monitor_flows"]) == port["bit_errors"] == outcome.damaged
     assert (port["reordered"] > 0) == (schedule.jitter_ns > 0)
     check_against_naive(tmp_path, FLOWS, rows)
 
@@ -139,7 +140,7 @@ def later_fragment(packet: bytes) -> bytes:
     return head[:10] + struct.pack(">H", checksum(head)) + head[12:] + packet[traffic.IPV4 :]
 
 
-# Packets without ports within VXLAN, whose UDP header has ports; from 10.0.0.9 and 10.0.0.10.
+# Packets without ports, from 10.0.0.9 and 10.0.0.10, within VXLAN, whose outer UDP header has ports.
 WITHOUT_PORTS = [
     traffic.framed("vxlan", traffic.ipv4(1, b"\x08\0\xf7\xff" + bytes(60), 9)),
     traffic.framed("vxlan", later_fragment(traffic.ipv4(17, traffic.udp(bytes(60), 6003), 10))),
@@ -182,7 +183,7 @@ def with_stamp(stamp: bytes, port: int = 1) -> bytes:
 
 
 def flow_of(tmp_path: Path, sequences: list[int], **options) -> dict:
-    """Return the row of a flow whose packets are not expected."""
+    """Return the row of a flow, without a list of expected flows."""
     path = write_pcap(tmp_path / "arrived.pcap", trace_of(sequences))
     return rows_of(Settings(files=(path,), **options), correct=False)["monitor_flows"][0]
 
@@ -265,7 +266,7 @@ def test_too_large_numbers_in_the_expected_list_are_rejected(tmp_path, name):
         expected.read(write_file(tmp_path / "sent.json", json.dumps(document))).records()
 
 
-def test_capture_without_packets_has_empty_rows(tmp_path):
+def test_capture_without_packets_has_a_row_for_its_port_only(tmp_path):
     rows = rows_of(Settings(files=(write_pcap(tmp_path / "a.pcap", []),)), correct=False)
     assert (rows["monitor_ports"][0]["received"], rows["monitor_ports"][0]["first_ns"]) == (0, None)
     assert [rows[table] for table in tables.TABLES[1:]] == [[], [], [], []]

@@ -14,7 +14,7 @@ from acapella_capture.monitor.program import Settings
 
 
 def naive_line(times: list[int], values: list[int]) -> tuple[float, float]:
-    """Return slope and offset at the first time that minimize the squares, by the normal equations of deviations."""
+    """Return slope, and offset at the first time, of the least-squares line, by the normal equations of deviations."""
     mean_t = sum(t - min(times) for t in times) / len(times)
     mean_y = sum(values) / len(values)
     deviations = [(t - min(times) - mean_t, y - mean_y) for t, y in zip(times, values, strict=True)]
@@ -51,7 +51,7 @@ def test_correction_removes_the_drift_from_latencies(tmp_path):
     arrived = Settings((tmp_path / "arrived.pcap",), wanted=expected.read(tmp_path / "sent.generated.json"))
     rows, plain = rows_of(arrived, correct=True), rows_of(arrived, correct=False)
     (clock,), (row,) = rows["monitor_clocks"], rows["monitor_flows"]
-    assert clock["rate_ppm"] == pytest.approx(80, abs=3)  # 5 us of jitter in 40 ms
+    assert clock["rate_ppm"] == pytest.approx(80, abs=3)  # 5 us of jitter in 40 ms of traffic
     assert clock == plain["monitor_clocks"][0] | {"corrected": True}
     assert spread(plain["monitor_flows"][0]) > 6000
     assert spread(row) < 5500
@@ -66,12 +66,12 @@ def spread(row: dict) -> int:
 @pytest.mark.usefixtures("monitor_on_path")
 @pytest.mark.parametrize("rate_ppt", [80_123_457, -3_000_001])
 def test_every_latency_is_corrected_by_the_line_rounded_down(tmp_path, rate_ppt):
-    arrived, path = traffic.write(tmp_path, [Flow(200, 100_003, 20)], Schedule(seed=5, jitter_ns=70_000))
+    arrived, outcome = traffic.write(tmp_path, [Flow(200, 100_003, 20)], Schedule(seed=5, jitter_ns=70_000))
     from_ns = START_NS + 9_876_543  # packets arrive before and after it
     line = Drift(Fraction(rate_ppt, 10**12), from_ns, Fraction(0), 0.0, 0.0, 3)
     (port,) = program.count(Settings(files=(arrived,)), tmp_path, line).ports
     departures = {frame: ns for ns, frame in traffic.sent([Flow(200, 100_003, 20)])}
-    latencies = [ns - departures[frame] - (ns - from_ns) * rate_ppt // 10**12 for ns, frame in path.arrived]
+    latencies = [ns - departures[frame] - (ns - from_ns) * rate_ppt // 10**12 for ns, frame in outcome.arrived]
     row = tables.flow_row(0, port.flows[0], 200)
     found = [row[f"latency_{name}_ns"] for name in ("min", "mean", "max")]
     assert found == [min(latencies), sum(latencies) / 200, max(latencies)]

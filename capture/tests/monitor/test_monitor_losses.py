@@ -20,7 +20,7 @@ FLOWS = [Flow(120, 9_000), Flow(80, 11_000, encapsulation="mpls"), Flow(60, 13_0
 
 
 def routed(frame: bytes) -> bytes:
-    """Return a frame after a router: different MAC addresses, a smaller TTL of the innermost header, without tags."""
+    """Return a frame after a router: different MAC addresses, no tags, and a smaller TTL in the innermost header."""
     at = frame.index(b"\x45\x00")
     header = frame[at : at + 8] + bytes([frame[at + 8] - 1, frame[at + 9], 0, 0]) + frame[at + 12 : at + 20]
     summed = header[:10] + checksum(header).to_bytes(2) + header[12:]
@@ -30,26 +30,26 @@ def routed(frame: bytes) -> bytes:
 @pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_loss_events_on_a_routed_path_match_the_schedule(tmp_path, capsys):
-    arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=11, loss=0.15, jitter_ns=40_000))
-    kept = {frame for _, frame in path.arrived}
-    write_pcap(arrived, [(ns, routed(frame)) for ns, frame in path.arrived])
+    arrived, outcome = traffic.write(tmp_path, FLOWS, Schedule(seed=11, loss=0.15, jitter_ns=40_000))
+    kept = {frame for _, frame in outcome.arrived}
+    write_pcap(arrived, [(ns, routed(frame)) for ns, frame in outcome.arrived])
     run_command(command, arrived, "--sent", tmp_path / "sent.pcap", "-o", tmp_path / "tables")
     rows = pq.read_table(tmp_path / "tables" / "monitor_losses.parquet").to_pylist()
     missing = [number for number, (_, frame) in enumerate(traffic.sent(FLOWS)) if frame not in kept]
     assert [number for row in rows for number in range(row["first_packet"], row["last_packet"] + 1)] == missing
-    assert len(missing) == path.lost > 20
+    assert len(missing) == outcome.lost > 20
     assert all(row["packets"] == row["last_packet"] - row["first_packet"] + 1 for row in rows)
-    assert f"{path.lost} packets did not arrive, in {len(rows)} loss events" in capsys.readouterr().out
-    run_command(command, arrived, "-o", tmp_path / "tables")  # its packets differ from those of the table
+    assert f"{outcome.lost} packets did not arrive, in {len(rows)} loss events" in capsys.readouterr().out
+    run_command(command, arrived, "-o", tmp_path / "tables")  # without --sent
     assert not list((tmp_path / "tables").glob("monitor_losses.*"))
 
 
 @pytest.mark.usefixtures("monitor_on_path")
 def test_packet_file_replaces_the_capture_of_sent_packets(tmp_path, capsys):
-    arrived, path = traffic.write(tmp_path, FLOWS, Schedule(seed=12, loss=0.2))
+    arrived, outcome = traffic.write(tmp_path, FLOWS, Schedule(seed=12, loss=0.2))
     run_command(command, tmp_path / "sent.pcap", "--packets", tmp_path / "sent.parquet")
     run_command(command, arrived, "--sent", tmp_path / "sent.parquet")
-    assert f"{path.lost} packets did not arrive" in capsys.readouterr().out
+    assert f"{outcome.lost} packets did not arrive" in capsys.readouterr().out
     table = pq.read_table(tmp_path / "sent.parquet")
     assert table["packet"].to_pylist() == list(range(260))
     assert table["arrival_ns"].to_pylist() == [ns for ns, _ in traffic.sent(FLOWS)]
@@ -81,7 +81,7 @@ def records(identities: list[int]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_last_of_equal_packets_are_lost(seed):
+def test_last_ones_of_equal_packets_count_as_lost(seed):
     draw = random.Random(seed)
     sent, arrived = ([draw.randint(1, 6) for _ in range(draw.randint(0, 30))] for _ in range(2))
     wanted = [sent[: at + 1].count(identity) > arrived.count(identity) for at, identity in enumerate(sent)]
@@ -106,17 +106,17 @@ def test_incomplete_log_is_an_error(tmp_path):
 @pytest.mark.usefixtures("monitor_on_path")
 def test_truncated_captures_of_both_ends_identify_lost_packets(tmp_path, capsys):
     flows = [Flow(90, 9_000, 200, "prbs31"), Flow(70, 11_000, 300)]
-    _, path = traffic.write(tmp_path, flows, Schedule(seed=13, loss=0.2, jitter_ns=30_000, damage=0.1))
+    _, outcome = traffic.write(tmp_path, flows, Schedule(seed=13, loss=0.2, jitter_ns=30_000, damage=0.1))
     for name in ("sent", "arrived"):
         run_command(command, tmp_path / f"{name}.pcap", "--write", tmp_path / f"{name}.pcapng", "--snaplen", 70)
     assert [
         (packet.time_s * 10**9, packet.frame, packet.wire_len)
         for packet in naive_captures.packets(tmp_path / "arrived.pcapng")
-    ] == [(ns, frame[:70], len(frame)) for ns, frame in path.arrived]
+    ] == [(ns, frame[:70], len(frame)) for ns, frame in outcome.arrived]
     capsys.readouterr()
     run_command(command, tmp_path / "arrived.pcapng", "--sent", tmp_path / "sent.pcapng")
-    # the bytes of a damaged packet are those of another packet
-    assert f"{path.lost + path.damaged} packets did not arrive" in capsys.readouterr().out
+    # a damaged packet differs from the packet that was sent, so that packet counts as lost
+    assert f"{outcome.lost + outcome.damaged} packets did not arrive" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("monitor_on_path")

@@ -21,7 +21,7 @@ from acapella_core.errors import OUTSIDE, UserError
 
 FLOWS = [Flow(120, 9_000, 200), Flow(80, 11_000, 200)]
 STEP_S = 3
-# CLOCK_REALTIME is STEP_S later while the file CLOCK_SET exists.
+# CLOCK_REALTIME is STEP_S seconds ahead while the file CLOCK_SET exists.
 CLOCK = f"""
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("monitor_on_path")
 
 @pytest.fixture
 def arrived(tmp_path):
-    """Provide a capture without loss; that of the sent packets is in the same directory."""
+    """Provide a capture without loss; the capture of the sent packets is in the same directory."""
     return traffic.write(tmp_path, FLOWS, Schedule())[0]
 
 

@@ -29,7 +29,7 @@ from acapella_capture.monitor import command
 
 PACKETS = 400  # fewer than the queues of the kernel and of the monitor contain
 STAMP_AT = 42
-ATTEMPTS = 5  # of a measurement of delays: other programs may delay packets
+ATTEMPTS = 5  # to measure delays: other programs may delay packets
 CLOCK_NS = 10_000_000  # CLOCK_STEP_NS: a clock that differs more from the system clock is set, and counted
 COUNTS = ("packets", "unique", "lost", "duplicates", "reordered", "discontinuities", "extent_known", "extent_max",
           "unclassified", "bit_errors")  # fmt: skip
@@ -49,9 +49,9 @@ class Measured:
 
 
 def model(directory: Path) -> Path:
-    """Write a model with a flow for each way."""
+    """Write a model with a flow for each path."""
     mac = f'{{src: "02:00:00:00:00:01", dst: "{ROUTER_MAC}"}}'
-    flows = [models.udp_flow(way, PACKETS, mac=mac, src="10.8.0.1", dst=f"{way}.1") for way in (CLEAN, IMPAIRED)]
+    flows = [models.udp_flow(net, PACKETS, mac=mac, src="10.8.0.1", dst=f"{net}.1") for net in (CLEAN, IMPAIRED)]
     return write_file(directory / "model.yaml", "\n".join(["seed: 3", "flows:", *flows, ""]))
 
 
@@ -159,7 +159,7 @@ def check_loss_events(measured: Measured, lost: list[int]) -> None:
 @pytest.mark.skipif(not SOAK, reason="compares times: make soak")
 @pytest.mark.parametrize("delay_ns", [2_000_000, 20_000_000, 200_000_000])
 def test_delays_are_within_the_measured_noise_floor(tmp_path, delay_ns):
-    """Repeats a measurement during which other programs delayed more packets than during that of the floor."""
+    """Repeats the measurement if other programs delayed more packets than in the measurement of the noise floor."""
     for attempt in range(ATTEMPTS):
         late_ns, noise_ns = delays_beyond(delay_ns, tmp_path / str(attempt))
         print(f"later than {delay_ns} ns by {late_ns} ns, noise {noise_ns} ns")
@@ -169,7 +169,7 @@ def test_delays_are_within_the_measured_noise_floor(tmp_path, delay_ns):
 
 
 def delays_beyond(delay_ns: int, directory: Path) -> tuple[float, int]:
-    """Measure a path without and with a delay; return the difference of the medians beyond the delay, and the noise."""
+    """Measure a path without and with a delay; return how much more the medians differ, and the noise (ns)."""
     with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):
         link.set(Impairments())
         floor = sorted(latencies(measure(prefix, link, directory / "floor").packets[1]))

@@ -47,22 +47,22 @@ def naive_rows(directory: Path) -> list[dict]:
 def test_packets_of_two_ports_are_counted_as_scheduled(tmp_path):
     schedules = Schedule(8, jitter_ns=50_000, loss=0.1, duplication=0.1), Schedule(9, jitter_ns=30_000, loss=0.3)
     directories = [new_directory(tmp_path / str(port)) for port in range(2)]
-    captures, paths = zip(*map(traffic.write, directories, [FLOWS] * 2, schedules), strict=True)
+    captures, outcomes = zip(*map(traffic.write, directories, [FLOWS] * 2, schedules), strict=True)
     with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
         words = [*BOTH, "--expected", directories[0] / "sent.generated.json", "-o", tmp_path / "tables"]
         with monitors(prefix, words) as (monitor,):
             veth.send_capture(prefix, "right0", captures[0])  # not received: this machine sends it
             with ThreadPoolExecutor() as senders:
                 list(senders.map(veth.send_capture, [prefix] * 2, ("left0", "left1"), captures))
-            sizes = [len(path.arrived) for path in paths]
+            sizes = [len(outcome.arrived) for outcome in outcomes]
             wait_until(lambda: [impaired_path.arrived(prefix, f"right{n}") for n in (0, 1)] == sizes, running=monitor)
     assert "right1" in monitor.output
     rows = read_rows(tmp_path / "tables" / "monitor_flows.csv")
     ports = read_rows(tmp_path / "tables" / "monitor_ports.csv")
     assert [port["name"] for port in ports] == ["right0", "right1"]
-    for number, (port, path) in enumerate(zip(ports, paths, strict=True)):
-        assert int(port["received"]) == len(path.arrived)
-        assert (int(port["lost"]), int(port["duplicates"])) == (path.lost, path.duplicated)
+    for number, (port, outcome) in enumerate(zip(ports, outcomes, strict=True)):
+        assert int(port["received"]) == len(outcome.arrived)
+        assert (int(port["lost"]), int(port["duplicates"])) == (outcome.lost, outcome.duplicated)
         assert [port[name] for name in ("dropped_kernel", "missed", "foreign", "invalid")] == ["0"] * 4
         own = [row for row in rows if row["port"] == str(number)]
         for row, wanted in zip(own, naive_rows(directories[number]), strict=True):
@@ -83,7 +83,7 @@ def models(directory: Path) -> list[Path]:
 @pytest.mark.soak
 @pytest.mark.usefixtures("monitor_on_path")
 def test_simultaneous_generators_are_counted_separately(tmp_path, monkeypatch):
-    """One monitor counts the packets of both generators at two ports, a second one those of the second generator."""
+    """A monitor counts the packets of both generators at two ports, a second monitor those of the second generator."""
     built = c_programs.built_or_skip("acapella-dpdk-generate", c_programs.PLAIN)  # starts faster
     monkeypatch.setattr(generator, "executable", lambda: str(built))
     files, wanted = models(tmp_path), []
@@ -140,7 +140,7 @@ def test_capture_through_net_pcap_has_the_same_counts(tmp_path):
     names = ("packets", "unique", "duplicates", "reordered")
     for flow, naive_row in zip(port.flows, naive_rows(tmp_path), strict=True):
         assert [int(flow[name]) for name in names] == [naive_row[name] for name in names]
-        assert abs(int(flow["latency_min_ns"]) - naive_row["latency_min_ns"]) <= 1000  # in us
+        assert abs(int(flow["latency_min_ns"]) - naive_row["latency_min_ns"]) <= 1000  # net_pcap has microseconds
 
 
 @pytest.mark.soak

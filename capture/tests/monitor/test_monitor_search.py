@@ -43,7 +43,7 @@ def no_senders(tmp_path, monkeypatch) -> list[trials.Link]:
 
 
 def device(capacity_pps: float, queue: int = 0):
-    """Return a trial of one second on a device that forwards ``capacity_pps`` and has a queue."""
+    """Return a function that runs a trial of one second on a device with this capacity and this queue (packets)."""
 
     def trial(rate_pps: float) -> Trial:
         offered = int(rate_pps)
@@ -117,20 +117,19 @@ def test_longest_burst_fills_the_buffer(most, buffer):
 
 
 @pytest.mark.parametrize(("failures", "runs"), [(0, 1), (1, 2), (2, 3), (9, 3)])
-def test_trial_that_the_generator_did_not_reach_is_repeated(failures, runs):
+def test_trial_whose_rate_the_generator_did_not_reach_is_repeated(failures, runs):
     done = [Trial(10, 0, 5.0, reached=number >= failures) for number in range(10)]
     remaining = iter(done)
     assert reached(lambda: next(remaining)) is done[runs - 1]
 
 
-@pytest.mark.parametrize(("packets", "last_ns", "is_reached"),
+@pytest.mark.parametrize(("packets", "last_ns", "is_good"),
                          [(100, 99_000_000, True), (100, 110_000_000, False), (50, 49_000_000, False)])  # fmt: skip
-def test_trial_is_reached_if_all_packets_were_sent_at_the_rate(packets, last_ns, is_reached):
+def test_trial_is_good_if_all_packets_were_sent_at_the_rate(packets, last_ns, is_good):
     sent = {"packets": packets, "dropped": 0, "first_ns": 0, "last_ns": last_ns}
     times = dict.fromkeys(("latency_min_ns", "latency_mean_ns", "latency_max_ns", "jitter_ns"))
     assert (
-        trials.trial_of(expected.ExpectedFlows((sent,), "0" * 64, 1), {"lost": 0} | times, 1000.0, 100).good
-        is is_reached
+        trials.trial_of(expected.ExpectedFlows((sent,), "0" * 64, 1), {"lost": 0} | times, 1000.0, 100).good is is_good
     )
 
 
@@ -164,7 +163,7 @@ def test_rows_mark_the_result():
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
 
 
-def test_line_rate_of_minimum_frames():
+def test_line_rate_includes_fcs_preamble_and_gap():
     assert round(line_pps(10e9, 60)) == 14_880_952
 
 
@@ -258,7 +257,7 @@ def ended(table: list[dict]) -> int:
 
 
 def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, capsys):
-    """It ends early and is continued once for each error."""
+    """The search ends early and is resumed once for each error."""
     whole, tried = Device(), []
     assert search(whole) == 0
     wanted = table_of(tmp_path)
@@ -336,7 +335,7 @@ def test_space_for_the_packets_is_checked_before_a_search(search, monkeypatch, c
 
 
 def test_space_is_checked_in_the_namespaces_of_the_search(tmp_path, monkeypatch):
-    """They may have different file systems."""
+    """The namespaces may have different file systems."""
     calls = []
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(virtual, "entered", lambda: True)
@@ -439,7 +438,7 @@ def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_proces
     "options",
     [["--send", "a"], ["--send", "a", "-i", "b", "-i", "c"], ["--send", "a", "-i", "b", "--virtual", "1"], []],
 )
-def test_ports_of_a_search_are_pairs(options, capsys):
+def test_ports_of_a_search_must_be_pairs(options, capsys):
     assert main(["monitor", "--search", "--max-rate", "500", *options]) == 2
     assert "--send" in capsys.readouterr().err
 

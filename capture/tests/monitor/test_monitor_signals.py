@@ -1,4 +1,4 @@
-"""Signals end a monitor: counts of an interface until then are the result, but those of a part of a capture are not."""
+"""Signals end a monitor. Counts of an interface until then are a result; counts of a part of a capture are not."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ class Ended(Exception):
 
 @pytest.fixture(params=SIGNALS)
 def signaling(request, tmp_path, monkeypatch):
-    """Replace acapella-monitor with a script at whose event this process gets a signal, which raises Ended."""
+    """Replace acapella-monitor with a script; at its event, this process gets a signal, whose handler raises Ended."""
     script = executable(tmp_path / "waiting", WAITING)
     number = signal.Signals[f"SIG{request.param}"]
     monkeypatch.setattr(program, "executable", lambda: str(script))

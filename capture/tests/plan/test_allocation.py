@@ -1,4 +1,4 @@
-"""Allocation of listening nodes on free resources, with back-off."""
+"""Allocation of listening nodes on free resources, with backoff."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))
 def test_nodes_are_placed_per_host_not_by_the_sum_of_a_site():
     assert nodes_that_fit(HOSTS, ResourceRequest(2)) == (2, None)
     count, why = nodes_that_fit(HOSTS, ResourceRequest(4))
-    assert count == 2  # host a has one NIC, host b cores for one node; their sum would suffice for three
+    assert count == 2  # host a has one NIC, host b has cores for one node; all cores together would suffice for three
     assert why == "room for 2 of 4 listening nodes: none of 2 hosts has all resources that a node needs"
     assert nodes_that_fit((Host("a", 9, 99, 9999, 0),), ResourceRequest(1)) == (
         0, "room for 0 of 1 listening node: 0 dedicated NICs free on 1 host",
@@ -31,7 +31,7 @@ def test_placed_nodes_fit_onto_the_hosts(hosts, wanted):
     assert (why is None) == (count == wanted)
 
 
-class Scarce:
+class ScarceTestbed:
     """A testbed that advertises more than it allocates."""
 
     def __init__(self, gives: int):
@@ -52,7 +52,7 @@ class Scarce:
 
 
 def test_allocation_retries_with_one_node_fewer():
-    testbed = Scarce(gives=3)
+    testbed = ScarceTestbed(gives=3)
     allocated = allocate_with_backoff(testbed, "S", ResourceRequest(8))
     assert testbed.asked == [5, 4, 3]
     assert (len(allocated.instances), allocated.requested) == (3, 8)
@@ -60,13 +60,13 @@ def test_allocation_retries_with_one_node_fewer():
     assert [(node.name, name) for node, name in allocated.receivers()][:4] == [
         ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
     ]  # fmt: skip
-    assert allocate_with_backoff(Scarce(gives=0), "S", ResourceRequest(2)) == SiteAllocation(
+    assert allocate_with_backoff(ScarceTestbed(gives=0), "S", ResourceRequest(2)) == SiteAllocation(
         (), 2, "refused 1: site S: no storage"
     )
 
 
 def test_nodes_of_an_earlier_collection_are_reused_and_counted():
-    testbed = Scarce(gives=9)
+    testbed = ScarceTestbed(gives=9)
     testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
     assert len(allocate_with_backoff(testbed, "S", ResourceRequest(6)).instances) == 6
     assert testbed.asked == [6]

@@ -22,13 +22,13 @@ def test_both_directions_of_a_port_exceed_a_slower_receiver():
     assert lines(100, method="dpdk", directions=["rx"]) == []
 
 
-def test_ports_above_a_limit_at_present_are_listed_busiest_first():
+def test_ports_currently_above_a_limit_are_listed_busiest_first():
     rates = {"a": Rates(20 * GBPS, 10 * GBPS), "b": Rates(20 * GBPS, 12 * GBPS), "c": Rates(0, 0)}
     assert lines(25, rates, method="dpdk")[1] == "  currently above this limit: b (32 Gbit/s), a (30 Gbit/s)"
     assert lines(25, rates, method="dpdk", directions=["rx", "tx"])[1] == "  currently above this limit: none"
 
 
-def test_rate_of_tcpdump_is_a_limit_of_its_own():
+def test_measured_rate_of_tcpdump_is_a_separate_limit():
     assert lines(None, directions=["tx"])[0] == (
         "2 of 4 ports can exceed the 8.5 Gbit/s that tcpdump captured without loss in a test: "
         "up to 100 Gbit/s with one direction mirrored"

@@ -91,7 +91,7 @@ def test_mirrors_move_only_if_necessary(before, chosen, receivers):
 
 
 def test_documented_custom_selection_is_found_by_name(tmp_path, monkeypatch):
-    """The selection of docs/collect.md."""
+    """The selection is the example in docs/collect.md."""
     text = (ROOT / "docs" / "collect.md").read_text(encoding="utf-8")
     module = text[text.index("    # my_selection.py") : text.index("    # pyproject.toml")]
     write_file(tmp_path / "my_selection.py", textwrap.dedent(module))

@@ -22,13 +22,13 @@ def site(name, *ports) -> Site:
     return Site(name, tuple(Port(port, 10**9) for port in ports))
 
 
-def batch(plan: SitePlan) -> list[list[tuple[str, str]]]:
+def batches(plan: SitePlan) -> list[list[tuple[str, str]]]:
     return [[(planned.name, planned.port.name) for planned in moment] for moment in plan.batches_in_advance()]
 
 
 def test_all_ports_are_sampled_before_one_repeats():
     plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
-    assert [[port for _, port in moment] for moment in batch(plan)] == [["p"], ["q"], ["p"], ["q"]]
+    assert [[port for _, port in moment] for moment in batches(plan)] == [["p"], ["q"], ["p"], ["q"]]
 
 
 def cycles_of(plan: SitePlan, cycles: int) -> list[tuple[str, ...]]:
@@ -43,7 +43,7 @@ def test_half_of_the_mirrors_move_at_each_cycle():
     plan = SitePlan(settings(collect={"move_half": True}), site("S", *"abcdefgh"), 4)
     assert plan.cycles == 3
     assert [sorted(ports) for ports in cycles_of(plan, 4)] == [list("abcd"), list("cdef"), list("efgh"), list("abgh")]
-    assert [sorted({port for _, port in moment}) for moment in batch(plan)] == [
+    assert [sorted({port for _, port in moment}) for moment in batches(plan)] == [
         list("abcd"), list("cdef"), list("efgh"),
     ]  # fmt: skip
     single = SitePlan(settings(collect={"move_half": True}), site("S", *"abc"), 1)
@@ -67,7 +67,7 @@ def test_at_most_half_of_the_mirrors_move_and_all_ports_are_sampled(ports, recei
 @pytest.mark.parametrize("receivers", [1, 2, 5])
 def test_sample_names_are_unique_for_any_number_of_receivers(receivers):
     keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
-    names = [sample for moment in batch(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment]
+    names = [sample for moment in batches(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment]
     assert len(set(names)) == len(names) == 2 * 2 * 2 * 3 * 2  # runs, per cycle, samples per run, ports, directions
 
 
@@ -75,7 +75,7 @@ def test_sample_names_are_unique_for_any_number_of_receivers(receivers):
 def test_fewer_receivers_take_the_same_samples_in_more_cycles(ports, receivers):
     where = site("S", *(f"p{number}" for number in range(ports)))
     plans = [SitePlan(settings(), where, count) for count in (receivers, receivers + 1)]
-    taken = [Counter(port for moment in batch(plan) for _, port in moment) for plan in plans]
+    taken = [Counter(port for moment in batches(plan) for _, port in moment) for plan in plans]
     assert taken[0] == taken[1] == Counter(port.name for port in where.ports)
     assert plans[0].cycles >= plans[1].cycles
 
@@ -141,7 +141,7 @@ def test_expected_bytes_are_limited_by_the_slower_of_port_and_receiver():
     half = replace(keys, capture=replace(keys.capture, one_in=2))
     assert max_sample_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
     hashed = replace(keys, capture=replace(keys.capture, method="dpdk", format="pcapng"))
-    # with the options in pcapng.c
+    # with the pcapng options that pcapng.c writes
     assert max_sample_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (184 + 72)
 
 

@@ -31,7 +31,7 @@ def lines(
 
 
 def test_captures_that_exceed_the_free_space_are_reported_with_alternatives(monkeypatch, tmp_path):
-    # 2 sites, 3 samples of 10 s at 200 MB/s each
+    # 2 sites, 3 samples each, 10 s at 200 MB/s
     assert lines(11_900_000_000, monkeypatch, tmp_path) == [
         f"space: captures of up to 12.0 GB at line rate, before compression; 11.9 GB is free in {tmp_path}/results/c",
         "space: this may not suffice; to digest captures on the nodes and fetch only the digests, set "
@@ -68,7 +68,7 @@ def test_digests_on_nodes_need_less_space_here(monkeypatch, tmp_path):
     assert "digest_on" not in advice and "VM of FABRIC" in advice
 
 
-def test_plan_ends_with_the_line(monkeypatch, tmp_path):
+def test_plan_ends_with_the_lines_about_space(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     settings = parse_settings({"testbed": "local", "capture": CAPTURE, "collect": COLLECT})
     testbed = FakeTestbed("p", rate_bps=GBPS)

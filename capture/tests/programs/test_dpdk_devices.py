@@ -91,13 +91,13 @@ def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, direct):
 
 
 @pytest.mark.parametrize("device", ["net_ring0", "net_null0,no-rx=1"])
-def test_devices_without_traffic(tmp_path, device):
+def test_device_without_traffic_gives_an_empty_capture(tmp_path, device):
     run = dpdk.stop(dpdk.start(tmp_path, "--vdev", device, "--queues", 1), tmp_path, signal.SIGTERM)
     assert (run.status, run.counts["received"]) == (0, 0), run.stderr
     assert dpdk.read_pcap(tmp_path / "c.pcap") == ([], 0)
 
 
-def test_one_device_with_more_queues_than_cpus(tmp_path):
+def test_every_queue_is_captured_if_there_are_more_queues_than_cpus(tmp_path):
     run = dpdk.capture(tmp_path, "--vdev", "net_null0,size=100", "--queues", 4, "--duration", 0.3, "--sample", 1000)
     assert run.status == 0, run.stderr
     assert all(queue["written"] > 0 for queue in run.accounts["queues"])

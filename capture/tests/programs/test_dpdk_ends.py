@@ -158,11 +158,12 @@ def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
 
 
 FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
-CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind; make soak: all, of allocations 200
+# Number of calls of each kind that fail, one per run. `make soak` tests all, but at most 200 allocations.
+CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}
 
 
 def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
-    """Run a capture in which a call fails (none with number 0); return it and the number of calls of this kind.
+    """Run a capture in which a call fails (number 0: none); return the capture and the number of calls of this kind.
 
     The program has no sanitizers, which replace malloc. Calls count from the first open of the capture file.
     """
@@ -179,7 +180,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
-    """As in SQLite's tests, the n-th write, fsync, rename or malloc fails; not those of io_uring and libc."""
+    """As in SQLite's tests, the n-th write, fsync, rename or malloc fails, except calls of io_uring and libc."""
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
     assert whole.status == 0 and total > 0, whole.stderr
     assert [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]] == FEW

@@ -11,7 +11,7 @@ NUMBER_AT = 42
 
 
 def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
-    """Return a capture of generated frames, whose counts add up over the ring."""
+    """Return a capture of generated frames, after checking that the counts on both sides of the ring add up."""
     run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
     assert run.status == 0, run.stderr
     assert run.generator["frame_bytes"] == size and run.generator["offered"] > 0

@@ -160,7 +160,7 @@ def test_program_continues_after_an_invalid_command(patient, line, message):
     assert patient.ask("status", "status")["state"] == "idle"
 
 
-def test_stop_after_the_end_is_no_error(idle):
+def test_stop_after_the_end_is_not_an_error(idle):
     assert idle.ask("stop", "stopped", "error") == {"event": "stopped", "run": None}
     assert idle.ask("status", "status", "error")["state"] == "idle"
     assert idle.end() == 0, idle.messages
@@ -277,7 +277,7 @@ def test_real_time_priority_is_used_or_rejected_at_startup(capture):
     assert replayer.checked(next(event for event in program.events if event["event"] == "done"))["priority"] == 1
 
 
-def test_clock_is_synchronized_again(idle):
+def test_clock_is_synchronized_repeatedly(idle):
     first = idle.wait("ready")["clock"]
     time.sleep(0.5)
     later = idle.ask("status", "status")["clock"]

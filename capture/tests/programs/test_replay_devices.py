@@ -120,7 +120,7 @@ def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(direct, 
 
 
 def slow_queue(prefix: tuple[str, ...], interface: str) -> None:
-    """Give an interface a queue of 3,000 bytes and 1 Mbit/s; skip the test if the kernel has no tbf."""
+    """Set a rate limit of 1 Mbit/s with a queue of 3,000 bytes on an interface; skip the test without tbf."""
     require_success([*prefix, *f"tc qdisc add dev {interface} root tbf rate 1mbit burst 2kb limit 3000".split()], "tbf")
 
 
@@ -204,7 +204,7 @@ def with_tag(frame: dpdk.Frame) -> dpdk.Frame:
 
 
 def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged, capture):
-    """It ignores what the machine itself sends on the interfaces."""
+    """The bridge ignores frames that the machine itself sends on the interfaces."""
     tagged = [with_tag(frame) if frame.wire <= 512 else frame for frame in FRAMES[100:200]]
     parts = {"left0": FRAMES[:98] + dpdk.fragments() + tagged, "right1": FRAMES[200:]}
     files = {name: replayer.write_capture(tmp_path / f"{name}-in.pcap", frames) for name, frames in parts.items()}
@@ -244,7 +244,7 @@ def received_by_both(bridged, directory, ending: str) -> Iterator[None]:
 
 
 def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
-    """Check that the saved file has the frames of each direction, with marks at times that are those of a burst."""
+    """Check that the saved file has the frames of each direction, and marks those that have the time of their burst."""
     kinds, interfaces, unresolved = [], {0: [], 1: []}, 0
     for _, kind, body in naive_captures.blocks(path.read_bytes()):
         kinds.append(kind)
@@ -263,7 +263,7 @@ def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
 
 
 def promiscuity(prefix: tuple[str, ...]) -> list[tuple[str, bool, int]]:
-    """Return the name, the flag and the count of each interface of a bridge."""
+    """Return the name, the promiscuous flag and the promiscuity count of each interface of a bridge."""
     shown = run(*prefix, "ip", "-d", "link", check=True).stdout
     found = re.findall(r"^\d+: (left1|right0)@\S+ <(\S+)>.*?promiscuity (\d+)", shown, re.MULTILINE | re.DOTALL)
     return sorted((name, "PROMISC" in flags, int(count)) for name, flags, count in found)
@@ -310,7 +310,7 @@ def test_rolling_recording_is_bounded_by_time(bridged, capture):
         veth.send_capture(bridged, "left0", capture)
         sleeps = polling_sleeps(program)
         time.sleep(1.5)
-        assert polling_sleeps(program) - sleeps < 10  # one in 20 us without a recording
+        assert polling_sleeps(program) - sleeps < 10  # without a recording, it sleeps every 20 us
         assert program.ask("stop", "recorded")["packets"] == 0
         program.ask("rolling 60", "recording")
         veth.send_capture(bridged, "left0", capture)

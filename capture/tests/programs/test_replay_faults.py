@@ -1,4 +1,4 @@
-"""acapella-dpdk-replay with failing system calls and a full disk: one error, no incomplete file, and it continues."""
+"""acapella-dpdk-replay continues after failed system calls and on a full disk: one error, no incomplete file."""
 
 from pathlib import Path
 

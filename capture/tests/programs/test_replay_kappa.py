@@ -27,7 +27,7 @@ def frames_of(path) -> list[tuple[int, bytes]]:
     return [(int(packet.time_s * 10**9), packet.frame) for packet in naive_captures.packets(path)]
 
 
-def test_receiver_and_departures_see_exactly_the_injected_schedule(trials):
+def test_captures_and_departures_match_the_injected_schedule(trials):
     for name in ("steady", "jittered"):
         recorded, captured = (frames_of(trials / f"{name}{end}.pcapng") for end in ("-recording", ""))
         departures = replayer.read_departures(trials / f"{name}.departures")

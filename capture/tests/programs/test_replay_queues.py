@@ -36,7 +36,7 @@ def by_flow(frames: list[bytes]) -> dict[bytes, list[bytes]]:
 
 
 def saved_frames(path, received: list[int]) -> list[bytes]:
-    """Return the frames of a saved recording. Their times are in order, and their queues are those of their arrival."""
+    """Return the frames of a saved recording, whose times must be in order and whose queues must match ``received``."""
     frames = dpdk.read_pcapng(path).frames
     times = [frame.ts_ns for frame in frames]
     assert times == sorted(times)
@@ -182,7 +182,7 @@ def test_memif_carries_the_queues_of_a_replayer_to_those_of_a_bridge(tmp_path):
 
 
 @pytest.mark.parametrize("direction", ["receive", "send"])
-def test_af_xdp_with_several_queues(tmp_path, direct, direction):
+def test_af_xdp_queues_carry_flows(tmp_path, direct, direction):
     """The other end is the program that created the tap device: a veth interface offers AF_XDP only one queue."""
     veth.af_xdp_or_skip()
     tap, xdp = "net_tap0,iface=tap", f"net_af_xdp0,iface=tap,start_queue=0,queue_count={QUEUES},force_copy=1"

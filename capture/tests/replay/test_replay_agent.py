@@ -57,18 +57,18 @@ def with_timeout(silent_s: float, proof_s: float = TIMEOUT_S) -> pytest.MarkDeco
 def refused(peer: Peer, line: bytes) -> str:
     """Send a line and return why it was rejected."""
     peer.send(line)
-    return peer.hear()["error"]
+    return peer.receive()["error"]
 
 
 def check_welcome(agent) -> None:
     """Check that the agent accepts a controller."""
     with Peer(agent.port) as owner:
-        assert "welcome" in owner.hear()
+        assert "welcome" in owner.receive()
 
 
 def test_requests_are_acknowledged_with_their_sequence_numbers(agent):
     with Peer(agent.port) as peer:
-        assert peer.hear() == {"welcome": WELCOME}
+        assert peer.receive() == {"welcome": WELCOME}
         assert peer.ask(record={"from_ns": 0, "until_ns": 0})["to"] == 1
         assert peer.ask(status={})["done"]["state"] == "recording"
         assert peer.ask(stop={})["done"]["packets"] == 2
@@ -76,11 +76,11 @@ def test_requests_are_acknowledged_with_their_sequence_numbers(agent):
         clock = peer.ask(clock={})["done"]
         assert clock["received_ns"] <= clock["sent_ns"] <= time.time_ns()
         assert peer.ask(bye={}) == {"to": 6, "done": {}}
-        assert peer.hear() == {}
+        assert peer.receive() == {}
 
 
 def test_two_runs_in_a_row_have_their_own_departures(agent):
-    """With a new connection for each, as from the command line."""
+    """Each run has a new connection, as from the command line."""
     for number in (1, 2):
         with agent.session() as peer:
             if number == 1:
@@ -110,7 +110,7 @@ def test_saved_recordings_are_new_files_with_a_checksum(agent, peer):
 def test_rejected_lines_are_answered_and_counted(agent, peer):
     first = peer.writer.line(status={})
     peer.send(first)
-    assert "done" in peer.hear()
+    assert "done" in peer.receive()
     skipped = peer.writer.line(status={})
     assert refused(peer, first) == "sequence number 1, expected 2"
     assert refused(peer, peer.writer.line(status={})) == "sequence number 3, expected 2"
@@ -118,7 +118,7 @@ def test_rejected_lines_are_answered_and_counted(agent, peer):
     assert refused(peer, skipped[:-9] + b"\n") == "the HMAC of the line is wrong"
     assert refused(peer, b"x" * 50_000 + b"\n") == f"line longer than {channel.MAX_REQUEST_BYTES} bytes"
     peer.send(skipped)
-    assert peer.hear()["to"] == 2
+    assert peer.receive()["to"] == 2
     peer.writer.sequence = 2
     assert refused(peer, peer.writer.line(shell={})) == "unknown request"
     assert peer.ask(status={})["to"] == 4
@@ -131,12 +131,12 @@ def test_rejected_lines_are_answered_and_counted(agent, peer):
 
 def test_connection_with_too_many_rejected_lines_is_closed(agent, peer):
     assert all("HMAC" in refused(peer, b"\n") for _ in range(MAX_REFUSED_LINES))
-    assert peer.hear() == {}
+    assert peer.receive() == {}
     check_welcome(agent)
 
 
 def proof_with(secret: Secret, ours: Challenge | None, theirs: Challenge) -> bytes:
-    """Return the first line of a controller with this secret. ``ours``: its challenge, by default that of the agent."""
+    """Return the first line of a controller with this secret. ``ours``: its challenge (default: the agent's)."""
     return channel.encode_proof(theirs, channel.Keys.derive(secret, ours or theirs, theirs).proof)
 
 
@@ -186,7 +186,7 @@ def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content)
         while stranger.recv(4096):
             pass
     with Peer(agent.port) as owner:
-        assert "welcome" in owner.hear()
+        assert "welcome" in owner.receive()
         assert owner.ask(status={})["done"]["state"] == "idle"
         assert owner.leave() == {}
 
@@ -194,11 +194,11 @@ def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content)
 @settings(max_examples=60)
 @given(texts=st.lists(st.binary(max_size=120).filter(lambda text: b"\n" not in text), max_size=8))
 def test_agent_survives_arbitrary_authenticated_bytes(agent, texts):
-    """Even a controller that has the secret can only send requests."""
+    """Even a controller with the secret can only send requests."""
     with agent.session() as peer:
         for text in texts:
             peer.send(channel.mac_of(peer.keys.from_controller, text) + b" " + text + b"\n")
-            assert set(peer.hear()) == {"to", "error"}
+            assert set(peer.receive()) == {"to", "error"}
         assert peer.ask(status={})["to"] == 1
         assert peer.leave() == {}
 
@@ -221,8 +221,8 @@ def test_silent_connections_do_not_block_a_controller(agent):
 
 def test_second_controller_is_refused_while_the_first_is_connected(agent, peer):
     with Peer(agent.port) as second:
-        assert second.hear()["error"].startswith("busy: another controller is connected from 127.0.0.1:")
-        assert second.hear() == {}
+        assert second.receive()["error"].startswith("busy: another controller is connected from 127.0.0.1:")
+        assert second.receive() == {}
     assert peer.ask(status={})["to"] == 1
     assert peer.leave() == {}
     check_welcome(agent)
@@ -255,7 +255,7 @@ def test_controller_may_be_silent_until_the_planned_end_of_its_run(agent, peer):
     assert "done" in peer.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 3, "speed_ppm": 1})
     program = agent.agent.replayer.program
     assert wait_until(lambda: program.latest("done", 0), "the end of the run")["stopped_by"] == "complete"
-    assert peer.hear() == {}  # silent after the run
+    assert peer.receive() == {}  # silent after the run
     assert agent.agent.counts["silent"] == 1
 
 
@@ -263,14 +263,14 @@ def test_controller_may_be_silent_until_the_planned_end_of_its_run(agent, peer):
 def test_controller_that_is_silent_long_before_its_run_is_lost(agent, peer):
     peer.record()
     peer.ask(run={"at_ns": time.time_ns() + 600 * 10**9, "loops": 1, "speed_ppm": 1})
-    assert peer.hear() == {}
+    assert peer.receive() == {}
     agent.logged("lost: stopping its recording or run")
 
 
 @with_timeout(silent_s=0.3)
 def test_silent_controller_is_treated_as_lost(agent, peer):
     assert "error" in peer.ask(run={"at_ns": 1, "loops": 1, "speed_ppm": 1})
-    assert peer.hear() == {}
+    assert peer.receive() == {}
     assert agent.agent.counts["silent"] == 1
     check_welcome(agent)
 

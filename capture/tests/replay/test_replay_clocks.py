@@ -30,8 +30,8 @@ echo ready && exec sleep infinity
 """
 QUIET = "cmdport 0\n"
 SERVER = f"{QUIET}local stratum 1\nallow 127.0.0.1\nport 1123\nbindaddress 127.0.0.1\nbindcmdaddress /\n"
-CLIENT = f"{QUIET}port 0\nmaxdistance 60\n"  # of the server, plus an injected offset in s
-SOURCE = "server 127.0.0.1 port 1123 iburst minpoll -4 maxpoll -4 offset {:f}\n"
+CLIENT = f"{QUIET}port 0\nmaxdistance 60\n"
+SOURCE = "server 127.0.0.1 port 1123 iburst minpoll -4 maxpoll -4 offset {:f}\n"  # injected offset in s
 # A port becomes master after the timeout for announcements; for the slave, that timeout must exceed any delay here.
 MASTER = ["-i", "left0", "--uds_address", "/run/master", "--priority1", "100", "--announceReceiptTimeout", "3"]
 PTP = ["ptp4l", "-2", "-S", "-m", "--free_running", "1", "--logSyncInterval", "-3", "--logAnnounceInterval", "-2",
@@ -99,7 +99,7 @@ def test_chrony_without_a_source_is_not_synchronized(tmp_path, prefix):
 
 @pytest.mark.soak
 def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
-    """An asymmetry of the delay that does not exist becomes an offset: both ends have the same clock."""
+    """Both ends have the same clock; ptp4l corrects a delay asymmetry that does not exist, which becomes an offset."""
     require_programs("ptp4l", "pmc")
     program_or_skip()
     capture, departures = tmp_path / "a.pcap", tmp_path / "a.parquet"

@@ -32,7 +32,7 @@ MS = 1_000_000
 
 @contextlib.contextmanager
 def agents(*options: dict):
-    """Run agents with stand-ins of these options; both have the clock `clock`, in ns ahead."""
+    """Run agents with stand-ins that have these options; the clock of an agent is ahead by option `clock` (ns), too."""
     with contextlib.ExitStack() as running:
         yield [running.enter_context(listening(stand_in_argv(**one), clock_ns=one.get("clock", 0))) for one in options]
 
@@ -181,7 +181,7 @@ def test_replayer_whose_departures_are_fetched_need_not_wait_for_the_others(tmp_
 
 @pytest.mark.parametrize("request_", [messages.Save(), messages.Quit()])
 def test_replayer_that_waits_for_a_slow_one_is_not_lost(monkeypatch, request_):
-    """The second one responds after the first one has received requests, or was silent for too long, or has ended."""
+    """The second one responds after the first one has received requests, has timed out, or has ended."""
 
     def wait(first, request) -> None:
         counts, over = first.agent.counts, first.agent.over
@@ -221,7 +221,7 @@ def test_departures_of_the_others_are_kept_if_one_fetch_fails(tmp_path, monkeypa
 
 
 def test_first_replayer_is_not_silent_while_the_last_one_connects(monkeypatch):
-    """The last one connects after the first one has received requests, or was disconnected because of its silence."""
+    """The last one connects after the first one has received requests, or has timed out."""
 
     def wait(first) -> None:
         wait_until(lambda: first.agent.counts["silent"] or first.agent.counts["requests"] >= 8, "first")
@@ -317,7 +317,7 @@ def test_wrong_secret_is_one_error():
 
 def test_busy_replayer_is_one_error():
     with agents({}) as found, Peer(found[0].port) as first:
-        first.hear()
+        first.receive()
         with pytest.raises(UserError, match=r"busy: another controller is connected from 127\.0\.0\.1"):
             controlled(found).__enter__()
 

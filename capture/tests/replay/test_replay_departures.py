@@ -76,7 +76,7 @@ def test_records_become_rows_with_metadata(tmp_path):
     assert (tmp_path / "d.parquet").stat().st_mode & 0o777 == 0o600
 
 
-def test_unknown_metadata_is_unknown():
+def test_missing_metadata_is_unknown():
     assert set(Origin().metadata().values()) == {"unknown", "1"}
 
 
@@ -201,7 +201,7 @@ def test_durations_are_readable():
     ]
 
 
-def test_records_are_read_as_numpy_reads_them(tmp_path):
+def test_records_are_mapped_as_a_numpy_array(tmp_path):
     found = departures.read(written(tmp_path / "d", [record(packet=5, late=3, retries=2)]))
     assert found.dtype == departures.RECORD
     assert isinstance(found, np.memmap)

@@ -142,7 +142,7 @@ def needs_bpftrace() -> str:
 
 
 def machine_thresholds() -> dict[str, int]:
-    """Return the machine's thresholds while no other test has changed them."""
+    """Return the machine's thresholds, read while no other test changes them."""
     names = (f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes"))
     with thresholds.exclusive():
         return {name: thresholds.value_of(name) for name in names}

@@ -26,7 +26,7 @@ FIELDS = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""}
 
 @pytest.fixture
 def directory(tmp_path):
-    """Return a directory with two small files instead of captures."""
+    """Return a directory with a small pcap, and a file that is not a capture."""
     (tmp_path / "a.pcap").write_bytes(FRAMES)
     (tmp_path / "b.pcapng.gz").write_bytes(b"two")
     return tmp_path
@@ -51,7 +51,7 @@ def complaint(directory, text, header=HEADER) -> str:
     return str(raised.value).removeprefix(f"{directory}/samples.tsv").strip()
 
 
-def test_manifest_and_link_for_each_capture(directory):
+def test_each_capture_gets_a_manifest_and_a_link(directory):
     found = described(directory, "first\tRUTG\tport 1\ta.pcap\t2024-05-01T12:00:00.5Z\n\tRUTG\tport2\tb.pcapng.gz\n")
     assert [manifest["sample"] for manifest in found] == ["first", "b"]
     assert found[0]["requested"] == {"start_ns": 1714564800_500000000, "end_ns": None}
@@ -384,7 +384,7 @@ def test_truncated_capture_is_described_with_a_note(directory):
     assert manifest["notes"] and manifest["notes"][0].startswith("not read to the end: ")
 
 
-def test_objects_in_storage_are_samples_without_a_link(directory):
+def test_objects_in_storage_are_samples_named_by_their_keys(directory):
     rows = "\tA\tp1\ts3://bucket/day 1/x.pcap.gz\t\n\tA\tp2\ts3://bucket/day2/x.pcap.gz\t\nf\tA\tp3\ta.pcap\t\n"
     found = files.read_sheet(sheet(directory, rows))
     assert [row.query for row in found] == ["s3://bucket/day 1/x.pcap.gz", "s3://bucket/day2/x.pcap.gz", None]

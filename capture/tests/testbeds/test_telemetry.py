@@ -1,4 +1,4 @@
-"""Rates from counters: replies of a Prometheus, resets of counters, missing data."""
+"""Rates from counters: replies of a Prometheus server, resets of counters, missing data."""
 
 import http.server
 import json
@@ -53,7 +53,7 @@ def matrix(query: str) -> dict:
     return {"status": "success", "data": {"resultType": "matrix", "result": series}}
 
 
-def test_rates_are_of_named_ports_with_readings(server):
+def test_rates_are_computed_for_named_ports_with_readings(server):
     server.body, labels = matrix, {"rack": "star", "job": 'a "b"'}
     source = Prometheus(server.url, labels, "SNMP", headers=lambda: {"Authorization": "fabric-token x"})
     found = source.telemetry(30, ["p1", "p2", "p3"])
@@ -66,7 +66,7 @@ def test_rates_are_of_named_ports_with_readings(server):
     assert server.requested[1][2].startswith("ifHCOutOctets{")
 
 
-def test_telemetry_needs_two_readings(server):
+def test_telemetry_without_readings_is_none(server):
     server.body = lambda _: {"status": "success", "data": {"result": []}}
     assert Prometheus(server.url, {}, "SNMP").telemetry(30, ["p1"]) is None
 

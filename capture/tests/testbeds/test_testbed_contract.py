@@ -57,10 +57,10 @@ def test_captures_are_linked_by_sample_name(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-@pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
+@pytest.mark.skipif(sandbox.inside(), reason="starts the sandbox in which it would run")
 def test_local_keeps_the_contract(caller):
     config = str(HERE.parents[3] / "pyproject.toml")
-    # The last two once each: the contract has traffic and Open vSwitch for both callers, too.
+    # The last two run for one caller each; the contract covers traffic and Open vSwitch for both callers, too.
     once = {"test_local_traffic.py": caller.prefix or os.geteuid(), "test_local_ovs.py": not caller.prefix}
     modules = ["test_local_testbed.py", *(module for module, now in once.items() if now)]
     files = [str(HERE), *(str(HERE.parent / "local" / name) for name in modules)]
@@ -88,9 +88,9 @@ else:
 """
 
 
-@pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
+@pytest.mark.skipif(sandbox.inside(), reason="starts the sandbox in which it would run")
 def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
-    """Not by the timeout, which kills the processes inside."""
+    """The job does not wait for the timeout that kills the processes inside."""
     argv = [*caller.prefix, caller.python, str(write_file(open_directory / "background.py", STOPPED_IN_ORDER))]
     with subprocess.Popen(argv, env=caller.env(), stdout=subprocess.PIPE, text=True, cwd="/") as process:
         assert process.stdout.readline() == "running\n"
@@ -99,7 +99,7 @@ def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
 
 
 def test_local_testbed_requires_its_own_namespaces():
-    require(not sandbox.inside(), "about what happens outside")
+    require(not sandbox.inside(), "about processes outside the sandbox")
     with pytest.raises(UserError, match="only available inside its own namespaces"):
         local_testbed().prepare()
 

@@ -21,7 +21,7 @@ def networks_of(fabric: FabricTransfers) -> tuple[dict, dict]:
     return nodes, {name.removeprefix("link-"): kind for name, kind in kinds.items() if kind in ("L2Bridge", "L2STS")}
 
 
-def test_grid_over_the_linear_slice(fabric):
+def test_grid_runs_over_the_linear_slice(fabric):
     status, out, err = fabric.transfer(topology="linear", keep_captures=True)
     assert status == 0, err + out
     nodes, networks = networks_of(fabric)
@@ -62,7 +62,7 @@ def test_flows_take_the_paths_of_the_multipath_slice_in_turn(fabric):
 
 
 @pytest.mark.soak
-def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_ssh_delays_them(fabric, monkeypatch):
+def test_hash_selects_the_recorded_paths_and_starts_are_measured_at_the_sender_even_if_ssh_is_slow(fabric, monkeypatch):
     """The connections in the capture show the real starts."""
 
     def start_slowly(nodes, node, programs):
@@ -93,7 +93,7 @@ def test_hash_selects_written_paths_and_starts_are_those_of_the_sender_also_if_s
 
 @pytest.mark.soak
 def test_grid_continues_after_lost_connections(fabric):
-    """Connections that end during the second run are opened again. The first run is not repeated."""
+    """Connections that are lost during the second run are opened again. The first run is not repeated."""
     assert fabric.transfer()[0] == 0
     (first,) = fabric.campaign.glob("transfers/*/cell.json")
     written = first.stat().st_mtime_ns

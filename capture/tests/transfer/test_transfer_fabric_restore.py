@@ -63,7 +63,7 @@ def kill_during_a_transfer(fabric: FabricTransfers) -> None:
     finally:
         process.kill()
         process.join()
-    assert process.exitcode == -signal.SIGKILL, "it had ended before"
+    assert process.exitcode == -signal.SIGKILL, "the command had ended before"
 
 
 @pytest.mark.soak
@@ -88,14 +88,14 @@ def shell(argv: list[str], directory) -> str:
 
 
 def test_record_has_the_value_before_the_first_change_of_this_boot(tmp_path):
-    """Values in files instead of /proc/sys: a restored value has the white space of the kernel's."""
+    """The values are in files instead of /proc/sys. A restored value has the white space that the kernel prints."""
     (tmp_path / "settings-of-another-boot").write_text(f"{tmp_path}/a 99\n")
     for name, value in (("a", "1\t2\t3"), ("ab", "0"), ("gone", "5")):
         (tmp_path / name).write_text(f"{value}\n")
     for name, value in (("ab", "7"), ("a", "4 5 6"), ("a", "7 8 9"), ("gone", "6")):
         shell(set_value_argv(str(tmp_path / name), value), tmp_path)
     assert (tmp_path / "a").read_text() == "7 8 9\n"
-    (tmp_path / "gone").unlink()  # as the file of an interface
+    (tmp_path / "gone").unlink()  # as the file of an interface that no longer exists
     assert shell(restore_argv([]), tmp_path).splitlines() == [f"restored {tmp_path}/ab", f"restored {tmp_path}/a"]
     assert [(tmp_path / name).read_text() for name in ("a", "ab")] == ["1\t2\t3\n", "0\n"]
     assert list(tmp_path.glob("settings-*")) == []
@@ -103,9 +103,9 @@ def test_record_has_the_value_before_the_first_change_of_this_boot(tmp_path):
 
 
 def test_only_programs_in_the_directory_of_the_node_are_ended(tmp_path):
-    """After a reboot, the process id in the directory of a job may be that of another program.
+    """After a reboot, a process id in the directory of a job may belong to another program.
 
-    Only commands that set values are terminated.
+    Commands (run-N) are ended only if they set values.
     """
     directory, other = new_directory(tmp_path / "node"), new_directory(tmp_path / "other")
     sleep, setting = ["sleep", "1000"], ["sh", "-c", f"{DEFINE}sleep 1000; true"]

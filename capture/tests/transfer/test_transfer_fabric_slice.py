@@ -118,7 +118,7 @@ def network_slice(fabric) -> tuple[NetworkSlice, SlicePlan, ResourceRequest]:
 
 
 def test_slice_whose_creation_has_no_response_is_used(fabric):
-    """FABRIC lists it late, too."""
+    """FABRIC also lists the slice late."""
     fabric.orchestrator.faults.create_status = [503] * 3 + [500]
     fabric.orchestrator.faults.hidden = 4
     created, plan, request = network_slice(fabric)
@@ -140,7 +140,7 @@ def test_slice_whose_creation_is_interrupted_is_deleted_although_it_is_listed_la
 
 @pytest.mark.parametrize("keep", [(), ("--keep",)])
 def test_interrupt_during_creation_leaves_no_slice(fabric, keep):
-    """FABRIC deletes no slice that is being created: the command waits until it is stable."""
+    """FABRIC does not delete a slice that is being created, so the command waits until the slice is stable."""
     with fabric.loopback.interrupted_while_stuck(lambda: fabric.slices):
         assert fabric.transfer(*keep)[0] == 130
     assert fabric.orchestrator.slices and fabric.slices == []

@@ -32,7 +32,7 @@ CELLS = sorted(plan(SETTINGS), key=lambda cell: (cell.delay_ns, cell.buffer_byte
 
 
 class Probes(Measurements):
-    """Measurements whose probe of a queue, or of a delay, fails a number of times."""
+    """Measurements in which the probe of one queue size or one delay fails a number of times."""
 
     def __init__(self, *, times: int = 99, **broken: int):
         super().__init__(None, SETTINGS.topology, self._apply, None)
@@ -183,7 +183,7 @@ def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
 def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(
     tmp_path, monkeypatch, slice_of_stubs, broken, counted
 ):
-    """``counted``: before the end of the transfer; counters are read for other traffic, too."""
+    """``counted``: replies before the end of the transfer; counters are also read to detect other traffic."""
     program, (owner, name) = Mock(spec=Tcpdump), broken.split(".")
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)

@@ -1,4 +1,4 @@
-"""Settings of TCP and of interfaces on the nodes, with nodes that only contain files and features."""
+"""Settings of TCP and of interfaces on nodes, with stubs that only have files and interface features."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ def test_environment_contains_the_offloads_of_all_nodes(nodes):
 
 
 class Files:
-    """The values of files of two hosts."""
+    """Stubs of two hosts: values by host and file."""
 
     def __init__(self, **maxima: int):
         names = ("tcp_rmem", "tcp_wmem")

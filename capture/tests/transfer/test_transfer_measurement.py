@@ -85,7 +85,7 @@ def queue_bytes(found: list[list[int]]) -> int:
 
 @pytest.mark.parametrize("frames", [2, 8, QUEUE_FRAMES, 400])
 @pytest.mark.parametrize("pause_ms", [0, 50])
-def test_rate_and_queue_of_a_simulated_link(frames, pause_ms):
+def test_rate_and_queue_of_a_simulated_link_are_measured(frames, pause_ms):
     rate, size = rate_and_queue(arrivals(1500 + 2 * frames, frames=frames, pause_ns=pause_ms * 1_000_000), where="test")
     assert rate == pytest.approx(RATE_BPS, rel=1e-3)
     assert size == frames * FRAME
@@ -163,7 +163,7 @@ def test_values_of_a_slow_probe_are_flagged_as_such(rate, size, bound, flags):
     ],
     ids=["few", "slow"],
 )
-def test_probe_that_fills_nothing_is_an_error(found, why):
+def test_probe_that_does_not_fill_the_queue_is_an_error(found, why):
     with pytest.raises(UserError, match=why):
         rate_and_queue(found, where="test")
 
@@ -211,7 +211,7 @@ def test_sender_that_waits_for_a_window_is_recognized_by_its_last_sample():
     assert not tcp_info.is_window_limited([])
 
 
-def test_bucket_holds_two_frames_or_as_published_the_whole_queue():
+def test_bucket_holds_two_frames_or_in_mode_published_the_whole_queue():
     (line,) = queue("eth1", 1000, 50_000, "clean")
     assert "burst 3028 limit 50000" in line
     assert "burst 50000 limit 50000" in queue("eth1", 1000, 50_000, "published")[-1]
@@ -268,8 +268,8 @@ def test_bytes_in_flight_fill_the_path_and_the_queue():
     assert flight_bytes(CELL, with_rates(4), round_trip) == 30_000 + 100_000
 
 
-class Distant:
-    """Nodes 90 ms apart; they check the ports of the probes."""
+class DistantNodes:
+    """Nodes that are 90 ms apart, and check the ports of the probes."""
 
     def apply(self, cell) -> None:
         self.emulated_ns = cell.delay_ns
@@ -286,7 +286,7 @@ class Distant:
 
 
 def measured(name: str, cells: list, monkeypatch) -> Measurements:
-    nodes = Distant()
+    nodes = DistantNodes()
     found = Measurements(nodes, read_topology(name), nodes.apply, None)
     monkeypatch.setattr(found, "_fill", lambda cell, path: (cell.rate_bps, cell.buffer_bytes))
     found.measure(cells)

@@ -66,7 +66,7 @@ def in_namespace(script: str, stdin: str, timeout_s: float = 30) -> subprocess.C
 
 
 def answer(line: str) -> tuple[str, list[dict]]:
-    """Return the first line of the error of `tc`, and the queueing disciplines that are then set."""
+    """Return the first line that `tc` prints as an error, and the queueing disciplines that are then set."""
     done = in_namespace("tc -batch -; tc -j qdisc show dev lo", f"{line}\n")
     return (done.stderr.splitlines() or [""])[0], json.loads(done.stdout)
 
@@ -122,7 +122,7 @@ LAST_LINK = {
 
 
 def test_netem_does_not_replace_the_queue_of_an_emulated_link(nodes):
-    """Its root would be that of the queue: both are on the interface of the last router."""
+    """Both would be the root queueing discipline of the same interface of the last router."""
     topology = parse(LAST_LINK, name="last", where="test")
     with pytest.raises(UserError, match=r"delay_on: both: .* emulated link bottleneck, which ends at h2") as caught:
         NetemDelays(nodes, topology, "both")

@@ -29,7 +29,7 @@ def affinity(monkeypatch):
     return allowed
 
 
-def test_last_processor_is_for_the_link_alone_until_the_end(affinity):
+def test_last_processor_is_reserved_for_the_link_until_the_end(affinity):
     reserved = ReservedCpu()
     reserved.assign(77)
     assert affinity == {0: {1, 4}, 77: {6}}
@@ -37,7 +37,7 @@ def test_last_processor_is_for_the_link_alone_until_the_end(affinity):
     assert affinity == {0: {1, 4, 6}, 77: {6}}
 
 
-def test_packets_that_arrive_at_a_host_are_processed_on_the_others(affinity):
+def test_packets_that_arrive_at_a_host_are_processed_on_the_other_processors(affinity):
     nodes = nodes_whose_programs_end()
     assert ReservedCpu().steer(nodes, "h1", "to-r1")
     ((node, argv),) = [each.args for each in nodes.run.call_args_list]
@@ -86,7 +86,7 @@ def test_environment_describes_how_packets_are_delayed(affinity, monkeypatch, st
     affinity[0] = processors
     nodes = nodes_whose_programs_end(status)
     nodes.on_this_machine, nodes.device = True, lambda node, peer: f"to-{peer}"
-    nodes.start_link.return_value = SimpleNamespace(pid=77, realtime=False)  # without a process
+    nodes.start_link.return_value = SimpleNamespace(pid=77, realtime=False)  # there is no real process
     monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
     written = LinkDelays(nodes, read_topology("linear"), "both", 1).environment()
     assert (written["by"], written["realtime"]) == ("acapella-link", False)

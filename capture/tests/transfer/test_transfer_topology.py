@@ -79,7 +79,7 @@ def test_each_flow_has_rules_for_its_ports_at_the_routers_of_its_path():
     assert routing.rules(topology, "h1", 6) == []
 
 
-def test_main_table_leads_over_all_paths_for_the_hash():
+def test_main_table_has_routes_over_all_paths_for_the_hash():
     topology = core_topology.parse(changed(lambda v: v.update(assignment="hash")), name="x", where="x")
     assert topology.path_of_flow(0) is None
     assert routing.rules(topology, "r1", 6) == []

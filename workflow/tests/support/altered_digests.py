@@ -8,10 +8,10 @@ from acapella.verify import tables
 
 def tamper(monkeypatch, change, flows: bool = False) -> None:
     """Make verify read a digest that ``change`` has altered. ``change`` takes and returns a table."""
-    sound = tables.write_our_digest
+    original = tables.write_our_digest
 
     def altered(file, engine, directory, limits=None):
-        created = sound(file, engine, directory)
+        created = original(file, engine, directory)
         path = created.flows if flows else created.frames
         table = pq.read_table(path)
         pq.write_table(change(table).cast(table.schema), path)

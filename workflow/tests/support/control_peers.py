@@ -56,7 +56,7 @@ def listening(rings, pace=PATIENT):
 
 @contextlib.contextmanager
 def collector_at(port):
-    """Yield the address of a collector at a port, with a private file of its secret."""
+    """Yield the address of a collector at a port, with a private file that contains its secret."""
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(f"{SECRET.value}\n")
         file.flush()

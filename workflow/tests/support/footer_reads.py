@@ -13,7 +13,7 @@ def log_reads(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnectio
 
 
 def footer_reads(connection: duckdb.DuckDBPyConnection, directory: Path | str = ".") -> Counter:
-    """Return the number of logged reads up to the end of a Parquet file, by its name and that of its directory.
+    """Return the number of logged reads that reach the end of a Parquet file, by name of the file and its directory.
 
     Logged paths are relative to ``directory``, unless they are absolute.
     """

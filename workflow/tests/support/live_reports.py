@@ -45,7 +45,7 @@ def links(*commands: str) -> None:
         subprocess.run(["ip", "link", *command.split()], check=True)
 
 
-class Place:
+class Setup:
     """The namespace and the programs in it."""
 
     def __init__(self, directory: Path):
@@ -104,64 +104,64 @@ class Place:
         return json.loads((self.directory / name / "counters.json").read_text())
 
 
-def all_arrive(place: Place) -> dict:
+def all_arrive(setup: Setup) -> dict:
     """Complete a run at full speed; the collector ends when the session has ended."""
-    capture(place.directory / "in.pcap", 4000)
-    collector = place.collector("reports", "--until-sessions-end")
-    codes = [place.data_plane("plane").wait(TIMEOUT_S), collector.wait(TIMEOUT_S)]
-    return {"codes": codes, "plane": place.statistics("plane"), **place.results("reports")}
+    capture(setup.directory / "in.pcap", 4000)
+    collector = setup.collector("reports", "--until-sessions-end")
+    codes = [setup.data_plane("plane").wait(TIMEOUT_S), collector.wait(TIMEOUT_S)]
+    return {"codes": codes, "plane": setup.statistics("plane"), **setup.results("reports")}
 
 
-def collector_killed(place: Place) -> dict:
+def collector_killed(setup: Setup) -> dict:
     """Kill the collector (SIGKILL) in a paced run, and start a new one in its directory."""
-    capture(place.directory / "in.pcap", 20_000)
-    first = place.collector("reports")
-    plane = place.data_plane("plane", "--pace")
-    before = place.wait_for_reports("reports", 50)
+    capture(setup.directory / "in.pcap", 20_000)
+    first = setup.collector("reports")
+    plane = setup.data_plane("plane", "--pace")
+    before = setup.wait_for_reports("reports", 50)
     first.kill()
     first.wait()
-    left = sorted(path.name for path in (place.directory / "reports").iterdir())
-    second = place.collector("reports", "--until-sessions-end")
-    place.wait_for_reports("reports", 50)
+    left = sorted(path.name for path in (setup.directory / "reports").iterdir())
+    second = setup.collector("reports", "--until-sessions-end")
+    setup.wait_for_reports("reports", 50)
     plane.terminate()
     codes = [plane.wait(TIMEOUT_S), second.wait(TIMEOUT_S)]
-    found = {"codes": codes, "before": before, "left": left, "plane": place.statistics("plane")}
-    return found | place.results("reports")
+    found = {"codes": codes, "before": before, "left": left, "plane": setup.statistics("plane")}
+    return found | setup.results("reports")
 
 
-def data_plane_killed(place: Place) -> dict:
+def data_plane_killed(setup: Setup) -> dict:
     """Kill the data plane (SIGKILL) in a paced run, and start a new one."""
-    capture(place.directory / "in.pcap", 20_000)
-    collector = place.collector("reports")
-    plane = place.data_plane("plane", "--pace")
-    place.wait_for_reports("reports", 50)
+    capture(setup.directory / "in.pcap", 20_000)
+    collector = setup.collector("reports")
+    plane = setup.data_plane("plane", "--pace")
+    setup.wait_for_reports("reports", 50)
     for pid in children_of(plane.pid):
         if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text():
             os.kill(pid, signal.SIGKILL)
     codes = [plane.wait(TIMEOUT_S)]
-    before = place.wait_for_reports("reports", 50)
-    again = place.data_plane("again", "--pace")
-    place.wait_for_reports("reports", before["reports"]["accepted"] + 50)
+    before = setup.wait_for_reports("reports", 50)
+    again = setup.data_plane("again", "--pace")
+    setup.wait_for_reports("reports", before["reports"]["accepted"] + 50)
     again.terminate()
     codes.append(again.wait(TIMEOUT_S))
     collector.send_signal(signal.SIGINT)
     codes.append(collector.wait(TIMEOUT_S))
-    return {"codes": codes, "before": before, "again": place.statistics("again"), **place.results("reports")}
+    return {"codes": codes, "before": before, "again": setup.statistics("again"), **setup.results("reports")}
 
 
-def interface_gone(place: Place) -> dict:
+def interface_gone(setup: Setup) -> dict:
     """Set the interface down and up again, and then delete it."""
-    collector = place.collector("reports")
+    collector = setup.collector("reports")
     links("set v1 down", "set v1 up")
-    capture(place.directory / "in.pcap", 100)
-    sent = place.data_plane("plane").wait(TIMEOUT_S)
-    place.wait_for_reports("reports", 10)
+    capture(setup.directory / "in.pcap", 100)
+    sent = setup.data_plane("plane").wait(TIMEOUT_S)
+    setup.wait_for_reports("reports", 10)
     links("del v0")
-    return {"codes": [sent, collector.wait(TIMEOUT_S)], "plane": place.statistics("plane"), **place.results("reports")}
+    return {"codes": [sent, collector.wait(TIMEOUT_S)], "plane": setup.statistics("plane"), **setup.results("reports")}
 
 
 SCENARIOS = {each.__name__: each for each in (all_arrive, collector_killed, data_plane_killed, interface_gone)}
 
 if __name__ == "__main__":
-    with Place(Path(sys.argv[2])) as place:
-        print(json.dumps(SCENARIOS[sys.argv[1]](place)))
+    with Setup(Path(sys.argv[2])) as setup:
+        print(json.dumps(SCENARIOS[sys.argv[1]](setup)))

@@ -1,4 +1,4 @@
-"""Captures of frames, and their records after a release."""
+"""Releases of captures and campaigns, and readers of their content."""
 
 import json
 import random

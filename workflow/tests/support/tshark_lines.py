@@ -1,4 +1,4 @@
-"""What tshark prints of a capture."""
+"""The output of tshark for a capture."""
 
 from pathlib import Path
 

@@ -41,7 +41,7 @@ def in_background(*functions: Callable[[], object]) -> Iterator[None]:
 def interrupt_when(
     condition: Callable[[], object], number: signal.Signals = signal.SIGINT
 ) -> contextlib.AbstractContextManager[None]:
-    """Send a signal to this process, by default that of Ctrl-C, once a condition holds during the block."""
+    """Send a signal to this process, by default SIGINT, once a condition holds during the block."""
 
     def interrupt() -> None:
         wait_until(condition)

@@ -80,7 +80,7 @@ def test_slice_is_named_if_the_token_expires_before_the_release(fabric):
 
 @pytest.mark.parametrize("moment", ["close", "list"])
 def test_slice_is_named_if_ctrl_c_ends_the_release(fabric, testbed, instance, monkeypatch, moment):
-    """This holds while connections are closed, and while FABRIC lists leftovers."""
+    """Ctrl-C arrives while connections are closed, or while FABRIC lists leftovers."""
     nodes = testbed._site_slices[SITE].nodes
     owner, name = (nodes[instance.name], "close_ssh") if moment == "close" else (testbed.slices, "list_slices")
     monkeypatch.setattr(owner, name, Mock(side_effect=KeyboardInterrupt))
@@ -149,7 +149,7 @@ def test_mirrors_move_although_an_earlier_service_has_failed(fabric, testbed, in
         {"latency_s": 0.05, "ipv6_management": True, "booting": 5},
         {"too_many": 15},  # more than one request and its repetitions by the client
         {"lease_limit_h": 0.5, "expire_after": 12},
-        {"drop_every": 5},  # also the login during the plan
+        {"drop_every": 5},  # affects the login during the plan, too
     ],
 )
 def test_collection_succeeds_with_each_behavior(fabric, collection, switches):

@@ -21,7 +21,7 @@ from acapella_core.errors import UserError
 
 
 def test_sites_are_sampled_in_parallel_and_released(fabric, collection):
-    """The NICs have no large receive offload, and a shorter maximum of the receive ring."""
+    """The NICs have no large receive offload (lro), and their receive ring has at most 2048 descriptors."""
     done = collection(collect={"ports": {"STAR": PORTS[1:], "UTAH": OTHERS[1:]}})
     assert done.status == 0, done.err
     assert "project permissions: Net.PortMirroring" in done.out
@@ -96,7 +96,7 @@ def test_dry_run_requests_nothing(fabric, collection):
 
 
 def test_plan_sizes_samples_to_a_smaller_disk(fabric, collection):
-    """The project may have 10 GB, 5 GB of it assumed for the system. Two captures of 8.5 Gbit/s fit for 10.7 s."""
+    """Disks have at most 10 GB, of which the system needs 5 GB. Two captures at 8.5 Gbit/s fill the rest in 10.7 s."""
     fabric.orchestrator.tags = ("Net.PortMirroring", "Component.SmartNIC")
     plan = collection("--dry-run", collect=ONE, sample_s=20)
     assert plan.status == 0
@@ -232,7 +232,7 @@ def test_capture_of_a_killed_collection_is_ended_and_deleted(fabric, tmp_path):
 
 
 def test_capture_does_not_contain_frames_of_a_program_that_still_writes(fabric, testbed, instance):
-    """A collection was killed, and its program does not end either."""
+    """A killed collection has left the program."""
     how = parse_settings({"testbed": "fabric"}).capture
     file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
     old, new = (Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap") for _ in range(2))
@@ -245,7 +245,7 @@ def test_capture_does_not_contain_frames_of_a_program_that_still_writes(fabric, 
 
 
 def test_end_of_a_collection_does_not_wait_for_a_long_program(fabric, testbed, instance):
-    """Such a program is a digest or zstd; it is ended on its node."""
+    """Digests and zstd are such programs. The program is ended on its node."""
     home = fabric.nodes.home(instance.name)
 
     def interrupt() -> None:

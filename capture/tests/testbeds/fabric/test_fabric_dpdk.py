@@ -43,7 +43,7 @@ CCACHE = '#!/bin/sh\nexport CCACHE_DIR={cache} CCACHE_NOHASHDIR=1 CCACHE_BASEDIR
 
 
 def with_packages(fabric: Loopback) -> None:
-    """Give the nodes meson and ninja, which are packages on FABRIC, and the compiler's cache of this user, if any."""
+    """Give the nodes meson and ninja, which are packages on FABRIC, and the ccache of this user, if there is one."""
     for name in ("meson", "ninja"):
         fabric.nodes.program(name).symlink_to(Path(sys.executable).with_name(name))
     executable(fabric.nodes.program("pkg-config"), PKG_CONFIG.format(pkg_config=shutil.which("pkg-config")))
@@ -187,7 +187,7 @@ def capturing(fabric: Loopback) -> set[str]:
 
 
 def collector(fabric: Loopback) -> list:
-    """Return a command that captures for ten minutes, for another process."""
+    """Return the command line of a process that captures for ten minutes."""
     config = config_of(fabric, collect=ONE, sample_s=600, capture={"method": "dpdk"}, image=IMAGE)
     path = write_file(fabric.directory / "killed.json", json.dumps(config))
     where = [fabric.nodes.port, fabric.nodes.bastion_key_file(fabric.directory)]
@@ -204,7 +204,7 @@ def collector(fabric: Loopback) -> list:
     ],
 )
 def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, collection, monkeypatch, step, failing):
-    """A program fails with a reason if its command line matches a pattern."""
+    """``failing``: a program, the pattern of the command lines with which it fails, and its message."""
     broken, when, reason = failing
     monkeypatch.setattr(node_build, "LOG_BYTES", 1000)  # a node may write any length
     with_packages(fabric)
@@ -237,7 +237,7 @@ OWN_NODES = ("n3", "n4")
 
 @pytest.fixture
 def own_nodes(tmp_path) -> Iterator[Loopback]:
-    """Provide a FABRIC whose project has no permissions, with the user's slice of nodes that have the packages."""
+    """Provide a FABRIC whose project has no permissions, with the user's slice; its nodes lack liburing-dev only."""
     with fabric_with_experiment(tmp_path, (), dict.fromkeys(OWN_NODES, "UTAH")) as fabric:
         with_packages(fabric)
         yield fabric
@@ -251,7 +251,7 @@ def check_unchanged(fabric: Loopback) -> None:
 
 @pytest.mark.soak
 def test_user_node_captures_from_a_socket_and_is_left_unchanged(build, own_nodes, capsys, monkeypatch):
-    """The nodes have the packages. A copy of the build saves time; everything is removed at the end."""
+    """The program of the other tests is used, so nothing is built. Everything is removed at the end."""
     monkeypatch.setattr(NodeBuild, "program", lambda self: str(build["directory"] / "program"))
     with veth.namespace((RECEIVERS[0], "far0")) as prefix, own_nodes.nodes.inside(prefix, *OWN_NODES):
         done = ended(own_nodes, capsys, collect=OWN, sample_s=1, capture={"method": "dpdk"})

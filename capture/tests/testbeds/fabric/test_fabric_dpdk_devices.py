@@ -28,12 +28,12 @@ NODE, RECEIVERS = "UTAH-listener1", ("enp8s0", "enp9s0")
 ADDRESSES = ("0000:07:00.0", "0000:07:00.1")
 DOWN_S = 0.5  # time of a reboot during which SSH is refused
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
-# The pages that the kernel finds before and after the reboot.
+# Prints the number of huge pages that the kernel finds before and after the reboot.
 CAT = """#!/bin/sh
 case "$1" in *nr_hugepages) [ -e "$HOME/rebooted" ] && exec {cat} "$HOME/at_boot"; exec echo 3 ;; esac
 exec {cat} "$@"
 """
-# acapella-dpdk-capture, built before, of a node whose NIC works, or not with huge pages.
+# Replaces acapella-dpdk-capture on a node; fails if its command line matches a pattern.
 PROGRAM = """#!/bin/sh
 echo "$*" >> "$HOME/tried.log"
 case "$*" in {fails}) echo "EAL: lines before"; echo "acapella-dpdk-capture: error: cannot"; exit 1 ;; esac
@@ -120,7 +120,7 @@ def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_p
 
 @pytest.mark.soak
 def test_node_does_not_reboot_twice(fabric, node):
-    """Huge pages that a reboot does not provide, and a NIC that works without them."""
+    """The reboot does not provide the huge pages, and the NIC works without them."""
     executable(fabric.nodes.home(NODE) / "program", PROGRAM.format(fails="*--huge*"))
     (fabric.nodes.home(NODE) / "at_boot").write_text("5\n")
     with rebooting_when_asked(fabric):

@@ -183,7 +183,7 @@ def test_slice_that_is_never_stable_is_named(fabric):
 
 
 def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
-    """Otherwise Ctrl-C would wait as long as FABRIC takes."""
+    """Otherwise Ctrl-C would wait as long as FABRIC takes for the slice."""
     orchestrator = fabric.orchestrator
     orchestrator.faults.stuck = True
     with fabric.testbed(wait_timeout_s=300) as testbed, ThreadPoolExecutor() as threads:
@@ -298,8 +298,8 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
 @pytest.mark.parametrize("name", ["acapella-c-2", "acapella-c-slice"])
 def test_user_slice_with_a_similar_name_is_kept(fabric, name):
     fabric.testbed("other").allocate(SITE, ONE)
-    (users,) = fabric.orchestrator.alive()
-    users.name = name
+    (stored,) = fabric.orchestrator.alive()
+    stored.name = name
     with fabric.allocated() as (testbed, _):
         assert sorted(fabric.slices) == sorted([f"acapella-c-{SITE}", name])
     assert fabric.slices == [name] and testbed.leftovers() == ()
@@ -354,7 +354,7 @@ def refused(testbed, fabric: Loopback, action, host: str = "node STAR-listener1"
 
 
 def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
-    """In the same collection, in a later one that reuses the slice, and for uploads and downloads."""
+    """This holds in the same collection, in a later one that reuses the slice, and for uploads and downloads."""
     keys = fabric.nodes.key, fabric.nodes.new_key()
     first = fabric.testbed()
     (instance,) = first.allocate(SITE, ONE)

@@ -106,7 +106,7 @@ def test_project_without_permissions_needs_a_slice(fabric, collection):
     assert writes(fabric) == []
 
 
-def test_one_direction_is_rejected(fabric):
+def test_capture_of_one_direction_is_rejected(fabric):
     with pytest.raises(UserError, match="capture at the host records both directions"):
         host_testbed(fabric).adapt(parse_settings({"testbed": "fabric", "capture": {"directions": ["rx"]}}))
 
@@ -206,7 +206,7 @@ def test_release_all_cleans_the_other_nodes_if_one_does_not_answer(fabric, colle
 
 @pytest.mark.soak
 def test_user_directory_is_neither_used_nor_deleted(fabric, collection):
-    """Its name is that of the campaign by coincidence."""
+    """The directory of the user happens to have the name of the campaign's directory."""
     theirs = write_file(fabric.nodes.home("n2") / "acapella-first" / "results.csv", "1\n")
     done = collection(collect=OWN)
     assert done.status == 0, done.err

@@ -61,7 +61,7 @@ def test_login_that_loses_its_connection_is_repeated(fabric, monkeypatch):
 
 
 def test_operating_system_timeout_is_reported_as_such(fabric, monkeypatch):
-    """It raises the same exception as a login that does not end."""
+    """The client raises the same exception for a login that does not end."""
     timeout = TimeoutError(errno.ETIMEDOUT, "Connection timed out")
     monkeypatch.setattr(FablibManager, "probe_bastion_host", Mock(side_effect=timeout))
     with pytest.raises(UserError, match=r"port 22: \[Errno 110\] Connection timed out"):

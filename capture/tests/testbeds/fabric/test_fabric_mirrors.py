@@ -171,7 +171,7 @@ def test_ports_of_a_followed_slice_are_found_also_without_counters(fabric):
 
 
 def test_downlinks_without_counters_are_read_from_the_information_model(fabric, tmp_path):
-    """As labels of a graph in JSON, or quoted within GraphML. Sub-interfaces and other interfaces are not ports."""
+    """They are labels of a JSON graph, or quoted within GraphML. Sub-interfaces, bundles and optics are not ports."""
     labels = ["HundredGigE0/0/0/15.3370", "HundredGigE0/0/0/5", "Bundle-Ether1/0", "Optics0/0/0/5"]
     graph_model = {"nodes": [{"Class": "ConnectionPoint", "Labels": {"local_name": label}} for label in labels]}
     write_file(tmp_path / "models" / "STAR.json", json.dumps(graph_model))
@@ -216,15 +216,15 @@ def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric, testbed, 
 @pytest.mark.soak
 def test_swapped_mirrors_move_together_in_two_modifications(fabric, testbed, instance):
     """FABRIC mirrors a port only once, so they cannot move one after the other. It refuses a new mirror on a receiver
-    that still has one, so that all are removed before the first is added.
+    that still has one, so all mirrors are removed before the first is added.
     """
     first, second = instance.receivers
     for ports, steps in (((PORTS[0], PORTS[1]), 1), ((PORTS[1], PORTS[0]), 2)):
-        aims = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
+        requests = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
         requested = fabric.orchestrator.modifications()
-        testbed.prepare_mirrors(aims)
-        for aim in aims:
-            testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
+        testbed.prepare_mirrors(requests)
+        for request in requests:
+            testbed.mirror(instance, request.receiver, request.port, request.direction)
         assert fabric.orchestrator.modifications() - requested == steps
         assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
     testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
@@ -271,7 +271,7 @@ def test_shared_nic_cannot_receive_a_mirror(tmp_path):
 
 
 def advertised() -> list[dict]:
-    """Return hosts of the sites that FABRIC advertised: capacity split evenly, NICs assigned in turn."""
+    """Return the hosts of sites in FABRIC's advertisement, with capacities split evenly and NICs assigned in turn."""
     topology, hosts = AdvertizedTopology(), []
     topology.load(file_name=str(CORPUS))
     for name, site in topology.sites.items():

@@ -158,7 +158,7 @@ def test_other_slice_changes_are_reported(fabric):
 
 
 @pytest.mark.soak
-def test_refused_removal_is_repeated_and_then_named(fabric):
+def test_nodes_whose_removal_is_refused_are_named(fabric):
     testbed, error = allocated(fabric, release_timeout_s=0.3), f"still allocated: {SLICE}/acapella-c-UTAH-listener1"
     with fabric.faulty(modify_fails=True), pytest.raises(UserError, match=error):
         testbed.release("UTAH")
@@ -276,7 +276,7 @@ def test_other_user_node_names_do_not_match(name):
     assert our_names("c").fullmatch("acapella-c-STAR-listener1")
 
 
-def test_nodes_are_named_if_ctrl_c_ends_the_request_for_them(fabric, monkeypatch):
+def test_nodes_are_named_if_ctrl_c_interrupts_the_release(fabric, monkeypatch):
     testbed = allocated(fabric)
     for name in ("open_when_stable", "open"):
         monkeypatch.setattr(testbed.slices, name, Mock(side_effect=KeyboardInterrupt))

@@ -65,7 +65,7 @@ def replays(collection) -> Callable[..., Collection]:
 
 
 def trials_failed(done: Collection, why: str) -> None:
-    """Check that both trials have failed for a reason."""
+    """Check that both trials have failed for this reason."""
     lines = [line for line in done.printed.splitlines() if line.startswith("warning: path-")]
     assert len(lines) == 2, done.printed
     assert all(why in line for line in lines), done.printed
@@ -91,7 +91,7 @@ def watched(monkeypatch) -> tuple[list[tuple[int, int]], list[int]]:
 
 @pytest.mark.soak
 def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watched):
-    """In one environment from one interface, in the other from two of the same node, which have the same clock."""
+    """It sends from one interface in one environment, and from two interfaces of one node in the other (same clock)."""
     environments = [{"name": "path", "replayers": 1}, {"name": "both", "speed": 4}]
     with replayer.tcpdump(path, "left1", tmp_path / "arrived.pcap"):
         done = replays(senders=[SENDER, OTHER | {"node": NODE}], environments=environments)
@@ -161,7 +161,7 @@ TRACKING = "C0A80001,192.168.0.1,2,1795732541.0,{:.9f},0,0,0,0,0,0.0002,0.0001,6
 
 
 def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
-    """Check skew and clocks of two replayers, whose clocks are those of this machine except for the stated offset."""
+    """Check skew and clocks of two replayers; their clocks are this machine's, except for the offset ``ahead_ns``."""
     metadata = [table.schema.metadata for table in tables]
     offsets_ns = [int(one[b"clock_offset_ns"]) for one in metadata]
     errors_ns = [int(one[b"clock_error_ns"]) for one in metadata]

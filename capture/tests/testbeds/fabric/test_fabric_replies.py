@@ -1,4 +1,4 @@
-"""Malformed replies of nodes are errors in one line, whatever a node sends."""
+"""Malformed replies of nodes are one-line errors, whatever a node sends."""
 
 import base64
 import contextlib
@@ -49,7 +49,7 @@ LONG = "9" * 5000  # longer than int() accepts
 
 @pytest.fixture(autouse=True, scope="module")
 def _outputs():
-    """Have nodes print their output, whatever the command is, except those with an SSH connection."""
+    """Have nodes without an SSH connection reply to each command with their attribute ``output``."""
     with pytest.MonkeyPatch.context() as patch:
         execute = remote_programs.execute
         patch.setattr(remote_programs, "execute", lambda node, line: (

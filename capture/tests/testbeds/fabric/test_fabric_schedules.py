@@ -10,7 +10,7 @@ from acapella_testing.soak import SOAK
 from acapella_capture.control import node_digest
 from acapella_capture.testbeds.fabric import replay
 
-SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # of schedules with more than samples
+SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # seeds for digests, replays and lost permissions
 
 
 def check(directory, plan: Schedule, capsys) -> None:

@@ -85,7 +85,7 @@ def stamps(path: Path) -> list[tuple[int, int]]:
 
 
 def passed(sent: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the packets that leave the link: without those that it loses, and with a copy of some."""
+    """Return the packets that leave the link: without those that it loses, and with those that it duplicates."""
     _, arriving, _ = schedule(Impairments(loss_ppm=LOSS_PPM, duplicate_ppm=DUPLICATE_PPM, seed=SEED), len(sent))
     return [sent[number] for number in arriving]
 

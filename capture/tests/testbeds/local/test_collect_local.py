@@ -1,6 +1,6 @@
 """`acapella collect` on the local testbed: captures, manifests, and cleanup.
 
-Captures as a user; test_testbed_contract.py and test_collect_replays.py capture as root.
+Most tests collect as a user; test_testbed_contract.py and test_collect_replays.py collect as root.
 """
 
 import shutil

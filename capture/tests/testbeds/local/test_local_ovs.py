@@ -80,7 +80,7 @@ def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
 
 
 def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path):
-    """Mirrors four hosts of one site and the uplink of the other one simultaneously."""
+    """Mirrors four hosts of one site and the uplink of the other site at the same time."""
     nodes = testbed.allocate("site1", ResourceRequest(2))
     receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
     (far,) = testbed.instances("site2")
@@ -125,14 +125,14 @@ def test_two_mirrors_of_a_node_copy_one_direction_each(testbed, tmp_path):
 def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
     """A ping continues during the test, so its flows stay active."""
     instance = testbed.instances("site1")[0]
-    going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
+    pinging = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
     before, after = (sampled(testbed, instance, instance.receivers[0], port) for port in ("port1", "port2"))
     with capturing(before):
         assert wait_until(lambda: before.mirror.counters().offered_frames >= 10)
     with capturing(after):
         assert testbed.run("site1-host2", [*PING, "10.10.2.2"]).status == 0
-    going_on.signal("INT")
-    assert going_on.wait(300) is not None
+    pinging.signal("INT")
+    assert pinging.wait(300) is not None
     assert after.counts.received >= 4
     assert {stack(frame)[0] for frame in after.frames(tmp_path)} == {"vlan 102"}
 
@@ -166,7 +166,7 @@ def test_rates_add_up_to_the_port_counters(testbed):
 
 
 def test_prometheus_has_the_same_counters(testbed):
-    """Last of the tests of rates: the first readings take a few seconds."""
+    """This is the last test of rates, because the first readings take a few seconds."""
     require(snmp.installed(), f"not all of {', '.join(snmp.PROGRAMS)} are here")
     source = testbed._prometheus["site1"]
 
@@ -191,7 +191,7 @@ def passed(testbed: LocalTestbed) -> tuple[int, int]:
 
 
 def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, tmp_path):
-    """Offered frames are those sent to the mirror port, delivered ones those that its rate limit passed.
+    """Offered frames are the frames sent to the mirror port, delivered frames those that its rate limit let pass.
 
     Runs last, because another testbed replaces that of the module.
     """

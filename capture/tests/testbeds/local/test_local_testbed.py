@@ -72,7 +72,7 @@ def test_next_mirror_of_a_site_ends_the_previous_one(testbed):
 
 
 def test_released_site_is_removed_and_can_be_allocated_again(testbed):
-    """Last of the tests of the module's testbed, which is reallocated at the end."""
+    """The testbed of the module is allocated again at the end."""
     testbed.release()
     testbed.release()
     assert run("pgrep", "-x", "dnsmasq").returncode == 1
@@ -120,7 +120,7 @@ def test_kernel_drops_are_counted(testbed):
 
 
 def test_drops_of_a_slow_mirror_port_are_counted(testbed):
-    """Offered frames are those to be copied, delivered ones those that the rate limit passed."""
+    """Offered frames are the frames to copy, delivered frames those that the rate limit let pass."""
     testbed.release()
     with allocated(local_testbed(mirror_rate_mbps=1)) as slow:
         sample = local.Sampled(slow, mirror_of(slow, "site1", "port1", "both"))

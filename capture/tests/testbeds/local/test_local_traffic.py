@@ -72,7 +72,7 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     traffic = planned(testbed)
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
-    assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
+    assert not any("[" in note for note in traffic.notes), "notes name positions in what may be the default plan"
     assert any("https from site" in note and "skipped: no curl, openssl" in note for note in traffic.notes)
 
 
@@ -176,7 +176,7 @@ def test_server_that_never_listens_is_abandoned(traffic_of, broken, monkeypatch)
 
 
 def test_client_without_successful_requests_has_failed(traffic_of, broken):
-    """Except if its requests are expected to fail."""
+    """This does not hold if its requests are expected to fail."""
     traffic = traffic_of({"kind": "dns"}, {"kind": "refused"})
     broken("dig", "echo 'dig: broken on purpose' >&2; exit 9")
     with traffic.running("sample", 1):
@@ -187,7 +187,7 @@ def test_client_without_successful_requests_has_failed(traffic_of, broken):
 
 @pytest.fixture
 def only_replay(testbed):
-    """End the neighbor and router discovery of site1, whose frames could be dropped, too. The last test can do that."""
+    """End neighbor and router discovery at site1: its frames could be dropped, too. Only the last test may do that."""
     for node in ("site1", "site1-host1", "site1-host2"):
         testbed.run(node, ["sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6"])
 

@@ -52,7 +52,7 @@ def test_addresses_lengths_and_checksums_are_valid(capture):
         services.add(ip[1])
         assert struct.unpack("!H", ip[2:4])[0] == len(frame) - 14
         assert struct.unpack("!H", udp[4:6])[0] == len(frame) - 34
-        assert checksum(ip) == 0  # of a header with a valid checksum
+        assert checksum(ip) == 0  # over a header that includes a valid checksum
         assert checksum(ip[12:20] + struct.pack("!BBH", 0, ip[9], len(udp)) + udp) == 0
         assert udp[6:8] != b"\0\0"
     assert sizes == {60, 590, 1514}

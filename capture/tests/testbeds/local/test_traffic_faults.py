@@ -58,7 +58,7 @@ def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
     for facts, fewest, most in ((first, 1, 2), (last, 3, 6)):
         broken, ping = facts[0], facts[2]
         assert fewest <= ping["started"] <= most
-        times = min(ping["started"], MAX_SILENT_SAMPLES)  # then it is skipped
+        times = min(ping["started"], MAX_SILENT_SAMPLES)  # after that, it is skipped
         assert [(fact["started"], fact["failed"]) for fact in (broken, ping)] == [(times, times), (ping["started"], 0)]
         assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])
     assert (last[1]["started"], last[1]["failed"]) == (1, 1)

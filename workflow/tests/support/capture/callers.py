@@ -18,10 +18,10 @@ from acapella_testing.requirements import require_programs, require_success
 from acapella_testing.source_tree import ROOT
 
 OTHER_UID = 65534
-# For tests that need only one caller, because a campaign takes long and other tests have the other one.
+# For tests that need only one caller, because a campaign takes long and other tests cover the other caller.
 AS_ROOT = pytest.mark.parametrize("caller", ["root" if os.geteuid() == 0 else "user"], indirect=True, scope="module")
 AS_USER = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
-# Makes packages of the virtual environment available to another interpreter, with editable installs and native core.
+# Makes the packages of the virtual environment, with editable installs and native core, available to another Python.
 SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
 # Runs the command of its arguments inside the sandbox.
 IN_SANDBOX = "import sys; from acapella_capture.testbeds.local import sandbox; sys.exit(sandbox.call(sys.argv[1:]))"
@@ -42,7 +42,7 @@ class Caller:
         return run(*self.argv(*arguments), env=self.env(), timeout=timeout)
 
     def collect(self, campaign: Path, config: str) -> subprocess.CompletedProcess:
-        """Collect a campaign with the text of a config, which is written next to the campaign."""
+        """Write the text of a config next to the campaign, and collect the campaign with it."""
         return self.run(campaign, "--config", write_file(campaign.with_suffix(".yaml"), config))
 
     def start(self, *arguments: object) -> subprocess.Popen:
@@ -87,7 +87,7 @@ def closed_directories(*paths: Path) -> list[str]:
 
 @contextlib.contextmanager
 def readable_directory(mode: int = 0o755) -> Iterator[Path]:
-    """Yield a directory that every user may enter; those of pytest are private."""
+    """Yield a directory that every user may enter; pytest's own directories are private."""
     with tempfile.TemporaryDirectory(prefix="acapella-test-") as name:
         Path(name).chmod(mode)
         yield Path(name)

@@ -29,9 +29,9 @@ def check_c_tests(*names: str) -> None:
 
 @contextlib.contextmanager
 def monitors(prefix: tuple[str, ...], *arguments: list, **options) -> Iterator[list[subprocess.Popen]]:
-    """Run `acapella monitor` in a namespace with each list of arguments. They count until the end of the block.
+    """Run an `acapella monitor` in a namespace for each list of arguments, until the end of the block.
 
-    Their messages are in the attribute ``messages`` afterwards. ``options``: of subprocess.Popen.
+    Afterwards, each process has the attributes ``output`` and ``messages``. ``options``: those of subprocess.Popen.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     with contextlib.ExitStack() as started:

@@ -171,7 +171,7 @@ class Run:
 
 
 def command(*arguments: object) -> list[str]:
-    """Return a command line of the program, which is built before."""
+    """Build the program, and return its command line with these arguments."""
     return [str(built_or_skip()), *map(str, arguments)]
 
 
@@ -182,9 +182,9 @@ def finished(directory: Path, status: int, stderr: str) -> Run:
     accounts = json.loads(path.read_text()) if path.exists() else {}
     if accounts:
         for counts in (accounts["frames"], *accounts["queues"]):
-            kept_from = counts["preprocessed"] + counts["filtered"] + counts["sampled_out"]
-            others = counts["written"] + kept_from + sum(counts["dropped"].values())
-            assert counts["received"] + counts["added"] == others and counts["pending"] == 0, counts
+            excluded = counts["preprocessed"] + counts["filtered"] + counts["sampled_out"]
+            accounted = counts["written"] + excluded + sum(counts["dropped"].values())
+            assert counts["received"] + counts["added"] == accounted and counts["pending"] == 0, counts
         files = accounts["files"]
         assert not files or sum(each["frames"] for each in files) == accounts["frames"]["written"]
     return Run(status, stderr, directory, accounts)
@@ -205,7 +205,7 @@ def start(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tup
         line = process.stderr.readline()
         if not line:
             process.wait(LIMIT_S)
-            pytest.fail(f"it did not start: {stderr}")
+            pytest.fail(f"acapella-dpdk-capture did not start: {stderr}")
         stderr += line
     return process
 
@@ -218,7 +218,7 @@ def stop(process: subprocess.Popen, directory: Path, number: int) -> Run:
 
 
 def environment(source: Path = SOURCE) -> dict[str, str]:
-    """Return the environment of a program with these sources that is built with the sanitizers."""
+    """Return the environment for the sanitized build of the program whose sources are in ``source``."""
     leaks = f"suppressions={source / 'tests' / 'leaks.txt'}:print_suppressions=0"
     return {**os.environ, "TZ": "UTC", "LC_ALL": "C", "LSAN_OPTIONS": leaks}
 

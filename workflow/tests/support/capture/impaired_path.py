@@ -65,7 +65,7 @@ class Link:
         return answer
 
     def set(self, to: Impairments) -> None:
-        """Set the impairments of the packets that arrive from now on."""
+        """Set the impairments for packets that arrive from now on."""
         self.command(f"set link0 {to.delay_ns} {to.loss_ppm} {to.reorder_ppm} {to.seed} {to.duplicate_ppm}")
 
     def counts(self) -> dict[str, int]:
@@ -108,7 +108,7 @@ def run(prefix: tuple[str, ...], *argv: str) -> None:
 
 
 def schedule(impairments: Impairments, packets: int) -> tuple[list[int], list[int], list[int]]:
-    """Return the sequence numbers of the packets that leave immediately, of those that leave later, and of lost ones.
+    """Return three lists of sequence numbers: packets that leave immediately, packets that leave later, lost packets.
 
     Each packet is lost, or copied, or reordered according to SplitMix64, in this order (capture/link/src/direction.c).
     """

@@ -1,4 +1,4 @@
-"""Programs that get a signal while they read a capture."""
+"""Programs that receive a signal while they read a capture."""
 
 import contextlib
 import os

@@ -28,9 +28,9 @@ def ends_without_leftovers(
 ) -> int:
     """Start a collection, send it a signal at a given moment, and return its exit status.
 
-    The moment is when a sample with this prefix is captured and a program with this name runs. Without a signal, the
-    program is not waited for: on a busy machine, the collection may end before one that runs briefly is seen. Fails if
-    a process, namespace, interface, mount or incomplete file is left.
+    The moment is when a sample with this prefix is captured and a program with this name runs. Without a signal, this
+    function does not wait for the program: on a busy machine, the collection may end before it sees a program that runs
+    only briefly. Fails if a process, namespace, interface, mount or incomplete file is left.
     """
     after, busy = moment
     path = write_file(campaign.with_suffix(".yaml"), config)
@@ -46,7 +46,7 @@ def ends_without_leftovers(
             if number:
                 process.send_signal(number)
             status = process.wait(END_S)
-            left = tree.gone_within(60)  # not waiting for the end of its output: leftover processes would keep it open
+            left = tree.gone_within(60)  # not for the end of the output, which leftover processes keep open
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert (

@@ -26,7 +26,7 @@ def local_testbed(**changes) -> LocalTestbed:
 
 @contextlib.contextmanager
 def allocated(testbed: LocalTestbed) -> Iterator[LocalTestbed]:
-    """Allocate one instance per site."""
+    """Enter the testbed, allocate one instance per site, and yield the testbed."""
     with testbed:
         allocate(testbed)
         yield testbed
@@ -49,7 +49,7 @@ def tcpdump_of(testbed: LocalTestbed, node: str, interface: str, output: str = "
 
 
 class Sampled:
-    """A mirror and its capture; `counted` and `counts` are the counts of both at the end."""
+    """A mirror and its capture. After `stop`, `counted` has the counts of the mirror, `counts` those of the capture."""
 
     def __init__(self, testbed: LocalTestbed, mirror: Mirror, **settings):
         self._testbed, self.mirror, self._file = testbed, mirror, f"{mirror.interface}.pcap"
@@ -70,7 +70,7 @@ class Sampled:
 
 @contextlib.contextmanager
 def capturing(*samples: Sampled) -> Iterator[None]:
-    """Run captures within the block; they take about a second to stop, so they stop in parallel."""
+    """Run captures within the block. Stopping one takes about a second, so all are stopped in parallel."""
     for sample in samples:
         sample.start()
     yield
@@ -94,7 +94,7 @@ def printed(testbed: LocalTestbed, capture: Job, node: str, file: str) -> str:
 
 
 def transfer(testbed: LocalTestbed, *words: str) -> None:
-    """Send data of iperf3 from the first to the second host of site1."""
+    """Send iperf3 traffic from the first to the second host of site1."""
     server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
     wait_until(lambda: "listening" in server.log())
     assert testbed.run("site1-host1", ["iperf3", "-c", "10.10.1.2", *words]).status == 0

@@ -8,7 +8,7 @@ from acapella_capture.testbeds.local import sandbox
 
 
 def environment() -> dict[str, str]:
-    """Return environment variables with acapella-link of these sources; skip the test if something is missing."""
+    """Return environment variables with PATH for acapella-link of this tree; skip the test if something is missing."""
     namespaces_or_skip(Caller())
     require_programs("iperf3", "ping", "ss", "tcpdump", "ethtool", path=sandbox.search_path())
     path = f"{built_or_skip('acapella-link', PLAIN).parent}:{sandbox.search_path()}"

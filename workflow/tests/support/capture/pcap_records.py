@@ -1,4 +1,4 @@
-"""Read our captures without the core: pcap, nanoseconds."""
+"""Read nanosecond pcap files without the core."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Snapshots of process trees, and leftovers of them. Processes are compared by start time, namespaces by inode."""
+"""Snapshots of process trees, to find what they leave. Processes are compared by start time, namespaces by inode."""
 
 import contextlib
 import os
@@ -89,7 +89,7 @@ class Tree:
         return found
 
     def alive(self) -> list[str]:
-        """Return descriptions of what is left: processes, and processes in the tree's namespaces."""
+        """Return descriptions of what is left: processes of the tree, and other processes in its namespaces."""
         return [f"process {pid} below {parent}" for pid, (parent, started) in processes().items()
                 if (pid, started) in self.members or namespaces_of(pid) & self.namespaces.keys()]  # fmt: skip
 

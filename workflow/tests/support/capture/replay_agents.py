@@ -53,7 +53,7 @@ def program_or_skip() -> str:
 
 @dataclass
 class RunningAgent:
-    """An agent that listens on loopback; ``log`` has the lines that it printed."""
+    """An agent that listens on loopback; ``log`` contains the lines that it printed."""
 
     agent: Agent
     port: int
@@ -65,7 +65,7 @@ class RunningAgent:
         return f"127.0.0.1:{self.port}"
 
     def counted(self, name: str, number: int = 1) -> None:
-        """Wait until a counter has a value."""
+        """Wait until a counter has reached a value."""
         wait_until(lambda: self.agent.counts[name] >= number, f"{name} {dict(self.agent.counts)}")
 
     def logged(self, text: str) -> None:
@@ -76,7 +76,7 @@ class RunningAgent:
     def session(self) -> Iterator["Peer"]:
         """Yield a controller that the agent has welcomed."""
         with Peer(self.port) as peer:
-            peer.hear()
+            peer.receive()
             yield peer
 
 
@@ -131,7 +131,7 @@ class Peer:
     def send(self, line: bytes) -> None:
         self.socket.sendall(line)
 
-    def hear(self) -> dict:
+    def receive(self) -> dict:
         """Return the next authentic message; {} at the end of the connection."""
         line = self.line()
         return self.reader.message(line[:-1])[1] if line else {}
@@ -146,7 +146,7 @@ class Peer:
     def ask(self, **message: object) -> dict:
         """Send a valid line and return the response."""
         self.send(self.writer.line(**message))
-        return self.hear()
+        return self.receive()
 
     def record(self) -> None:
         """Have a stand-in record two packets."""
@@ -160,9 +160,9 @@ class Peer:
         wait_until(lambda: self.ask(status={})["done"]["run"], "end of the run")
 
     def leave(self) -> dict:
-        """End the session; return the message after the acknowledgment, as hear() does."""
+        """End the session; return the message after the acknowledgment, as receive() does."""
         self.ask(bye={})
-        return self.hear()
+        return self.receive()
 
     def close(self) -> None:
         self._lines.close()

@@ -1,4 +1,4 @@
-"""`acapella replay` in this process or as another one, in the namespace of a command prefix (veth.namespace)."""
+"""`acapella replay` in this process or another one, in the namespace of a command prefix (veth.namespace)."""
 
 import contextlib
 import ctypes
@@ -34,7 +34,7 @@ def inside(prefix: Prefix) -> Iterator[None]:
 
 
 def replay(*arguments: object, prefix: Prefix = ()) -> subprocess.CompletedProcess:
-    """Run the command in this process, which is faster than another one."""
+    """Run the command in this process, which is faster than in another one."""
     out, errors = io.StringIO(), io.StringIO()
     with inside(prefix), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         try:
@@ -45,7 +45,7 @@ def replay(*arguments: object, prefix: Prefix = ()) -> subprocess.CompletedProce
 
 
 def started(*arguments: object, prefix: Prefix = ()) -> subprocess.Popen:
-    """Start the command as another process."""
+    """Start the command in another process."""
     argv = [*prefix, sys.executable, "-c", ENTRY, "replay", *map(str, arguments)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A stand-in for acapella-dpdk-replay that sends nothing: for injected faults, and clocks that are wrong.
+"""A stand-in for acapella-dpdk-replay that sends nothing, for tests with injected faults or wrong clocks.
 
 Reads commands and prints events as the program does. Options (all optional), separated by commas, in
 ACAPELLA_STAND_IN: `clock=NS` (its clock is NS ahead of this machine's), `late=NS` (every packet departs NS late),
 `fault=EVENT:KIND` (instead of EVENT: `die`, `garbage`, `silence`, `error`, `long`; before EVENT: `sigterm`, sent to the
-parent), `refuse=N` (the first N packets of a run are ring_full), `lost=N` (the kernel drops N packets of a run),
-`error=NS` (of its clock).
+parent), `refuse=N` (the first N packets of a run are ring_full), `too_long=N` (the first N packets are too_long),
+`lost=N` (the kernel drops N packets of a run), `missed=N` (the device misses N received packets), `truncated=N` (a
+loaded file has N truncated packets), `error=NS` (error of its clock).
 """
 
 import collections

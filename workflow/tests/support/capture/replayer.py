@@ -114,7 +114,7 @@ class Replayer:
             if event is None:
                 self.process.wait(LIMIT_S)
                 self._threads[1].join()
-                pytest.fail(f"it ended instead of {kinds}: exit code {self.process.returncode}, {self.messages}")
+                pytest.fail(f"ended without event {kinds}: exit code {self.process.returncode}, {self.messages}")
             self.events.append(event)
             if event["event"] in kinds:
                 return event
@@ -154,7 +154,7 @@ class Replayer:
         return status
 
     def errors(self) -> list[str]:
-        """Return the error lines of the program; those of DPDK are not among them."""
+        """Return the error lines of the program, without those of DPDK."""
         return [line for line in self.messages.splitlines() if line.startswith("acapella-dpdk-replay: error: ")]
 
 
@@ -194,7 +194,7 @@ def received(path: Path) -> list[bytes]:
 
 
 def sent_to_file(path: Path) -> list[bytes]:
-    """Return the frames that net_pcap wrote; its files are in microseconds or nanoseconds."""
+    """Return the frames that net_pcap wrote, in a file with microseconds or nanoseconds."""
     return received(write_file(path.with_suffix(".ns"), struct.pack("<I", 0xA1B23C4D) + path.read_bytes()[4:]))
 
 
@@ -204,7 +204,7 @@ def soon_ns(after_ns: int = 300_000_000) -> int:
 
 @contextlib.contextmanager
 def tcpdump(prefix: tuple[str, ...], interface: str, path: Path) -> Iterator[None]:
-    """Capture an interface with ns times until the end of the block; all frames are on disk then."""
+    """Capture an interface with ns times until the end of the block. All frames are then on disk."""
     require_programs("tcpdump")
     argv = [*prefix, "tcpdump", "-i", interface, "-w", str(path), "-U", "-B", "65536"]
     argv += ["--time-stamp-precision=nano", "--immediate-mode", "-Q", "in"]

@@ -1,4 +1,4 @@
-"""File systems that become full: commands that run with one, in a separate mount namespace."""
+"""Small file systems for tests of full disks, which commands mount in a separate mount namespace."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from acapella_testing.requirements import require_root, require_success
 
 def mount_command(kind: str, directory: Path, size: str) -> str:
     """Return a shell command that mounts a new tmpfs or ext4 at a directory, which is created; the test needs root."""
-    require_root("no file systems of our own")
+    require_root("no private file systems")
     new_directory(directory)
     if kind == "tmpfs":
         return f"mount -t tmpfs -o size={size} none {directory}"
@@ -19,10 +19,10 @@ def mount_command(kind: str, directory: Path, size: str) -> str:
 def small_disk_or_skip(directory: Path, size: str, kind: str = "tmpfs") -> tuple[str, ...]:
     """Return a command prefix that provides a small file system at ``directory``.
 
-    The files left on it are copied to ``directory``/../left. It is unmounted before: a loop device ends with its mount.
+    The files left on it are copied to ``directory``/../left. Then it is unmounted, which detaches its loop device.
     """
     mount = mount_command(kind, directory, size)
-    require_success(["unshare", "-m", "sh", "-c", mount], f"{kind} of our own")
+    require_success(["unshare", "-m", "sh", "-c", mount], f"private {kind} mount")
     copy = f"cp -a {directory}/. {new_directory(directory.parent / 'left')}"
     script = f'{mount} && {{ "$@"; status=$?; {copy}; umount {directory}; exit $status; }}'
     return ("unshare", "-m", "sh", "-c", script, "sh")

@@ -1,7 +1,7 @@
 """The contract of all testbeds, as tests that a module imports and runs with its own fixture `testbed`.
 
-The fixture enters the testbed, which must have at least two sites, no instance and no other user. If it has no switch
-(testbed files), tests that need one are skipped.
+The fixture enters the testbed, which must have at least two sites, no instance and no other user. Tests that need a
+switch are skipped if the testbed has none (testbed files).
 """
 
 import time
@@ -210,7 +210,7 @@ def test_fetched_file_is_complete(switched, instance, tmp_path):
     switched.fetch(instance.name, "a.pcap", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
     assert (tmp_path / "raw" / "a.pcap").read_bytes() == data
-    there = switched.path_on_node(instance.name, "a.pcap")  # still there: it is deleted only after comparing checksums
+    there = switched.path_on_node(instance.name, "a.pcap")  # it is deleted only after checksums are compared
     assert switched.run(instance.name, ["test", "-f", there]).status == 0
 
 

@@ -56,7 +56,7 @@ def inside(process: subprocess.Popen) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield a command prefix for a network namespace with these veth pairs; it ends with its process."""
+    """Yield a command prefix for a network namespace with these veth pairs. The namespace ends with its process."""
     require_root("no network namespaces")
     require_programs("unshare", "nsenter", "ip")
     require_success(["unshare", "--net", "true"], "network namespaces")

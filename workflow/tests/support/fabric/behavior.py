@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 UNSTABLE = ("Nascent", "Configuring", "Modifying")
-PAGE = 200  # most slices in one reply
+PAGE = 200  # maximum number of slices in one reply
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Behavior:
 
 
 def read_behaviors(file: str, column: str) -> tuple[Behavior, ...]:
-    """Return the rows of a table whose column has the sources or reasons."""
+    """Return the rows of a table; ``column`` is the one with the source or the reason of each row."""
     with Path(__file__).with_name(file).open(encoding="utf-8", newline="") as table:
         rows = csv.DictReader(table, delimiter="\t", quoting=csv.QUOTE_NONE)
         return tuple(Behavior(row["name"], row[column], row["switch"] or None) for row in rows)
@@ -43,7 +43,7 @@ class Faults:
     create_status: list[int] = field(default_factory=list)  # status of the next POSTs; a 5xx creates the slice
     refuse: bool = False  # allocations end in StableError for lack of resources
     notice: str = "Insufficient resources : ['disk']"
-    queries: int = 1  # number of queries during which a new slice is Configuring
+    queries: int = 1  # number of queries for which a new slice is Configuring
     first_mirrors_fail: bool = False  # creations of slices with mirrors fail
     stuck: bool = False  # slices stay Configuring, modifications Modifying
     modify_fails: bool = False
@@ -55,8 +55,8 @@ class Faults:
     lease_limit_h: float = 15 * 24
     page: int = PAGE
     lost_answers: list[str] = field(default_factory=list)  # path prefixes of the next requests without an answer
-    hidden: int = 0  # number of lists without the slices that exist now
+    hidden: int = 0  # number of the next lists that omit slices created before them
     latency_s: float = 0
     too_many: int = 0  # number of the next requests that are refused
-    expire_after: int | None = None  # requests until all tokens expire, once
+    expire_after: int | None = None  # number of requests after which all tokens expire, once
     ipv6_management: bool = False

@@ -23,7 +23,7 @@ from acapella_testing.requirements import require_programs, require_root, requir
 LIMIT_S = 20
 FIRST_BUS = 7  # the first data interface of a node is enp7s0
 NETWORKS = ("L2Bridge", "L2STS")
-# `modprobe` and the identifier of the boot concern the whole machine, so nodes have their own.
+# `modprobe` and the boot identifier concern the whole machine, so nodes have their own.
 MODPROBE = '#!/bin/sh\necho "modprobe $*" >> "$HOME/commands.log"\n'
 SYSCTL = '#!/bin/sh\n[ "$*" = "-n kernel.random.boot_id" ] && exec cat "$HOME/boot_id"\nexec {sysctl} "$@"\n'
 
@@ -38,7 +38,7 @@ class Namespaces:
 
 
 class NodeNetworks:
-    """Builds the namespaces of a slice when one of its nodes is first used; stands for `Nodes.prefixes`."""
+    """Builds the namespaces of a slice when one of its nodes is first used; replaces `Nodes.prefixes`."""
 
     def __init__(self, orchestrator: Orchestrator, nodes: Nodes):
         self._orchestrator = orchestrator
@@ -120,7 +120,7 @@ def stop(process: subprocess.Popen) -> None:
 
 
 def require_networks() -> None:
-    """Skip the test, with the reason, if this machine cannot have the nodes."""
+    """Skip the test, with the reason, if this machine cannot provide such nodes."""
     require_root("no network namespaces of FABRIC's nodes")
     require_success(["unshare", "--net", "true"], "network namespaces")
     require_programs("ip", "tc", "ss", "ethtool", "iperf3", "tcpdump", "ping", "nsenter", "sysctl")
@@ -128,7 +128,7 @@ def require_networks() -> None:
 
 @contextlib.contextmanager
 def node_networks(orchestrator: Orchestrator, nodes: Nodes) -> Iterator[NodeNetworks]:
-    """Give the nodes of a FABRIC on loopback networks and the programs of this machine."""
+    """Connect the nodes of a FABRIC on loopback, and let them run the network programs of this machine."""
     require_networks()
     for name in ("ip", "ethtool", "tcpdump"):
         nodes.program(name).unlink()

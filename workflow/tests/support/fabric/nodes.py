@@ -46,10 +46,10 @@ case "$1 $3 $4" in
 esac
 """
 BASTION = "@bastion"
-ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordinary user logs in
+ID = "#!/bin/sh\necho 1000\n"  # not that of the user who runs the tests; on FABRIC an ordinary user logs in
 INSTALL = '#!/bin/sh\necho "install $*" >> "$HOME/commands.log"\n'  # prevents tests from installing packages
 TIMEDATECTL = '#!/bin/sh\n[ -e "$HOME/unsynchronized" ] && echo no || echo yes\n'
-LOGGED = '#!/bin/sh\necho "${0##*/} $*" >> "$HOME/commands.log"\n'  # of programs that would affect this machine
+LOGGED = '#!/bin/sh\necho "${0##*/} $*" >> "$HOME/commands.log"\n'  # for programs that would affect this machine
 SUDO = '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n'
 TCPDUMP = """#!{python} -IS
 import os, signal, struct, sys, time
@@ -59,12 +59,12 @@ longer = os.path.join(os.environ["HOME"], "wire_bytes")  # wire length of each f
 def on_signal(*_):
     print(f"{{taken}} packets captured, {{taken}} packets received by filter, 0 packets dropped by kernel",
           file=sys.stderr, flush=True)
-def over(*_):
+def end(*_):
     sys.stdout.buffer.flush()
     on_signal()
     os._exit(0)
 signal.signal(signal.SIGUSR1, on_signal)
-signal.signal(signal.SIGINT, over)
+signal.signal(signal.SIGINT, end)
 out = sys.stdout.buffer
 out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
 print(f"tcpdump: listening on {{interface}}", file=sys.stderr, flush=True)
@@ -86,13 +86,13 @@ def connect(port: int, node: str) -> paramiko.SSHClient:
     """Return a client that is logged in to a node of a server."""
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
-    way = socket.create_connection(("127.0.0.1", port))
-    way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream = socket.create_connection(("127.0.0.1", port))
+    stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        client.connect("", username=node, password="x", sock=way, allow_agent=False, look_for_keys=False)
+        client.connect("", username=node, password="x", sock=stream, allow_agent=False, look_for_keys=False)
     except BaseException:
         client.close()
-        way.close()
+        stream.close()
         raise
     return client
 
@@ -105,10 +105,10 @@ class Nodes:
         self.refusing = False  # closes all connections
         self.expired_key = False  # the bastion host rejects the user
         self.booting = 0  # number of the next logins to nodes that are refused
-        # Every n-th command loses its connection after it was received, and of the logins to the bastion host the first
-        # and every n-th after it; 0: none.
+        # Every n-th command loses its connection after it was received. The first login to the bastion host, and every
+        # n-th after it, loses its connection, too. 0: none.
         self.drop_every = 0
-        self.prefixes: dict[str, tuple[str, ...]] = {}  # commands that run those of a node, such as nsenter
+        self.prefixes: dict[str, tuple[str, ...]] = {}  # command prefixes by node, such as nsenter
         self.cut_downloads_after: int | None = None  # bytes after which the connection closes
         self.downloaded = 0
         self.commands: list[str] = []
@@ -194,7 +194,7 @@ class Nodes:
         return connect(self.port, node)
 
     def bastion(self) -> SimpleNamespace:
-        """Return the used parts of a client that is logged in to the bastion host."""
+        """Return a stand-in for a client that is logged in to the bastion host, with the methods that are used."""
         return bastion(self.bastion_key, self.bastion_address)
 
     def bastion_key_file(self, directory: Path) -> Path:
@@ -218,19 +218,19 @@ class Nodes:
             transport.set_subsystem_handler("sftp", Sftp, sftp_of(self))
             self._transports.append(transport)
             with contextlib.suppress(paramiko.SSHException, EOFError, OSError):
-                transport.start_server(server=Door(self))
+                transport.start_server(server=SshServer(self))
 
 
 def bastion(key: paramiko.PKey, address: str = "192.0.2.1") -> SimpleNamespace:
-    """Return the used parts of a client that is logged in to a bastion host with this key."""
+    """Return a stand-in for a client that is logged in to a bastion host with this key."""
     transport = SimpleNamespace(
         get_remote_server_key=lambda: key, is_active=lambda: True, getpeername=lambda: (address, 22)
     )
     return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
 
 
-class Door(paramiko.ServerInterface):
-    """Accepts every login and runs its commands."""
+class SshServer(paramiko.ServerInterface):
+    """Accepts logins, unless a fault refuses them, and runs the commands of clients."""
 
     def __init__(self, nodes: Nodes):
         self.nodes = nodes
@@ -274,7 +274,7 @@ class Door(paramiko.ServerInterface):
 
 
 class Sftp(paramiko.SFTPServer):
-    """Ends with its connection."""
+    """An SFTP session that ends without an error when its connection is lost."""
 
     def start_subsystem(self, *arguments):
         with contextlib.suppress(OSError):
@@ -282,7 +282,7 @@ class Sftp(paramiko.SFTPServer):
 
 
 def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
-    """Return SFTP access to a node's home on this machine."""
+    """Return the class that gives SFTP access to a node's home on this machine."""
 
     class Handle(paramiko.SFTPHandle):
         lost = False  # pending requests may still arrive and must not close the next connection
@@ -300,7 +300,7 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
             return data
 
     class Files(paramiko.SFTPServerInterface):
-        def __init__(self, server: Door):
+        def __init__(self, server: SshServer):
             self._home = nodes.home(server.node)
 
         def stat(self, path):

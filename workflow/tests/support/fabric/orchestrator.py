@@ -84,7 +84,7 @@ class StoredSlice:
     holds: bool = True  # whether it has its resources
     failed_service: str = ""  # notice of a service that failed and is kept
     accepted: str = ""  # after a failed modification: the model without the parts that failed
-    hidden: bool = False  # from lists
+    hidden: bool = False  # whether lists may omit it
 
 
 class Orchestrator:
@@ -210,7 +210,7 @@ class Orchestrator:
         return 200, {"status": "success", "data": {"resultType": "matrix", "result": result}}
 
     def _hosts(self, without: str = "") -> list[dict]:
-        """Return the hosts with the resources that all slices (but one) leave. A node is on the first that fits."""
+        """Return the hosts with the resources that all slices (but one) leave. Nodes use the first host that fits."""
         hosts = []
         for site, kinds in self.sites.items():
             hosts += [
@@ -280,7 +280,7 @@ class Orchestrator:
         return f"Site {found[0]} in Maint" if found else ""
 
     def _granted(self, requested: str) -> datetime.datetime:
-        """Return the end of a lease that FABRIC grants instead of the requested one."""
+        """Return the end of the lease that FABRIC grants for a requested end."""
         limit = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.faults.lease_limit_h)
         return min(datetime.datetime.strptime(requested, LEASE), limit)
 
@@ -407,7 +407,7 @@ def refused(reason: str) -> tuple[int, object]:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Prints nothing about connections that clients close, as after Ctrl-C."""
+    """Prints nothing about connections that clients have closed, for example after Ctrl-C."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):

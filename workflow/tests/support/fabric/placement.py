@@ -1,6 +1,6 @@
 """Operations on nodes (POA) of the FABRIC on loopback: CPU and memory placement, reboot.
 
-CPUs are pinned immediately; memory moves at the next reboot, which starts the node again. The host has two NUMA
+CPUs are pinned immediately; memory moves at the next reboot. The host has two NUMA
 nodes, and the NICs are at the second. Replies have the form of the examples in FABRIC's client
 (`Node.get_cpu_info`, `Node.get_numa_info`).
 """
@@ -17,12 +17,12 @@ from fim.slivers.capacities_labels import Labels
 NIC_NUMA = "1"
 HOST_CPUS = {"0": range(0, 8), "1": range(8, 16)}
 HOST_MB = 64_000
-OTHER_MB = 1  # a page of the hypervisor that is not moved
+OTHER_MB = 1  # memory of the hypervisor that is not moved
 
 
 @dataclass
 class Machine:
-    """The virtual machine of a node: CPU of the host by its own CPU, and the NUMA node of its memory."""
+    """The virtual machine of a node: the host CPU of each virtual CPU, and the NUMA node of its memory."""
 
     host: str
     instance: str
@@ -50,7 +50,7 @@ class PlacingOrchestrator(Orchestrator):
         self.operations: list[tuple[str, str]] = []  # operation and node, in order
         self.reboot: Callable[[str], None] = lambda node: None
         self._machines: dict[str, Machine] = {}  # by node
-        self._results: dict[str, dict] = {}  # by POA
+        self._results: dict[str, dict] = {}  # by id of the POA
         super().__init__(sites)
 
     def _routes(self):

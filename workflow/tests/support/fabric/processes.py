@@ -21,7 +21,7 @@ UTILS = "fabrictestbed_extensions.utils.utils"
 
 
 def environment(nodes, directory: Path) -> dict[str, str]:
-    """Return the environment of processes that use the nodes; ``directory``: for files of this environment."""
+    """Return the environment of processes that use the nodes; ``directory``: where its files are written."""
     key = nodes.bastion_key_file(directory)
     write_file(directory / "site" / "sitecustomize.py", SITE)
     return {"PYTHONPATH": str(directory / "site"), VARIABLE: json.dumps([nodes.port, str(key)])}

@@ -33,10 +33,10 @@ from acapella_capture.testbeds.fabric.own_slice import own
 from acapella_capture.testbeds.local import replay_capture
 
 CAMPAIGN = "first"
-SENDER = {"node": "n1", "interface": "left0", "destination_mac": "02:00:00:00:00:77"}  # of replays
+SENDER = {"node": "n1", "interface": "left0", "destination_mac": "02:00:00:00:00:77"}  # for replays
 PACKETS = 40
 SITES = ("STAR", "UTAH")
-REQUESTS = 150  # a collection without faults takes fewer
+REQUESTS = 150  # a collection without faults needs fewer
 WAITING = (remote, session, slices, testbed, own)  # modules that wait for FABRIC
 LIMITS = {"wait_timeout_s": 600, "mirror_timeout_s": 300, "release_timeout_s": 300, "poll_s": 5, "lease_h": 24}
 PATHS = ("/slices/creates", "/slices/modify", "/slices/renew", "/slices/delete", "/slices", "/slivers", "/resources")
@@ -109,7 +109,7 @@ def schedule(seed: int) -> Schedule:
 
 
 class SimulatedClock:
-    """Stands for module `time` in the modules that wait for FABRIC: each sleep advances it, for all threads."""
+    """Replaces module `time` in the modules that wait for FABRIC: each sleep advances it, for all threads."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -121,7 +121,7 @@ class SimulatedClock:
     def sleep(self, seconds: float) -> None:
         with self._lock:
             self.passed_s += seconds
-        time.sleep(0.001)  # others continue
+        time.sleep(0.001)  # lets other threads continue
 
     def __getattr__(self, name: str) -> object:
         return getattr(time, name)
@@ -161,7 +161,7 @@ class ScheduledOrchestrator(Orchestrator):
             os.kill(os.getpid(), signal.SIGINT)
 
     def _check(self, query: dict) -> None:
-        """Record what is beyond the limits of the collection."""
+        """Record what exceeds the limits of the collection."""
         ours = [each for each in self.alive() if each.name.startswith(f"acapella-{CAMPAIGN}-") and is_ours(each)]
         names = [each.name for each in ours]
         allowed = set() if self.plan.own else {f"acapella-{CAMPAIGN}-{site}" for site in SITES}

@@ -64,7 +64,7 @@ class FabricTransfers(TransferResults):
             return command.main(), *self.capsys.readouterr()
 
     def failure(self, *words: str, **changes) -> str:
-        """Run `acapella transfer`, which must fail with an error of one line; return the error."""
+        """Run `acapella transfer`, which must fail with a one-line error; return the error."""
         status, out, err = self.transfer(*words, **changes)
         assert status == 2, err + out
         assert len(err.strip().splitlines()) == 1, err

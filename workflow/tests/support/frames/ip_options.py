@@ -49,7 +49,7 @@ def neighbor(options: bytes) -> bytes:
 
 
 def with_options(kind: str, options: bytes) -> bytes:
-    """Return a frame with these options in a header of a kind, followed by payload."""
+    """Return a frame with these options in a header of a kind. After options of IPv4 and TCP, payload follows."""
     if kind == "ipv4":
         return ipv4(17, bytes(8) + SECRET, options)
     if kind == "tcp":

@@ -1,4 +1,4 @@
-"""pcap files (draft-ietf-opsawg-pcap): of nanoseconds and little-endian, unless stated otherwise."""
+"""pcap files (draft-ietf-opsawg-pcap), little-endian with nanosecond timestamps unless stated otherwise."""
 
 import struct
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 SNAPLEN = 262144
 
 
-MAGIC = {1: 0xA1B23C4D, 1000: 0xA1B2C3D4}  # by unit of the times in ns
+MAGIC = {1: 0xA1B23C4D, 1000: 0xA1B2C3D4}  # by timestamp unit in ns
 
 
 def header(snaplen: int = SNAPLEN, link_type: int = 1, *, unit_ns: int = 1, order: str = "<") -> bytes:
@@ -15,7 +15,7 @@ def header(snaplen: int = SNAPLEN, link_type: int = 1, *, unit_ns: int = 1, orde
 
 
 def record(ts_ns: int, frame: bytes, wire_len: int | None = None, *, unit_ns: int = 1, order: str = "<") -> bytes:
-    """Return a frame with its header. ``wire_len``: that of the bytes if None."""
+    """Return a frame with its header. ``wire_len``: the length of the frame if None."""
     seconds, rest_ns = divmod(ts_ns, 10**9)
     lengths = (len(frame), len(frame) if wire_len is None else wire_len)
     return struct.pack(f"{order}IIII", seconds, rest_ns // unit_ns, *lengths) + frame
@@ -33,7 +33,7 @@ def pcap(trace: Iterable[tuple[int, bytes]], snaplen: int = SNAPLEN, link_type: 
 
 
 def write_pcap(path: Path, trace: Iterable[tuple[int, bytes]], snaplen: int = SNAPLEN, link_type: int = 1) -> Path:
-    """Write such a file; return its path."""
+    """Write the file that `pcap` returns; return its path."""
     with path.open("wb") as out:
         out.writelines(parts(trace, snaplen, link_type))
     return path

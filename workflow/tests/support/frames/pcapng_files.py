@@ -36,13 +36,13 @@ def interface(link_type: int = 1, snaplen: int = 0, options: bytes = b"", order:
 def packet_block(  # noqa: PLR0913 (its fields)
     number: int, units: int, frame: bytes, wire_len: int | None = None, options: bytes = b"", *, order: str = "<"
 ) -> bytes:
-    """Return an Enhanced Packet Block of an interface; ``units``: its time since 1970."""
+    """Return an Enhanced Packet Block of an interface; ``units``: its time since 1970 in units of the interface."""
     head = struct.pack(f"{order}IIIII", number, units >> 32, units & 0xFFFFFFFF, len(frame), wire_len or len(frame))
     return block(PACKET_TYPE, head + frame + bytes(-len(frame) % 4) + options, order)
 
 
 def simple_block(frame: bytes, wire_len: int | None = None, order: str = "<") -> bytes:
-    """Return a Simple Packet Block, which has no time."""
+    """Return a Simple Packet Block, which has no timestamp."""
     return block(SIMPLE_TYPE, struct.pack(f"{order}I", wire_len or len(frame)) + frame, order)
 
 
@@ -55,7 +55,7 @@ def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b""
 
 
 def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
-    """Write a pcapng file with nanoseconds. Frames before 1970 have a second interface with a time offset."""
+    """Write a pcapng file with nanosecond timestamps. Frames before 1970 have a second interface with a time offset."""
     offset_s = 55 * 365 * 86_400
     offsets = (b"", option(14, struct.pack("<q", -offset_s)))
     interfaces = (interface(options=option(9, b"\x09") + offset + option(0, b"")) for offset in offsets)
@@ -65,6 +65,6 @@ def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
 
 
 def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
-    """Write a pcapng file of Simple Packet Blocks, without times. Snap length 0: no limit."""
+    """Write a pcapng file of Simple Packet Blocks, which have no timestamps. Snap length 0: no limit."""
     blocks = [simple_block(frame[: snaplen or None], len(frame)) for frame in frames]
     return write_file(path, SECTION + interface(snaplen=snaplen) + b"".join(blocks))

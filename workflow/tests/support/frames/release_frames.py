@@ -1,4 +1,4 @@
-"""Frames with payload, and other values that identify the campaign that they are released with."""
+"""Frames whose payload a release must not contain: random bytes, text, and names of the campaign's samples."""
 
 import random
 

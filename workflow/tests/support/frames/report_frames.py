@@ -62,7 +62,7 @@ def frame(  # noqa: PLR0913  (each is a field that a test damages)
     port: int = 4791,
     damage_icrc: bool = False,
 ) -> bytes:
-    """Return a RoCEv2 RDMA WRITE ONLY frame; `length` is RETH's if it differs from the payload's."""
+    """Return a RoCEv2 RDMA WRITE ONLY frame; `length`: RETH's DMA length if it differs from the payload's length."""
     bth = struct.pack("!BBHII", opcode, 0x40, 0xFFFF, queue_pair, psn)
     reth = struct.pack("!QII", address, key, len(payload) if length is None else length)
     udp = struct.pack("!HHHH", 0xF803, port, 8 + len(bth + reth + payload) + 4, 0)
@@ -78,5 +78,5 @@ def frame(  # noqa: PLR0913  (each is a field that a test damages)
 
 
 def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
-    """Return a nanosecond pcap of Ethernet."""
+    """Return a nanosecond Ethernet pcap with frames truncated to ``cut`` bytes."""
     return pcap_files.pcap(((1_700_000_000 * 10**9 + n * 1000, data) for n, data in enumerate(frames)), cut)

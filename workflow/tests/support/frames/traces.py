@@ -76,9 +76,9 @@ class Connection:
         self.seq[way] = (max(0, length - back) + self.seq[way]) % 2**32
         return self
 
-    def handshake(self, rtt_ns: int = 5 * MS):
-        """Add SYN, SYN/ACK, ACK; the client measures a round trip of twice ``rtt_ns``."""
-        return self.send(0, "S", after_ns=rtt_ns).send(1, "SA", after_ns=rtt_ns).send(0, "A")
+    def handshake(self, half_rtt_ns: int = 5 * MS):
+        """Add SYN, SYN/ACK, ACK, ``half_rtt_ns`` after each other."""
+        return self.send(0, "S", after_ns=half_rtt_ns).send(1, "SA", after_ns=half_rtt_ns).send(0, "A")
 
     def close(self):
         """Add FIN in both directions."""
@@ -148,7 +148,7 @@ def busy_frames() -> list[bytes]:
 
 @functools.cache
 def _busy_port(start_ns: int, shift: int) -> list[tuple[int, bytes]]:
-    """Return the mix, which scapy builds slowly."""
+    """Return the mix, which is cached because scapy builds it slowly."""
     ports = (40000 + shift, 443)
     return merged(
         whole_connection("pw2", start_ns, ports=ports),

@@ -73,7 +73,7 @@ def write(path: Path, offsets: list[int], numbers=None, snaplen: int = 262144, m
 
 
 def steady(count: int, gap_ns: int = 1_237) -> list[int]:
-    """Return offsets with the gaps of a fine clock."""
+    """Return offsets (ns) with equal gaps, which only a fine clock resolves."""
     return [n * gap_ns for n in range(count)]
 
 
@@ -87,7 +87,7 @@ def kappa(capsys, *words) -> dict:
 
 @functools.cache
 def validator():
-    """Return the validator of results, whose schema is checked only once."""
+    """Return the validator of results; cached, so that its schema is checked only once."""
     schema = json_schema("kappa")
     return jsonschema.validators.validator_for(schema)(schema)
 
@@ -104,5 +104,5 @@ def codes(entry: dict) -> list[str]:
 
 
 def texts(entry: dict, code: str) -> list[str]:
-    """Return the text of each warning of a pair with a code."""
+    """Return the text of each warning of a pair that has this code."""
     return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]

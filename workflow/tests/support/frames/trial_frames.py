@@ -7,7 +7,7 @@ BASE_NS = 1_700_000_000_000_000_000
 
 
 def ipv4(payload: bytes, *, proto: int = 17, ident: int = 0, fragment: int = 0, **hop: int) -> bytes:
-    """Return an IPv4 packet between two fixed hosts. A hop may change `ttl`, `dscp` (with ECN) and `checksum`."""
+    """Return an IPv4 packet between two fixed hosts. A hop may change `ttl`, `dscp` (and ECN) and `checksum`."""
     changed = {"ttl": 64, "dscp": 0, "checksum": 0} | hop
     fields = (20 + len(payload), ident, fragment, changed["ttl"], proto, changed["checksum"])
     return struct.pack(">BBHHHBBH", 0x45, changed["dscp"], *fields) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + payload

@@ -26,7 +26,7 @@ def failed(capsys, *words, code: int = 2) -> str:
 
 
 def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
-    """Return such a campaign with its catalog."""
+    """Collect, digest and index captures (see `collected`); return the campaign's directory."""
     campaign = collected(directory, rows, engines)
     run("campaign", "index", campaign)
     return campaign
@@ -50,7 +50,10 @@ def collected(directory: Path, rows: Sequence[Sequence], engines: dict[str, str]
 
 
 def processed(directory: Path, rows: Sequence[Sequence], *options: str) -> Path:
-    """Return such a campaign with its tables. Its samples are analyzed together. ``options``: those of process."""
+    """Index captures, analyze all samples together and make the tables; return the campaign's directory.
+
+    ``options``: those of process.
+    """
     campaign = Campaign(indexed(directory, rows))
     samples = sorted(sample for sample, *_ in rows)
     analyze.make_partials(campaign, samples, campaign.batch_partial("b0001", "quality").parent)

@@ -144,7 +144,7 @@ def sketches(sample: str, flows: int) -> list[dict]:
 
 
 def tools(sample: str, flows: int) -> list[dict]:
-    """Return the digest, the collector, one tool that ran and one that is not installed."""
+    """Return rows of the digest, the collector, a tool that ran, and a tool that is not installed."""
     seen = {"flows": flows, "common_flows": flows, "equal_packets": flows, "equal_bytes": flows, "packets": 9999}
     seen |= {"bytes": 1_234_567, "missed_share": 0.0}
     rows = [{"tool": "digest", "version": "0.1.0", **seen}, {"tool": "collector", "version": "0.1.0", **seen}]
@@ -205,7 +205,7 @@ def write_study(directory: Path, *, windows: int = 120) -> Path:
 
 
 def offered_row(rate: float, offered: int, lost: int, report_bytes: int) -> dict:
-    """Return a run of the collector."""
+    """Return the row of a run of the collector."""
     return {
         **{"offered_rps": rate, "offered": offered, "accepted": offered - lost, "discarded": 0, "lost": lost},
         **{"success_share": 1 - lost / offered, "seconds": 1.0, "threads": 2, "flows": 100_000},

@@ -1,4 +1,4 @@
-"""A campaign as input of the report: tables, faults of its first sample, and manifests."""
+"""A campaign as input of the report: its tables, with changes to the first sample, and manifests."""
 
 import json
 
@@ -19,5 +19,5 @@ def quality_with(tmp_path, **changes) -> Source:
 
 
 def note(directory, sample: str, *notes: str) -> None:
-    """Return a manifest with the fields that the report uses."""
+    """Write a manifest with the fields that the report uses."""
     write_file(directory / "raw" / f"{sample}.json", json.dumps({"notes": notes}))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 START_NS = 1_700_000_000_000_000_000
 SAMPLE_NS = 20_000_000_000
 PERIOD_NS = 300_000_000_000
-PORT_NS = 25 * 10**9  # from a port's sample to that of the next port
+PORT_NS = 25 * 10**9  # from the sample of a port to the sample of the next port
 BINS = ((0, 63), (64, 64), (65, 127), (128, 255), (256, 511), (512, 1023), (1024, 1518), (1519, 2047), (2048, 4095))
 BINS += ((4096, 9215), (9216, None))
 STARTS = [low for low, _ in BINS]

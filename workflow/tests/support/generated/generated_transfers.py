@@ -1,7 +1,7 @@
 """Synthetic documents of iperf3, and campaigns with cell directories, for tests of transfer experiments.
 
-The layout of 3.12 is that of real files (workflow/tests/transfer/iperf3-3.12-*.json). Older and newer layouts are
-constructed from iperf3's release notes: 3.5 has no key ``sender``, and no snd_wnd (added in 3.10) and pmtu.
+The layout of 3.12 is that of real files (workflow/tests/transfer/iperf3/3.12-*.json). Older and newer layouts are
+constructed from iperf3's release notes: 3.5 has neither the key ``sender`` nor snd_wnd (added in 3.10) and pmtu.
 """
 
 import itertools
@@ -73,7 +73,7 @@ def document(  # noqa: PLR0913
 
 
 def interval(number: int, sent: Sent, place: int, counts: tuple[int, int], mark: dict) -> dict:
-    """Return a stream of an interval. ``counts``: all intervals, and omitted ones."""
+    """Return a stream of an interval. ``counts``: the numbers of all intervals and of omitted ones."""
     of, omitted = counts
     step = sent.seconds / of
     size = sent.sent * (place + 1) // of - sent.sent * place // of

@@ -54,7 +54,7 @@ def write_replays(directory, trials: dict[str, dict]) -> None:
 
 
 def source_of(directory, environments: dict[str, list[dict]], **options) -> Source:
-    """Return the tables of such a campaign after stage trials, as read by figures."""
+    """Write a campaign (see write_campaign), run stage trials, and return its tables as figures read them."""
     directory = write_campaign(directory, environments, **options)
     assert cli.main(["campaign", "trials", str(directory), "--environments", *environments]) == 0
     return Source(Campaign(directory))

@@ -1,4 +1,4 @@
-"""Digests of synthetic captures of a TCP stream of iperf3 at the sender."""
+"""Digests of synthetic captures of an iperf3 TCP stream, taken at the sender."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -79,7 +79,11 @@ def port(place: int) -> str:
 
 
 def write_advertisement(path: Path, shape: Shape) -> None:
-    """Write an advertisement: a chain of sites, the first of which is connected to each, two of them twice by VLAN."""
+    """Write an advertisement.
+
+    The first site is connected to all others, and the second one to the third. The first two sites share a second VLAN
+    on the same ports.
+    """
     rng, graph = random.Random(shape.seed), GraphWriter()
     services = []
     for name in site_names(shape.sites):

@@ -36,10 +36,10 @@ class Conditions:
     dropped_share: float = 0.0  # share that the receiver drops at random
     receiver_bps: int | None = None  # rate of a receiver with a ring of 32 KiB that drops frames when the ring is full
     drops_known: bool = True
-    batch_ns: int = 0  # timestamps are those of the end of a batch
+    batch_ns: int = 0  # frames have the timestamp of the end of their batch
     overload: tuple[int, int] | None = None  # seconds when the port carries 300 % of the mirror's rate in addition
     exact_lines: bool = False  # the rate of the mirrored port equals the line rate of the traffic
-    steady: bool = False  # equally spaced frames around and in the sample, 100 to 200 %, counters every 30 s
+    steady: bool = False  # equally spaced frames before, in and after the sample, 100 to 200 %, counters every 30 s
     untimed: bool = False  # every tenth frame has no timestamp
     switch_share: float = 0.0  # lost in the switch at random, after the counters and before the mirror
     fan_in: bool = False  # 2 to 4 senders to one port, which is mirrored before the port's own queue
@@ -69,7 +69,7 @@ CLASSES = {
     "fan-in, unknown queue": Conditions(fan_in=True, exact_lines=True, queue_known=False),
     "receive only": Conditions(receive_only=True, exact_lines=True),
 }
-LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # of coinciding bursts
+LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # for coinciding bursts
 PORT_QUEUE_BYTES = 65_536  # queue of a port that is offered more than its line rate
 
 
@@ -180,7 +180,7 @@ def through_port(offered: list[dict], line_bps: float) -> list[dict]:
 
 
 def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> tuple[list[dict], float]:
-    """Give frames identifications; return them, UDP without those lost before the port, and the share of lost ones."""
+    """Set identifications. Return the frames without UDP frames lost before the port, and the share of lost ones."""
     found, last = [], [draw.randrange(2**16) for _ in range(flows_in(offered))]
     lost_share = draw.choice((0, 0, 0.02))
     for frame in offered:
@@ -204,7 +204,7 @@ def through_switch(draw: random.Random, offered: list[dict], share: float) -> li
 
 
 def through_queue(offered: list[dict], rate_bps: float, room: int, overhead: int = 0) -> list[dict]:
-    """Return the frames that leave the port and when; a frame is dropped if the queue has no space for it."""
+    """Return the frames that leave the port, with their times. A frame is dropped if the queue has no space for it."""
     free, delivered = 0.0, []
     for frame in offered:
         if max(0.0, free - frame["at"]) * rate_bps / 8 / NS + frame["wire_len"] <= room:
@@ -226,7 +226,7 @@ def received(draw: random.Random, delivered: list[dict], given: Conditions) -> l
 
 
 def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
-    """Return the counted frames, including traffic outside the sample."""
+    """Return the counted frames, including the overload outside the sample."""
     if given.overload is None:
         return offered
     first, last = given.overload

@@ -1,6 +1,6 @@
 """Packets with the stamp of acapella generate, and a path that delays, loses, duplicates and reorders them.
 
-Times are simulated: a capture contains the arrivals that a seeded schedule decides.
+Times are simulated: a capture contains the arrivals that a seeded schedule determines.
 """
 
 import json
@@ -26,7 +26,7 @@ Trace = list[tuple[int, bytes]]
 
 @dataclass(frozen=True)
 class Flow:
-    """A generated flow: UDP with constant gaps, within an encapsulation. ``bytes_``: length of its packets."""
+    """A generated flow: UDP with constant gaps, within an encapsulation. ``payload_bytes``: after the stamp."""
 
     packets: int
     gap_ns: int = 10_000
@@ -37,7 +37,7 @@ class Flow:
 
 
 def ipv4(protocol: int, payload: bytes, number: int) -> bytes:
-    """Return an IPv4 packet from host ``number`` to the next one."""
+    """Return an IPv4 packet from host ``number`` of 10.0.0.0/16 to the same host of 10.1.0.0/16."""
     head = struct.pack(">BBHHHBB", 0x45, 0, IPV4 + len(payload), 1, 0, 64, protocol)
     packed = b"".join((ip_address(first) + number).packed for first in ("10.0.0.0", "10.1.0.0"))
     return head + struct.pack(">H", checksum(head + b"\0\0" + packed)) + packed + payload
@@ -152,26 +152,26 @@ class Outcome:
 
 
 def through(schedule: Schedule, trace: Trace) -> Outcome:
-    """Return the arrivals of a trace after a path."""
-    draw, path = random.Random(schedule.seed), Outcome()
+    """Return the outcome of sending a trace over a path with this schedule."""
+    draw, outcome = random.Random(schedule.seed), Outcome()
     for ns, frame in trace:
         if draw.random() < schedule.loss:
-            path.lost += 1
+            outcome.lost += 1
             continue
         copies = 1 + (draw.random() < schedule.duplication)
-        path.duplicated += copies - 1
+        outcome.duplicated += copies - 1
         for _ in range(copies):
             content = frame
             if draw.random() < schedule.damage:
-                path.damaged += 1
+                outcome.damaged += 1
                 content = with_wrong_bit(frame, draw)
-            path.arrived.append((arrival(schedule, ns, draw), content))
-    path.arrived.sort(key=lambda each: each[0])
-    return path
+            outcome.arrived.append((arrival(schedule, ns, draw), content))
+    outcome.arrived.sort(key=lambda each: each[0])
+    return outcome
 
 
 def arrival(schedule: Schedule, ns: int, draw: random.Random) -> int:
-    """Return the time of the receiver's clock at which a packet arrives."""
+    """Return when a packet arrives, by the receiver's clock (ns)."""
     at = ns + schedule.delay_ns + draw.randint(0, schedule.jitter_ns)
     return at + round((at - START_NS) * schedule.drift)
 
@@ -186,12 +186,13 @@ def with_wrong_bit(frame: bytes, draw: random.Random) -> bytes:
 
 
 def write(directory: Path, flows: Sequence[Flow], schedule: Schedule, others: Trace = ()) -> tuple[Path, Outcome]:
-    """Write sent.pcap, arrived.pcap and sent.generated.json to a directory; return the second one and the path.
+    """Write sent.pcap, sent.generated.json and arrived.pcap; return the path of arrived.pcap, and the outcome.
 
     ``others``: packets without a stamp that also arrive.
     """
     trace = sent(flows)
-    path = through(schedule, trace)
+    outcome = through(schedule, trace)
     write_pcap(directory / "sent.pcap", trace)
     (directory / "sent.generated.json").write_text(json.dumps(expected(flows)))
-    return write_pcap(directory / "arrived.pcap", sorted([*path.arrived, *others], key=lambda each: each[0])), path
+    arrived = sorted([*outcome.arrived, *others], key=lambda each: each[0])
+    return write_pcap(directory / "arrived.pcap", arrived), outcome

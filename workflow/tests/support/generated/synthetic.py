@@ -158,7 +158,7 @@ def frame_table(pool, c, rng) -> pa.Table:
     kind = np.where(c["no_ip"], -1 - rng.integers(len(NO_IP), size=count), kind)
     kinds, code = np.unique(kind, return_inverse=True)
     texts = [spell(int(k)) for k in kinds]
-    number, sure, flow = np.arange(count), rng.random(count) < 0.01, rng.random(count) < 0.05
+    number, l4_by_tshark, app_by_tshark = np.arange(count), rng.random(count) < 0.01, rng.random(count) < 0.05
     values = {
         **{"frame": number + 1, "ts_ns": c["ts"], "wire_len": c["wire"], "cap_len": np.minimum(c["wire"], 200)},
         **{"inner_wire_len": c["inner"], "flow": pa.array(np.maximum(row, 0), mask=row < 0)},
@@ -168,8 +168,8 @@ def frame_table(pool, c, rng) -> pa.Table:
         "tcp_ack": pa.array(number, mask=~c["tcp"] | (c["flags"] & ACK == 0)),
         **{"payload_len": pa.array(c["payload"], mask=c["no_ip"]), "ip_len": pa.array(c["ip_len"], mask=row < 0)},
         "ip_id": pa.array(number * 40503 % 2**16, mask=row < 0),
-        "l4_by": dictionary(np.where(sure, "tshark", "native")),
-        "app_by": dictionary(np.where(c["data"], np.where(flow, "tshark", "flow"), "native")),
+        "l4_by": dictionary(np.where(l4_by_tshark, "tshark", "native")),
+        "app_by": dictionary(np.where(c["data"], np.where(app_by_tshark, "tshark", "flow"), "native")),
         "issue": dictionary(np.where(rng.random(count) < 0.002, "truncated_ipv4", None)),
     }
     return table_of("frames", values)

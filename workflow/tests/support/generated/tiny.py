@@ -37,7 +37,7 @@ def flow(first_s: float, last_s: float, **parts) -> dict:
 def add_sample(
     directory: Path, name: str, place: tuple = PLACE, span: tuple | None = (0, 20), flows=None, **manifest
 ) -> None:
-    """Write a sample of (site, port) with a span in seconds since START (None: unknown) and one frame per flow end.
+    """Write a sample of (site, port), with a frame at both ends of each flow. ``span``: s since START; None: unknown.
 
     Without ``flows``, it has one flow.
     """
@@ -53,5 +53,5 @@ def add_sample(
 
 
 def by_time(stamp: tuple) -> int:
-    """Return the key that sorts frames by time, those without one first."""
+    """Return the key that sorts frames by time, those without a time first."""
     return stamp[0] or 0

@@ -1,4 +1,4 @@
-"""Models of the tests: a flow for each kind of header, field, gap, size and error."""
+"""Traffic models for tests: a flow for each kind of header, field, gap, size and error."""
 
 import random
 

@@ -26,7 +26,7 @@ def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:
 def compare(
     reference: tshark.Tshark, files: list[Path], directory: Path, cut: int | None = None, *, answers: Path | None = None
 ) -> Agreement:
-    """Compare both results for the frames of ``files``, merged and truncated to ``cut`` bytes.
+    """Compare the core with tshark on the frames of ``files``, merged and truncated to ``cut`` bytes.
 
     ``answers``: file for the rows of tshark. A later call with the same frames reads it instead of running tshark.
     """
@@ -56,7 +56,7 @@ def pcap(frames: list[tuple[int, bytes]]) -> bytes:
 
 
 def vendor_prefixes(reference: tshark.Tshark) -> set[bytes]:
-    """Return the prefixes of three bytes in the vendor lists of ``reference``."""
+    """Return the three-byte prefixes in the vendor lists of ``reference``."""
     directory = vendors.directory_of(reference)
     lines = [line for name in vendors.FILES for line in (directory / name).read_text(encoding="utf-8").splitlines()]
     addresses = [line.split("\t")[0].split(" ")[0].replace("-", ":") for line in lines if not line.startswith("#")]

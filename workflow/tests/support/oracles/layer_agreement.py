@@ -116,7 +116,7 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
 
 @functools.cache
 def innermost(protocols: str) -> tuple[str | None, int, str | None, int]:
-    """Return the innermost network layer of a frame and its last layer, each with the number of equal ones above it."""
+    """Return the innermost network layer of a frame and its last layer, and the number of equal layers before each."""
     stack = unquoted(layers(protocols))
     network = next((token for token in reversed(stack) if token in NETWORKS), None)
     transport = next((token for token in reversed(stack) if token != "mptcp"), None)
@@ -170,7 +170,7 @@ class Agreement:
 
     frames: int = 0
     sure: int = 0
-    whole: int = 0  # the core is certain and has no layers above; all of tshark's text equals that of the core
+    whole: int = 0  # the core is certain and has no layers above; tshark's whole text equals the core's
     whole_wrong: int = 0  # the core is certain and has no layers above, but tshark has more
     disagreements: int = 0
 

@@ -17,7 +17,7 @@ def limits() -> dict:
 
 
 def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
-    """Return the columns of table congestion that describe a sample, without those that decide on a verdict."""
+    """Return columns of table congestion that contain evidence; the verdict and its bounds are not computed."""
     t, mirror = limits(), port_of(manifest, limits(), frames)
     times, late_ns = arrivals(frames, mirror)
     stretches = waiting(frames, times, late_ns, mirror)
@@ -57,14 +57,17 @@ def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
         "start": manifest["actual"]["start_ns"],
         "end": manifest["actual"]["end_ns"],
         "rate": rate,
-        "line": rate if manifest["direction"] == "rx" else math.inf,  # of all senders to the port: unknown
+        "line": rate if manifest["direction"] == "rx" else math.inf,  # the senders' total rate is unknown
         "port": rate if recorded.get("buffer_bytes") else None,
         "ratio": 1 + dropped / len(frames) if frames else 1,
     }
 
 
 def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
-    """Return the latest time at which each frame was sent, from the last frame on, and the longest timestamp delay."""
+    """Return the latest time at which each frame can have been sent, and the longest timestamp delay (ns).
+
+    Times are computed backwards from the last frame.
+    """
     times, late, following, start = [], 0, None, mirror["start"]
     for frame in reversed(frames):
         at = frame["ts_ns"] - start
@@ -77,7 +80,7 @@ def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
 
 
 def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> int:
-    """Return the most bytes in the time in which a full queue is sent, over all possible starts."""
+    """Return the maximum number of bytes in any interval that is as long as a full queue takes to drain."""
     whole_ns = mirror["fill"] * 8 * NS / mirror["capacity"]
     cell_ns = max(1, round(whole_ns / 32))
     number = math.ceil(32 + late_ns / (whole_ns / 32)) + 1

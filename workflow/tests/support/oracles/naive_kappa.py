@@ -318,14 +318,14 @@ def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]
 
 
 def ambiguous(trial: list[Packet]) -> int:
-    """Return the number of packets that share their identity, without occurrence number, with another one."""
+    """Return the number of packets that share their identity, without occurrence number, with another packet."""
     return sum(size for size in Counter(packet.key[0] for packet in trial).values() if size > 1)
 
 
 def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
     """Return one window from ``begin`` to before ``end``, in ns since the start of each trial.
 
-    The time in A decides on the window of a packet if A contains it.
+    The time in A determines the window of a packet if A contains the packet.
     """
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
     inside = {key for key, ns in (l_b | l_a).items() if begin <= ns < end}
@@ -367,7 +367,7 @@ def most_moved(size: int) -> tuple[int, tuple[int, ...]]:
 
 
 def main() -> None:
-    """Print when equation 2 has two values, and the largest sum compared with its stated maximum."""
+    """Print when equation 2 has two values, and compare the largest sums with their stated maxima."""
     ranks = smallest_ambiguous()
     print("smallest trial with two values of equation 2: B has A's packets in the order", *ranks)
     for chain, distance in readings_of_equation_2(ranks).items():

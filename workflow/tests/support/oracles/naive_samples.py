@@ -75,7 +75,7 @@ def misdated(samples: list[Sample]) -> dict[str, bool | None]:
 
 
 def traffic(samples: list[Sample], which: str = "unfiltered") -> list[Sample]:
-    """Return the samples that count as traffic: the unfiltered ones, else those that are not trials, else all."""
+    """Return the samples that count as traffic: unfiltered samples, else samples that are not trials, else all."""
     if which == "all":
         return samples
     rank = {s.name: 2 if "trial" in s.restrictions else min(len(s.restrictions), 1) for s in samples}

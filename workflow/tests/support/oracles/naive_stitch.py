@@ -63,7 +63,7 @@ def site_flows(samples):
 
 
 def network(flow):
-    """Return the identifiers of tunnels that identify a network."""
+    """Return the tunnel identifiers that identify a network."""
     tunnels = [tunnel.split("*") for tunnel in flow["tunnels"].split("/") if tunnel]
     return tuple((name, number) for name, number, _ in tunnels if name in NETWORK)
 

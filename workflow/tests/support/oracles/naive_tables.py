@@ -1,4 +1,4 @@
-"""Naive reference of every table of a campaign: dictionaries over frames and flows, one definition after the other.
+"""Naive reference of every table of a campaign: loops over frames and flows, one definition after the other.
 
 It follows schemas/tables/*.yaml, not the SQL. Intervals are tested in test_bootstrap.py.
 """
@@ -34,7 +34,7 @@ def frames_of(samples):
 
 
 def for_each_site(rows_of):
-    """Return a function of all samples that adds site and number of samples to the rows of the samples of a site."""
+    """Decorate a table: compute its rows for each site and for all samples, and add site and number of samples."""
 
     @functools.wraps(rows_of)
     def table(samples):
@@ -213,7 +213,7 @@ def flows_per_sample(samples):
 
 @for_each_site
 def applications(samples):
-    """Return flows by application label. Only samples with the application count."""
+    """Return flows by application label; `samples` is the number of samples with the application."""
     groups = defaultdict(list)
     for name, flow in [(s.name, flow) for s in samples for flow in s.flows]:
         groups[flow["app"], flow["app_by"]].append((name, flow))

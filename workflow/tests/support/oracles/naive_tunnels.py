@@ -111,7 +111,7 @@ WRAP = {
     "vlan": lambda i, k, p: (TAG, struct.pack(">HH", i, k) + p),
 }
 FIRST = {"nvgre_vsid": 0x1000}  # the smallest identifier of a type; otherwise 1
-LARGEST = {"erspan_session": 0x3FF, "nvgre_flow_id": 0xFF}  # of types with fewer than 16 bits
+LARGEST = {"erspan_session": 0x3FF, "nvgre_flow_id": 0xFF}  # for types with fewer than 16 bits
 CARRIES_IP_ALONE = ("pptp_call", "gtp_teid", "l2tp_tunnel", "l2tp_session", "pppoe_session")
 
 
@@ -278,7 +278,7 @@ class Reader:
             self.transport(proto, at + header, at + total)
 
     def network(self, src: str, dst: str, proto: int, *, version: int, ip_len: int, ip_id: int | None, at: int) -> None:  # noqa: PLR0913
-        """Store the values of a network header at ``at``. They replace those of an outer one."""
+        """Store the values of a network header at ``at``. They replace those of an outer header."""
         found = self.found
         found.ends, found.ip_version, found.ip_len, found.ip_id = (src, dst, proto), version, ip_len, ip_id
         found.ports = found.outside = found.payload_len = found.tcp = None
@@ -422,7 +422,7 @@ def identifiers(tunnels: tuple, types: tuple) -> tuple:
 
 
 def candidates(keys: list[tuple]) -> list[list[int]]:
-    """Return for each flow those of the same network with reversed endpoints; none if both ends are the same."""
+    """Return for each flow the flows of the same network with reversed ends; none if both ends are the same."""
     places: dict[tuple, list[int]] = {}
     for row, (_, tunnels, *ends) in enumerate(keys):
         places.setdefault((*ends, identifiers(tunnels, NETWORK)), []).append(row)

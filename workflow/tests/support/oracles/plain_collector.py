@@ -186,7 +186,7 @@ class Flow:
         self.fin = self.last_known = False  # a FIN or RST was received; the newest report contains the last packet
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
-        self.partial = False  # acknowledgments before those of a report are unknown
+        self.partial = False  # acknowledgments before a report are unknown
         self.slot = None
         self.unfollowed = False  # TCP only: a report had no slot, or had a different slot without a SYN
         self.uncertain = self.uncertain_slot = None  # sum over all slots, and the value of the newest report
@@ -218,7 +218,7 @@ class Flow:
         return {"bytes": size[0], "packets": size[1], "acknowledged_bytes": self.acked, **self.slots}
 
     def before(self, time: int, plain: Plain) -> None:
-        """Prepare for a newer report."""
+        """Prepare the window for a newer report."""
         width = plain.series_ns
         if width is None:
             return

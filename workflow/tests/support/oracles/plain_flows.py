@@ -1,4 +1,4 @@
-"""Plain reference of flow tables: naive_tunnels reads the frames, dictionaries and lists count, in several passes.
+"""Plain reference of flow tables: naive_tunnels reads the frames; flows are counted in several passes over lists.
 
 It shares no code with the core, so that the two can be compared column by column.
 """

@@ -1,4 +1,4 @@
-"""Times at which the packets of a report were sent: the part of plain_collector.py that assigns them to windows."""
+"""The part of plain_collector.py that assigns the packets of a report to windows, by the times of the packets."""
 
 from fractions import Fraction
 from math import floor
@@ -22,7 +22,7 @@ def iat_of(fields: dict) -> int | None:
 
 
 def rates(row: dict, width: int) -> None:
-    """Return columns derived from the bytes of a row."""
+    """Set the columns of a row that are derived from its bytes."""
     span = width * row["windows"]
     row["packet_size_mean"] = row["bytes"] / row["packets"] if row["packets"] else None
     row["throughput_bps"] = rate_bps(row["bytes"], span)
@@ -93,7 +93,7 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
             came = times.until(min(number + 1, window["start"]) * width, added)
             shares.setdefault(number, {})[name] = came - begun.get(name, 0)
             begun[name] = came
-    if window["closed"] and flow.slot is not None:  # even without a share: it is known by then
+    if window["closed"] and flow.slot is not None:  # even without a share, because the slot is known by then
         window["closed"] |= {name: window["closed"][name] or 0 for name in flow.slots}
     for row in times.rows(shares, width):
         if window["closed"] and row["window_ns"] == window["closed"]["window_ns"]:
@@ -112,7 +112,7 @@ def enlarge(closed: dict, row: dict, width: int) -> None:
 
 
 def without_reports(flow, row: dict, time: int, width: int) -> dict:
-    """Add a row of windows without reports."""
+    """Return a row of windows without reports."""
     nothing = {name: None if flow.slot is None else 0 for name in flow.slots}
     created = {
         **{"flow": flow.number, "last_ns": time, "reports": 0},

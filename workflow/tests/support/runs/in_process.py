@@ -1,4 +1,4 @@
-"""Commands that a test calls in its own process, and functions that do more than their original during a test."""
+"""Commands that a test runs in its own process, and functions that are extended during a test."""
 
 import argparse
 from collections.abc import Callable

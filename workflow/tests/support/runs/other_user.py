@@ -1,4 +1,4 @@
-"""Another user of the machine who tries to read a file and to talk to a listening program."""
+"""Another user of the machine who tries to read a file and to use a listening program."""
 
 import shutil
 import subprocess

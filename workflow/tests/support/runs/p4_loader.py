@@ -20,7 +20,7 @@ BINARY = c_programs.path_of("acapella-p4-run")
 FORWARD = TESTS / "forward.spec"
 REPORTS = TESTS / "reports.spec"
 SECOND = 1_000_000_000
-LIMIT_S = 300  # only reached if it hangs
+LIMIT_S = 300  # reached only if the program hangs
 # leaks.txt names libraries, which needs no symbols: reading them would take half of the time of a run. Reports of the
 # sanitizers therefore contain addresses, which addr2line resolves.
 LEAKS = f"suppressions={TESTS / 'leaks.txt'}:print_suppressions=0:symbolize=0"

@@ -26,10 +26,10 @@ ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--uts")
 USER = ("--user", "--map-current-user", "--keep-caps")  # if we are not root; munged and slurmd do not need root either
-START_S = 120  # only reached if a daemon hangs
+START_S = 120  # reached only if a daemon hangs
 ADDRESS = "192.0.2.1"  # not the address of any machine, RFC 5737
 NODES = ("n1", "n2")
-FIRST_PORT = 16901  # of slurmd of the first node
+FIRST_PORT = 16901  # port of slurmd of the first node; the next nodes have the next ports
 # Without cgroups, which a container may not have. Slurm reports a node as down after SlurmdTimeout; nodes that are
 # silent for half of it are not used.
 CONFIGURATION = """
@@ -103,7 +103,7 @@ def unshare() -> list[str]:
 
 @dataclass
 class Cluster:
-    """A cluster of the nodes NODES with files in ``directory``, whose path must be short, because it contains sockets.
+    """A cluster of the nodes NODES with files in ``directory``, whose path must be short enough for its Unix sockets.
 
     ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory; ``cpus``: of
     each node (default: all of this machine).
@@ -137,7 +137,7 @@ class Cluster:
         self._ask("stop_daemon", name, int(number))
 
     def start_daemon(self, name: str) -> None:
-        """Start such a daemon again."""
+        """Start a daemon that was stopped again."""
         self._ask("start_daemon", name)
 
     def fail_node(self, node: str) -> None:

@@ -39,8 +39,8 @@ case " $* " in
   *) exec {tshark} "$@" ;;
 esac
 """
-# Imported at the start of every Python. The analysis of a batch waits after it has written a table, or does something
-# else repeatedly.
+# Imported at the start of every Python interpreter. The analysis of a batch waits after it has written a table, and
+# runs a statement repeatedly meanwhile.
 PAUSED_ANALYSIS = """import os, sys, time
 replace, held = os.replace, []
 def replace_and_wait(source, target, **directories):
@@ -157,7 +157,7 @@ class Workplace:
         self.sheet(*((path.stem, "alpha", "p1", f"../captures/{path.name}") for path in paths))
 
     def add_letter(self, *rows: tuple[str, str, str, str]) -> None:
-        """Add a sample `letter` whose capture is a text to the sheet, and ``rows``."""
+        """Add to the sheet a sample `letter`, whose capture is a text file, and ``rows``."""
         write_file(self.directory / "captures" / "letter.pcap", LETTER)
         with (self.directory / "config" / "samples.tsv").open("a") as sheet:
             for row in (("letter", "alpha", "p3", "../captures/letter.pcap"), *rows):
@@ -172,7 +172,7 @@ class Workplace:
 
     @contextlib.contextmanager
     def paused_tshark(self, then: str = "exit 1") -> Iterator[PausedProgram]:
-        """In the context, tshark first waits. ``then``: shell command that follows.
+        """Make tshark wait within the context, and then run the shell command ``then``.
 
         tshark runs confined and as another user: it may only read files next to its program, and not in tmp_path.
         """
@@ -254,7 +254,7 @@ def jobs(printed: str) -> dict[str, int]:
 
 
 def rules_run(printed: str) -> set[str]:
-    """Return the names of these rules."""
+    """Return the names of the rules of which a run executed jobs (see `jobs`)."""
     return {*jobs(printed)}
 
 
