@@ -342,7 +342,7 @@ def test_secret_is_neither_sent_nor_logged(agent):
 
 
 def test_other_users_can_neither_read_the_secret_nor_control_the_agent(agent, tmp_path_factory):
-    number, answer = other_user.approach(secret_file(tmp_path_factory.mktemp("open")), agent.port, '{"quit": {}}\n')
+    number, answer = other_user.try_access(secret_file(tmp_path_factory.mktemp("open")), agent.port, '{"quit": {}}\n')
     assert number == "13"
     assert '"error"' in answer
     assert "welcome" not in answer

@@ -348,7 +348,7 @@ def test_other_users_can_neither_read_the_secret_nor_open_a_session():
         Path(directory).chmod(0o755)  # only the mode of the file protects the secret
         path = Path(directory) / "collector.secret"
         server.secret = control_lines.make_secret(path)
-        number, answer = other_user.approach(path, port, encode(HELLO).decode())
+        number, answer = other_user.try_access(path, port, encode(HELLO).decode())
         assert server.sessions.summary() == []
     assert number == str(errno.EACCES)
     assert [set(json.loads(line)) for line in answer.split("\n") if line] == [{"challenge"}, {"error"}]

@@ -19,7 +19,7 @@ print(link.makefile().read())
 """
 
 
-def approach(path: Path, port: int, line: str) -> tuple[str, str]:
+def try_access(path: Path, port: int, line: str) -> tuple[str, str]:
     """Return what another user reads in a file, or the number of the error, and the answer to a line on a port."""
     python = shutil.which("python3", path="/usr/bin:/bin")  # a Python of the user may be in a private directory
     require_root("only root can run a program as another user")
