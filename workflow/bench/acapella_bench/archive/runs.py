@@ -70,7 +70,7 @@ def run_cores(bench: Bench) -> Iterator[dict]:
     prepare(place, "native", archive)
     through_s, jobs = slurm.run(place)
     more = 100 * (through_s / two - 1)
-    note = f"{jobs} jobs, two nodes with one core each"
+    note = f"{jobs} jobs, one node with {CORES} cores"
     yield {"measured": "through Slurm", "value": through_s, "unit": "s", "note": note}
     yield {"measured": "overhead of Slurm", "value": more, "unit": "%", "goal": "<= 20"}
 

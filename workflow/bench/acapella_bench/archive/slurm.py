@@ -1,4 +1,4 @@
-"""Runs a campaign through a real Slurm on this machine, with the cluster of the tests: a controller and two nodes."""
+"""Runs a campaign through a real Slurm on this machine, with the cluster of the tests: a controller and a node."""
 
 import contextlib
 import os
@@ -26,16 +26,16 @@ def missing() -> str | None:
 
 
 def run(place: Path) -> tuple[float, int]:
-    """Run the workflow through Slurm; return seconds since the nodes were ready, and the number of jobs.
+    """Run the workflow through Slurm; return seconds since the node was ready, and the number of jobs.
 
-    Nodes have one core each, so that as many jobs run at the same time as in a local run on two cores.
+    The node has all cores, so that the jobs have as many threads as in a local run.
     """
     from acapella_testing.runs.slurm_cluster import Cluster  # noqa: PLC0415 - optional
 
     command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(place)]
-    command += ["--profile", str(ROOT / "profiles" / "slurm"), "--set-threads", "process=1"]
+    command += ["--profile", str(ROOT / "profiles" / "slurm")]
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory, tempfile.TemporaryFile("w+") as output:
-        cluster = Cluster(Path(directory), cpus=1)
+        cluster = Cluster(Path(directory), nodes=1)
         running = cluster.start(command, place, output, {})
         try:
             ready = wait_for(cluster.directory / "control", running)

@@ -20,7 +20,7 @@ WAIT_S = 900  # longest restart of a controller
 POLL_S = 2
 # While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Here, it is this share of the time
 # since the last job ended, so that a following job of the same length is delayed by at most this share.
-CHECK_SHARE, MAX_CHECK_S = 0.1, 30
+CHECK_SHARE, MAX_CHECK_S = 0.05, 30
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "

@@ -124,7 +124,7 @@ def test_interval_between_queries_grows_with_the_time_since_a_job_ended(plugin):
         kept(executor, "1", "2")
         intervals.append(executor.next_seconds_between_status_checks)
     assert SETTINGS["init_seconds_before_status_checks"] == 1
-    assert intervals == pytest.approx([1, 1, 6.8, slurm_plugin.MAX_CHECK_S, 1])
+    assert intervals == pytest.approx([1, 1, 3.4, slurm_plugin.MAX_CHECK_S, 1])
 
 
 def test_job_that_slurm_has_lost_fails_after_some_time(plugin):

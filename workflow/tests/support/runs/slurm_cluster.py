@@ -106,17 +106,19 @@ class Cluster:
     """A cluster of the nodes NODES with files in ``directory``, whose path must be short enough for its Unix sockets.
 
     ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory; ``cpus``: of
-    each node (default: all of this machine).
+    each node (default: all of this machine); ``nodes``: only the first ones.
     """
 
     directory: Path
     accounting: bool = False
     over_memory_kill: bool = False
     cpus: int | None = None
+    nodes: int = len(NODES)
 
     def start(self, command: list[str], directory: Path, output: IO, environment: dict[str, str]) -> subprocess.Popen:
         """Start a command on the cluster, in a working directory. ``output``: file for both of its output streams."""
-        options = {"accounting": self.accounting, "over_memory_kill": self.over_memory_kill, "cpus": self.cpus}
+        options = {"accounting": self.accounting, "over_memory_kill": self.over_memory_kill}
+        options |= {"cpus": self.cpus, "nodes": self.nodes}
         (self.directory / "options.json").write_text(json.dumps(options))
         return subprocess.Popen(
             [*unshare(), sys.executable, __file__, str(self.directory), *command],
@@ -146,7 +148,7 @@ class Cluster:
 
     def launched(self) -> list[str]:
         """Return the identifiers of the batch jobs that the nodes started."""
-        logs = "".join((self.directory / f"slurmd-{node}.log").read_text() for node in NODES)
+        logs = "".join((self.directory / f"slurmd-{node}.log").read_text() for node in NODES[: self.nodes])
         return re.findall(r"Launching batch job (\S+)", logs)
 
     def _ask(self, *request: str | int) -> str:
@@ -251,15 +253,15 @@ def owner() -> str:
     return Path("/proc/self").owner()
 
 
-def configure(directory: Path, *, accounting: bool, over_memory_kill: bool, cpus: int | None) -> None:
+def configure(directory: Path, *, accounting: bool, over_memory_kill: bool, cpus: int | None, nodes: int) -> None:
     """Write the configuration of the daemons."""
     directory.chmod(0o711)  # munged requires that all users can reach its socket
-    for name in ("state", *(f"spool-{node}" for node in NODES)):
+    for name in ("state", *(f"spool-{node}" for node in NODES[:nodes])):
         (directory / name).mkdir()
-    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10 // len(NODES)
+    memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10 // nodes
     values = {"directory": directory, "address": ADDRESS, "user": owner()}
-    values |= {"cpus": cpus or os.cpu_count(), "memory_mb": memory_mb, "nodes": len(NODES)}
-    values |= {"first": FIRST_PORT, "last": FIRST_PORT + len(NODES) - 1}
+    values |= {"cpus": cpus or os.cpu_count(), "memory_mb": memory_mb, "nodes": nodes}
+    values |= {"first": FIRST_PORT, "last": FIRST_PORT + nodes - 1}
     accounted = WITH_ACCOUNTING if accounting else WITHOUT_ACCOUNTING
     parts = (CONFIGURATION, accounted, LIMITED_MEMORY if over_memory_kill else ANY_MEMORY)
     (directory / "slurm.conf").write_text("".join(parts).format(**values))
@@ -314,9 +316,9 @@ def main(directory: Path, command: list[str]) -> int:
     until("Success", "sh", "-c", f"munge -n -S {directory}/munge.socket | unmunge -S {directory}/munge.socket")
     if options["accounting"]:
         start_database(daemons, directory)
-    for name in ("slurmctld", *(f"slurmd-{node}" for node in NODES)):
+    for name in ("slurmctld", *(f"slurmd-{node}" for node in NODES[: options["nodes"]])):
         daemons.start_daemon(name)
-    until("idle", "sinfo", "--noheader", "--Node", "--format=%N %T", number=len(NODES))
+    until("idle", "sinfo", "--noheader", "--Node", "--format=%N %T", number=options["nodes"])
     daemons.serve()
     threading.Thread(target=end_with_test, daemon=True).start()
     return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
