@@ -130,7 +130,7 @@ def write_load(path: Path, connections: int, seconds: int = 30, seed: int = 1) -
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=150_000, help="two directed flows each (default: 150000)")
-    parser.add_argument("--seconds", type=int, default=30, help="time within which they begin (default: 30)")
+    parser.add_argument("--seconds", type=int, default=30, help="seconds within which they begin (default: 30)")
     parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="pcap to write")
     options = parser.parse_args()

@@ -162,8 +162,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = parse_settings({"testbed": "fabric"}).fabric
     parser.add_argument("directory", type=Path, metavar="DIRECTORY")
-    parser.add_argument("--slice", metavar="NAME", help="also record this slice of yours")
-    parser.add_argument("--fabric-rc", metavar="FILE", help="FABRIC's configuration, as key fabric.fabric_rc")
+    parser.add_argument("--slice", metavar="NAME", help="also record this slice, which must be yours")
+    parser.add_argument("--fabric-rc", metavar="FILE", help="FABRIC's configuration, as in config key fabric.fabric_rc")
     parser.add_argument("--telemetry-url", default=defaults.telemetry_url, metavar="URL", help="(default: %(default)s)")
     args = parser.parse_args()
     try:
