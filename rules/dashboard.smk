@@ -23,6 +23,6 @@ rule dashboard:
         state=lambda wildcards: dashboard_campaigns.state_of_results(Path("results"), config["dashboard"]["campaigns"]),
         code=digest_of_code("acapella.dashboard"),
     message:
-        "dashboard over campaigns"
+        "dashboard of all campaigns"
     shell:
         "acapella campaign dashboard results {params.campaigns:q} > {log:q} 2>&1"

@@ -46,6 +46,6 @@ rule papers:
         present=list(optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"]).values()),
         code=digest_of_code("acapella.papers.command"),
     message:
-        "papers: printed numbers and ours"
+        "papers: numbers printed in papers, and those of the campaign"
     shell:
         "acapella campaign papers {params.campaign:q} --papers {params.papers} > {log:q} 2>&1"
