@@ -1,12 +1,12 @@
-"""Record FABRIC's answers as files, without tokens, names and addresses, to compare the simulated FABRIC with them.
+"""Record FABRIC's responses as files, without tokens, names and addresses, to compare the simulated FABRIC with them.
 
     python -m acapella_capture.testbeds.fabric.record DIRECTORY
     python -m acapella_capture.testbeds.fabric.record DIRECTORY --slice NAME
 
-All requests are read-only. With --slice, the named slice and its parts are also recorded. Each answer is a file
+All requests are read-only. With --slice, the named slice and its parts are also recorded. Each response is a file
 NAME.json with the request, the HTTP status and the body. Tokens, e-mail addresses, IP and MAC addresses, identifiers
-and SSH keys are replaced by numbered placeholders, the same value always by the same one. Names of people, projects and
-slices are also replaced. Names of sites, hosts and switch ports remain. Read the files before you give them to others.
+and SSH keys are replaced by numbered placeholders, equal values by the same placeholder. Names of people, projects and
+slices are also replaced. Names of sites, hosts and switch ports remain. Review the files before you share them.
 """
 
 import argparse
