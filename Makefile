@@ -15,7 +15,7 @@ CORES ?= $(shell nproc)
 FUZZ_SECONDS ?= 600
 TEST_ARGS ?=
 TEST_JOBS ?= 4
-# `make test` skips the long tests, except for those of this share of the files; `make soak` runs all.
+# `make test` skips the long tests, except in this share of the test files; `make soak` runs all of them.
 SOAK_SHARE ?= 0
 BENCH_ARGS ?=
 
@@ -46,9 +46,9 @@ setup: packages $(PYTHON_PACKAGES) $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)
 PACKAGES ?= yes
 DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-packages)
 
-# It also saves disk space and memory: fewer Python packages, build tools that are removed after the build, no pip
-# cache, bytecode only of modules that are used, and as many compilers as the memory allows. The machine's FABRIC client
-# is used if its version matches the lock file.
+# PACKAGES=no also saves disk space and memory: fewer Python packages, build tools that are removed after the build, no
+# pip cache, bytecode only of modules that are used, and as many compilers as the memory allows. The machine's FABRIC
+# client is used if its version matches the lock file.
 ifeq ($(PACKAGES),no)
 REQUIREMENTS := workflow/requirements-small.lock
 PYTHON_PACKAGES := $(STAMPS)/packages-small
@@ -185,7 +185,8 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(PYTHON_PACKAGES)
 	@$(MAKE) -s programs
 	@for program in $(C_PROGRAMS:%=$(PROGRAMS)/%); do [ ! -e $$program ] || install $$program $(BIN)/; done
 
-# The requirements of testbed fabric are large and useful only on FABRIC: not part of setup, but tested by `make test`.
+# The requirements of testbed fabric are large and useful only on FABRIC: `make test` installs them, `make setup` does
+# not.
 .PHONY: setup-fabric
 setup-fabric: setup $(STAMPS)/fabric $(NODE_PROGRAMS)
 
@@ -218,8 +219,8 @@ $(BIN)/acapella-anonymize: $(NATIVE)/programs/anonymize.cpp $(NATIVE)/programs/p
 		echo "setup: acapella-anonymize is not built, so nothing can be anonymized on FABRIC's nodes: build/anonymize.log"; \
 	fi
 
-# It reads captures that were just recorded, which are not compressed. A decoder.cpp without codecs replaces the core's,
-# so that the program needs no library and can be built without Debian's packages.
+# acapella-digest reads captures that were just recorded, which are not compressed. A decoder.cpp without codecs
+# replaces the core's, so that the program needs no library and can be built without Debian's packages.
 $(BIN)/acapella-digest: $(NATIVE)/programs/digest.cpp $(NATIVE)/programs/program.hpp $(STAMPS)/native
 	@rm -f $@
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
@@ -266,7 +267,7 @@ reproduce:
 		--config reproduce='$(DATA)' campaign='$(NAME)' || status=$$?; \
 	echo; if [ -e 'results/$(NAME)/reproduced.txt' ]; then cat 'results/$(NAME)/reproduced.txt'; fi; exit $$status
 
-# Some container images set this variable: then each of the many test processes would recompile our modules.
+# Some container images set this variable; each of the many test processes would then recompile our modules.
 CACHED_BYTECODE := PYTHONDONTWRITEBYTECODE=
 
 test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_BUILD)/built
@@ -324,7 +325,7 @@ soak: packages-test setup-fabric $(STAMPS)/dev $(STAMPS)/site $(CXX_TEST_BUILD)/
 bench: packages-bench setup $(STAMPS)/dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
 
-# nfstream, with which `make bench BENCH_ARGS=comparators` compares, if it is installed.
+# nfstream, a flow meter that `make bench BENCH_ARGS=comparators` also measures if this environment exists.
 build/nfstream: workflow/requirements-bench.lock
 	@$(PYTHON) -m venv $@
 	@$@/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<

@@ -123,7 +123,7 @@ wildcard_constraints:
     batch=r"b[0-9]+",
 
 
-# Used with `--software-deployment-method apptainer` alone: the image that workflow/setup/container.def describes,
+# Used only with `--software-deployment-method apptainer`: the image that workflow/setup/container.def describes,
 # built by `apptainer build acapella.sif workflow/setup/container.def`. `make setup` needs no container.
 container: "acapella.sif"
 

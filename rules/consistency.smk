@@ -100,7 +100,7 @@ rule conformance:
         directory=lambda wildcards: f"{CAMPAIGN}/tables",
         code=digest_of_code("acapella.kappa.conformance"),
     message:
-        "conformance: kappa as printed, recomputed"
+        "conformance: recompute every kappa printed in the CHOIR paper"
     shell:
         "acapella campaign conformance -o {params.directory:q} --printed {input.printed:q} --errata {input.errata:q}"
         " > {log:q} 2>&1"

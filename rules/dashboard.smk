@@ -1,8 +1,8 @@
 # dashboard: provenance and tables of all campaigns, outcomes.csv -> results/dashboard/index.html, sites/*.html,
 #            campaigns.csv, ports.csv, summaries.json.gz
 #
-# Only `snakemake dashboard` runs this rule. It declares no input files, because they are outputs of other rules for the
-# campaign of the config, which must not run because of it. Instead, a parameter contains a checksum of their states.
+# Only `snakemake dashboard` runs this rule. It declares no input files: for the campaign of the config, they are
+# outputs of other rules, which a dashboard must not start. Instead, a parameter contains a checksum of their states.
 # Only the first page is a declared output. Snakemake does not delete it, so the job rereads only changed campaigns.
 
 from acapella.dashboard import campaigns as dashboard_campaigns
@@ -23,6 +23,6 @@ rule dashboard:
         state=lambda wildcards: dashboard_campaigns.state_of_results(Path("results"), config["dashboard"]["campaigns"]),
         code=digest_of_code("acapella.dashboard"),
     message:
-        "dashboard over campaigns"
+        "dashboard of all campaigns"
     shell:
         "acapella campaign dashboard results {params.campaigns:q} > {log:q} 2>&1"

@@ -2,11 +2,11 @@
 #
 # Both depend only on the bytes of the capture and on the params below, so campaigns can share a cache (digest.cache).
 # Therefore, the manifest, which names the campaign, is not an input, except for captures in storage. `damaged` is a
-# resource instead of a param, because Snakemake does not rerun a job if a resource changes: it determines the exit
-# code, not the output.
+# resource instead of a param, because Snakemake does not rerun a job if a resource changes: `damaged` determines the
+# exit code, not the output.
 #
-# Waiting jobs of digest and index start first, then those of collect, then other stages (priority). Thus few fetched
-# captures exist at a time, and jobs of analyze remain for the other cores while index uses one.
+# Waiting jobs of digest and index start first, then those of collect, then other stages (priority). Therefore few
+# fetched captures exist at a time, and jobs of analyze remain for the other cores while index uses one.
 
 from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256

@@ -1,9 +1,9 @@
 # figures: tables/ -> figures/<figure>.svg, .pdf, .png, .html
 #
-# One job: starting Altair takes longer than most figures. It draws only figures whose code, tables or options have changed,
-# and sets the modification time of the others. Therefore, Snakemake does not delete the figures before the job
-# (update()). logs/figures.done is deleted, so that the job reruns after a failure. Captions for `snakemake --report`
-# are in workflow/report/<figure>.rst.
+# One job, because starting Altair takes longer than drawing most figures. It draws only figures whose code, tables or
+# options have changed, and sets the modification time of the others. Therefore, Snakemake does not delete the figures
+# before the job (update()). logs/figures.done is deleted, so that the job reruns after a failure. Captions for
+# `snakemake --report` are in workflow/report/<figure>.rst.
 
 FIGURE_FLAGS = optional_stages.figure_flags(OPTIONAL_STAGES)
 FIGURES = optional_stages.figures(OPTIONAL_STAGES, config["figures"]["only"], with_samples=HAS_SAMPLES)

@@ -98,7 +98,7 @@ rule measure_response:
     params:
         code=digest_of_code("acapella_capture.response"),
     message:
-        "measure-response: two iperf3 flows whose rates change, over background"
+        "measure_response: two iperf3 flows whose rates change, over background traffic"
     shell:
         "acapella measure response -o {output.json:q} > {log:q} 2>&1"
 
@@ -148,7 +148,7 @@ rule measure_collector:
         threads=REPORTED["threads"],
         code=digest_of_code("acapella.flowreports.offered"),
     message:
-        "measure-collector: reports offered at fixed rates, and those of two traces"
+        "measure_collector: reports offered at fixed rates, and reports of two traces"
     shell:
         "acapella measure collector -o {output.json:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
 
@@ -204,6 +204,6 @@ rule flowreports_published:
         flags=["--flowreports"] * bool(REPORTED["samples"]) + ["--flowstudy"] * REPORTED["study"],
         code=digest_of_code("acapella.flowreports.published"),
     message:
-        "flowpublished: the paper's numbers and ours"
+        "flowreports_published: numbers printed in the P4/RDMA paper, and those of the campaign"
     shell:
         "acapella p4 published {params.campaign:q} {params.flags} --printed {input.printed:q} > {log:q} 2>&1"

@@ -1,7 +1,7 @@
 # outcomes: outcomes of the sites of all collections, and their reasons -> tables/outcomes.csv and .parquet,
 #           tables/outcome_reasons.csv and .parquet, figures/outcomes.*, figures/outcome_reasons.*
 #
-# Only `snakemake outcomes` runs this rule: it covers all campaigns, so the report of one campaign does not depend on it.
+# Only `snakemake outcomes` runs this rule: it covers all campaigns, so the report of a campaign does not depend on it.
 # `acapella collect` writes the input.
 
 from acapella.figures.registry import COLLECTION_FIGURES

@@ -1,8 +1,8 @@
-# papers: tables of all stages -> tables/paper_numbers.csv and .parquet, the numbers printed in papers next to those of the
-#         campaign; only with report.papers, for the papers whose quantities the campaign has
+# papers: tables of all stages -> tables/paper_numbers.csv and .parquet, the numbers printed in papers next to those of
+#         the campaign; only with report.papers, for the papers whose quantities the campaign has
 #
-# Tables of the storage study and of outcomes, and collect.json, are used if they exist, but are not inputs, as for the
-# report. Tables of samples change with collect.json.
+# As in rule report, the tables of the storage study and of outcomes, and collect.json, are used if they exist, but are
+# not inputs. Tables of samples change with collect.json.
 
 COMPARED_PAPERS = optional_stages.compared_papers(
     config["report"]["papers"],
@@ -46,6 +46,6 @@ rule papers:
         present=list(optional_stages.report_sections(CAMPAIGN, pseudonyms=config["pseudonyms"]).values()),
         code=digest_of_code("acapella.papers.command"),
     message:
-        "papers: printed numbers and ours"
+        "papers: numbers printed in papers, and those of the campaign"
     shell:
         "acapella campaign papers {params.campaign:q} --papers {params.papers} > {log:q} 2>&1"

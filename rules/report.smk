@@ -2,7 +2,7 @@
 #
 # Without samples, the page contains only the sections on transfers and on the infrastructure study.
 #
-# It has a section about the storage study after `snakemake storage` has run, and one about the outcomes of all
+# The report has a section about the storage study after `snakemake storage` has run, and one about the outcomes of all
 # collections after `snakemake outcomes` has run. Neither is an input: a report must neither start a measurement that
 # changes the machine's thresholds nor wait for other campaigns.
 #

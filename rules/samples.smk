@@ -1,5 +1,5 @@
-# samples: no rules, but what they share: the objects of acapella.snakefile that contain the samples, batches, trials and
-# optional stages of the campaign.
+# samples: no rules, but the objects of acapella.snakefile that rules share; they contain the samples, batches, trials
+# and optional stages of the campaign.
 #
 # files: the sheet is read immediately. Other testbeds: the samples are known after the checkpoint collect. A campaign
 # of transfers may have no samples (HAS_SAMPLES): rules figures and report then do not need any other stage.
@@ -44,7 +44,8 @@ if config["testbed"] == "files":
     if not is_without_captures(config) and (is_main_process(workflow) or not SHEET.queries()):
         SHEET.print_warnings(EXCLUDED, lambda: is_dry_run(workflow))
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, SHEET.samples, SHEET.is_readable)
-    # A sample's capture, or version of its object, and its values in the sheet: for batches and records of failures.
+    # A sample's capture, or the version of its object, and its values in the sheet, for batches and records of
+    # failures.
     recorded_capture, recorded_values = SHEET.recorded_capture, SHEET.manifest_values
 else:
     from acapella_capture import collect, precheck, settings
@@ -71,7 +72,7 @@ else:
     recorded_capture, recorded_values = lambda sample: SAMPLES[sample].capture, lambda sample: []
 
 
-# With batches, outputs of the rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
+# With batches, outputs of rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
 FILES = config["testbed"] == "files"
 BATCHES = Batches(
     workflow,

@@ -35,7 +35,7 @@ rule measure_storage:
         table_seconds=STUDY["table_run_s"],
         code=digest_of_code("acapella_capture.storage.command"),
     message:
-        "measure-storage: sets vm.dirty_* of this machine during the measurement"
+        "measure_storage: sets vm.dirty_* of this machine during the measurement"
     shell:
         "acapella measure storage -o {output.study:q} --thresholds {params.thresholds} --disk-mbps {params.disks}"
         " {params.memory} {params.frames} {params.rate} --seconds {params.seconds}"

@@ -1,11 +1,11 @@
 # transfer: a grid of transfers over a slice with emulated links -> transfers/<cell_id>/ (a directory per run) and
 #           transfers/complete.json (the list of all runs); only with transfer.grid.
 #
-# One job per slice, as rule collect: the runs share the emulated links and must not overlap. Directories of runs are not
-# outputs of the rule, so Snakemake keeps the directories of an interrupted job; the next job performs the missing runs.
-# After a complete job, `snakemake --forcerun transfer` repeats failed runs. The rule has no digest of its code, so that
-# editing the code does not discard runs. Ctrl-C signals the whole process group, and tee ignores it to write the last
-# line.
+# One job per slice, as in rule collect: the runs share the emulated links and must not overlap. Directories of runs are
+# not outputs of the rule, so Snakemake keeps the directories of an interrupted job; the next job performs the missing
+# runs. After a complete job, `snakemake --forcerun transfer` repeats failed runs. The rule has no digest of its code,
+# so that editing the code does not discard runs. Ctrl-C signals the whole process group, and tee ignores it to write
+# the last line.
 
 if config["transfer"]["grid"] is not None:
     from acapella.snakefile.transfer import transfer_config

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write a capture of many short TCP connections that start at even intervals, as a load for a data plane's slots.
+"""Write a capture of many short TCP connections with evenly spread starts, as a load for the slots of a data plane.
 
     p4/model/generated_load.py --connections 150000 --seconds 30 --seed 1 -o load.pcap
 
-A connection has a handshake without loss, a request, and one to four segments of response. Then 80 % end with a FIN
-from each side, 10 % with an RST, 10 % stop sending. One of ten pauses for up to 8 s before the end. One of fifty
-segments of response is sent twice. Frames contain 54 bytes, Ethernet to TCP; lengths on the wire include the payload.
-The same arguments give the same bytes.
+A connection has a handshake without loss, a request, and one to four response segments. Then 80 % of the connections
+end with a FIN of each side, 10 % end with an RST, and 10 % stop sending. One connection in ten pauses for up to 8 s
+before its end. One response segment in fifty is sent twice. Frames contain 54 bytes, Ethernet to TCP; lengths on the
+wire include the payload. The same arguments produce the same bytes.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def write_load(path: Path, connections: int, seconds: int = 30, seed: int = 1) -
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--connections", type=int, default=150_000, help="two directed flows each (default: 150000)")
-    parser.add_argument("--seconds", type=int, default=30, help="time within which they begin (default: 30)")
+    parser.add_argument("--seconds", type=int, default=30, help="seconds within which they begin (default: 30)")
     parser.add_argument("--seed", type=int, default=1, help="random seed (default: 1)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="pcap to write")
     options = parser.parse_args()

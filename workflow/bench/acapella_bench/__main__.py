@@ -2,7 +2,7 @@
 
     make bench                                   every benchmark
     make bench BENCH_ARGS="native hybrid"        only these
-    make bench BENCH_ARGS="--scale small"        a quick look, too short to be quoted
+    make bench BENCH_ARGS="--scale small"        short runs, whose results must not be quoted
     make bench BENCH_ARGS="cost --longest 10000000"
     make bench BENCH_ARGS="replay --drift 60"
     make bench BENCH_ARGS="archive cores --samples 100"   a tenth of the captures
@@ -52,13 +52,13 @@ BENCHMARKS = {
     "wrapped": (hybrid.run_wrapped, "engine hybrid compared with tshark, on short flows with encapsulations"),
     "memory": (
         digest_cost.measure_memory,
-        "peak memory of both engines with a million flows; that of tshark separately",
+        "peak memory of both engines with a million flows, separately that of tshark",
     ),
     "size": (digest_cost.measure_size, "bytes per frame of an acap, on iperf-like traffic"),
     "extract": (extract.run, "1,000 frames spread over a capture of 10 GB, uncompressed and in frames of zstd"),
     "kappa": (
         kappa.run,
-        "consistency of two trials compared with plain Python, hard orders, cost of 1 to 100 million packets",
+        "consistency of two trials compared with plain Python, difficult orders, cost of 1 to 100 million packets",
     ),
     "collector": (
         collector.run,
@@ -67,11 +67,11 @@ BENCHMARKS = {
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
     "replay": (
         replay.run,
-        "replayer into a memory ring; the same captures sent by it, tcpreplay and a plain loop; two replayers",
+        "replayer into a memory ring; the same captures sent by it, tcpreplay and a simple loop; two replayers",
     ),
     "generate": (
         generate.run,
-        "traffic from a model: into a memory ring; gaps over a veth pair, compared with iperf3 and others",
+        "traffic from a model: into a memory ring; gaps over a veth pair, compared with iperf3, trafgen and tcpreplay",
     ),
     "monitor": (monitor.run, "acapella-monitor from a memory ring on one core: 10,000 flows, all counts"),
     "link": (link.run, "acapella-link: error of the delay of acknowledgments at 300 Mbit/s"),
@@ -118,7 +118,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
     parser.add_argument("--scale", choices=sorted(programs.SCALES), default="full", help="default: full")
-    parser.add_argument("--longest", type=int, metavar="FRAMES", help="longest capture of `cost`")
+    parser.add_argument("--longest", type=int, metavar="FRAMES", help="`cost`: number of frames in the longest capture")
     parser.add_argument(
         "--samples",
         type=int,
@@ -126,7 +126,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         help="samples of `analysis` and `batches`, captures of `archive` and `cores` (default: by scale)",
     )
     parser.add_argument("--seed", type=int, default=1, help="seed of the traffic of `congestion` (default: 1)")
-    parser.add_argument("--drift", type=float, metavar="S", help="duration of a replay whose drift `replay` measures")
+    parser.add_argument("--drift", type=float, metavar="S", help="`replay`: measure the drift over S seconds")
     parser.add_argument("--core", type=int, default=0, help="core of the measured programs (default: 0)")
     parser.add_argument("-o", "--output", type=Path, default=Path("bench-results.json"), help="default: %(default)s")
     parser.add_argument(

@@ -4,16 +4,16 @@
     acapella monitor --interface eth1 --expected sent.generated.json --duration 10
 
 FILE is a capture (pcap or pcapng, optionally compressed with gzip) whose timestamps are the arrival times. With
---interface, packets are received until --duration or --stop-when-idle ends, or until SIGINT or SIGTERM; in a terminal,
-a table shows the counts every second. This needs root, or CAP_NET_RAW.
+--interface, packets are received until --duration has passed, no packet has arrived for --stop-when-idle, or SIGINT,
+SIGTERM or SIGHUP arrives. In a terminal, a table shows the counts every second. This needs root, or CAP_NET_RAW.
 
 Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
 stamp and malformed packets are also counted. With --expected, packets lost at the end of a flow are counted, and
 payloads are compared with their patterns.
 
-With --search, acapella generate sends a flow to --send, and the packets are counted at --interface, to find the highest
-rate without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544, sections
-26.1, 26.2 and 26.4):
+With --search, acapella generate sends a flow from --send, and the packets are counted at --interface, to find the
+highest rate without loss for each packet size, the latency at that rate, and the longest burst without loss (RFC 2544,
+sections 26.1, 26.2 and 26.4):
 
     acapella monitor --search --send eth0 --interface eth1 --max-rate 1000000
     acapella monitor --search --virtual 2 --max-rate 200000 --with-capture
@@ -132,8 +132,8 @@ def add_search_options(group: Any) -> None:
     group.add_argument("--search", action="store_true", help="find the highest rate and the longest burst without "
                        "loss")  # fmt: skip
     group.add_argument("--send", action="append", default=[], metavar="PORT",
-                       help="port to which packets are sent, as --interface; repeat both for a second search with "
-                       "several ports at the same time")  # fmt: skip
+                       help="port that sends the packets, in the format of --interface; repeat both options for "
+                       "a second search with several ports at the same time")  # fmt: skip
     group.add_argument("--virtual", type=count(MAX_PAIRS), metavar="N",
                        help="instead of --send and --interface: search with 1 and with N pairs of virtual Ethernet "
                        "interfaces, in a network namespace of this machine")  # fmt: skip

@@ -6,8 +6,9 @@
 A partial table contains counts, sums, minima and maxima, but no means, so that `acapella campaign process` can compute
 the exact tables of a campaign from the partial tables of its samples. Each is the result of a query in
 workflow/sql/analyze/, written to a Parquet file of the same name, with the name of the sample in the first column. The
-rows of a sample do not depend on the others. With --keep, the existing tables in DIR are extended: they keep the rows
-of the given samples. Without --sample, they then have no other rows. With --only, other tables are not changed.
+rows of a sample do not depend on other samples. With --keep, the existing tables in DIR keep the rows of the given
+samples, and the rows of --sample are added. Without --sample, only the rows of --keep remain. With --only, other tables
+are not changed.
 """
 
 import csv

@@ -85,7 +85,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="number of failed samples, which are missing from the tables; figures of samples state it (default: 0)",
+        help="number of failed samples, which are missing from the tables; figures of samples state this number "
+        "(default: 0)",
     )
     parser.add_argument(
         "--code",

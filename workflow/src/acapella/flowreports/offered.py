@@ -57,12 +57,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "collector", help="measure the share of reports that the collector accepts", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="result in JSON")
     parser.add_argument("--rates", nargs="+", type=float, default=[1, 2, 5, 10, 20, 40], metavar="N",
                         help="rates in million reports/s (default: 1 2 5 10 20 40)")  # fmt: skip
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="worker threads (default: %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="S", help="duration of each run (default: %(default)s)"
+        "--seconds", type=float, default=SECONDS, metavar="S", help="seconds per run (default: %(default)s)"
     )
     return parser
 

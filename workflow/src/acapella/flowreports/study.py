@@ -1,12 +1,12 @@
-"""Create the tables of the flow report study: the rate that the collector accepts, and its response to rate changes.
+"""Create the tables of the flow report study: rates accepted by the collector, delay until reports show a new rate.
 
     acapella measure collector -o results/study/flowstudy/offered.json
     acapella p4 study results/study
 
 Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure collector`), response.json (`acapella measure response`) and
 response/ (`acapella p4 reports` on its capture). Writes tables/flowreport_offered, flowreport_response and
-flowreport_response_counts as CSV and Parquet. If the measurement of the response was skipped, its tables
-are empty and the reason is printed.
+flowreport_response_counts as CSV and Parquet. If the measurement of the response was skipped, its tables are empty, and
+the reason is printed.
 """
 
 import argparse

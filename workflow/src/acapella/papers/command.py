@@ -3,12 +3,12 @@
     acapella campaign papers results/demo
     acapella campaign papers results/demo --papers patchwork choir
 
-Reads workflow/conformance/PAPER_printed.csv and the campaign's tables, if they exist. Writes tables/paper_numbers as
-CSV and Parquet, with a row per printed number that contains the campaign's value and the reason for a difference.
-The verdict is "agrees" if the value is in the range of numbers that round to the printed one (or that the paper's words
-include), "differs" if not, "not comparable" if a value from a different testbed cannot agree, and "not measured" if no
-table of the campaign contains it. The rows of the P4/RDMA paper are copied from tables/flowreport_published, which
-acapella p4 published writes. For the printed values of kappa, use acapella campaign conformance.
+Reads workflow/conformance/PAPER_printed.csv and the tables that the campaign has. Writes tables/paper_numbers
+as CSV and Parquet, with a row per printed number that contains the campaign's value and the reason for a difference.
+The verdict is "agrees" if the value rounds to the printed number or is in the range that the paper describes in words,
+"differs" if not, "not comparable" if a value from a different testbed cannot agree, and "not measured" if no table of
+the campaign contains the value. The rows of the P4/RDMA paper are copied from tables/flowreport_published, which
+`acapella p4 published` writes. For the printed values of kappa, use `acapella campaign conformance`.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the table and print the number of rows with each verdict. Raises UserError for an unknown paper."""
+    """Write the table and print the number of each verdict. Raises UserError for an unknown paper."""
     for name in args.papers:
         if name not in PAPERS:
             raise UserError(f"--papers: unknown {name}", fix=f"known: {', '.join(PAPERS)}")

@@ -7,7 +7,7 @@ Reads the runs in CAMPAIGN/transfers/ (written by acapella transfer) and, with -
 other sources. Their settings are in a sheet (TSV with the column file and any of mode, topology, algorithm, delay_ms,
 buffer_bytes, rate_mbps, streams, size_bytes, ratio, delay_on, loss_percent, reorder_percent, rtt_ms, run), or in the
 names of the files: --name-pattern is a regular expression with groups of the same names. Sizes may end in K, M, G
-(multiples of 1024).
+(powers of 1024).
 
 Writes tables/transfer_*.csv and .parquet (docs/transfer.md). A file that is truncated, contains an error or was not
 written by iperf3 is listed in tables/transfer_files and on standard error, in one line; the other files are used.

@@ -11,7 +11,7 @@ standard error with the reason. Frames affected by a known tshark error are coun
 (schemas/tshark_errata.yaml lists each error with the clause of the standard).
 
 Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
-frames in its digest. Of a truncated capture, the complete frames are compared; a line contains their number.
+frames in its digest. For a truncated capture, the complete frames are compared, and a line reports their number.
 
 Prints every kind of disagreement with its first frames and both results: layers 2 to 4 first, then times and lengths,
 then everything above layer 4. A kind is a layer or, for header tokens, a pair of results. Also lists the first frames
@@ -26,7 +26,8 @@ Exit codes:
 
 With --tshark-command, prints the command that reads each FILE, with all preferences and fields of the comparison, and
 compares nothing. In a shell, it prints one line per frame: the fields in the order of the options -e, tab-separated.
-To see all headers of frame N, replace its options from -T to the last -e with: -V -Y frame.number==N
+To print all headers of frame N, replace the options of this command from -T to the last -e with:
+-V -Y frame.number==N
 
 Above layer 4, digests of engines native and hybrid may differ on frames that were not passed to tshark. The last line
 counts the frames with a disagreement on layers that the native dissector decoded itself.

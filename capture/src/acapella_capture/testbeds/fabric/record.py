@@ -5,8 +5,8 @@
 
 All requests are read-only. With --slice, the named slice and its parts are also recorded. Each response is a file
 NAME.json with the request, the HTTP status and the body. Tokens, e-mail addresses, IP and MAC addresses, identifiers
-and SSH keys are replaced by numbered placeholders; equal values have equal placeholders. Names of people, projects and
-slices are also replaced. Names of sites, hosts and switch ports remain. Read the files before you give them to others.
+and SSH keys are replaced by numbered placeholders, equal values by the same placeholder. Names of people, projects and
+slices are also replaced. Names of sites, hosts and switch ports remain. Review the files before you share them.
 """
 
 import argparse
@@ -46,7 +46,7 @@ PERSONAL = re.compile(
 
 @dataclass(frozen=True)
 class Request:
-    """A request to FABRIC; `named` is true if key `name` in the response is the name of a person, project or slice."""
+    """A request to FABRIC; `named` is true if key `name` in its answer is the name of a person, project or slice."""
 
     name: str
     host: str  # key of the credentials, or a URL
@@ -115,8 +115,8 @@ def is_address(text: str) -> bool:
     return True
 
 
-def send(request: Request, values: Mapping[str, str], token: str) -> tuple[int, Any]:
-    """Send a request; return the HTTP status and the body, as text if it is not JSON. Raises UserError."""
+def ask(request: Request, values: Mapping[str, str], token: str) -> tuple[int, Any]:
+    """Return the HTTP status and the body of an answer; a non-JSON body is returned as text. Raises UserError."""
     import requests  # noqa: PLC0415 - slow to import
 
     host = values.get(request.host, request.host)
@@ -124,17 +124,17 @@ def send(request: Request, values: Mapping[str, str], token: str) -> tuple[int, 
     body = {"data" if request.scheme == "fabric-token" else "json": request.body} if request.body else {}
     headers = {"Authorization": f"{request.scheme} {token}"}
     try:
-        response = requests.request(request.method, url, headers=headers, timeout=TIMEOUT_S, **body)
+        answer = requests.request(request.method, url, headers=headers, timeout=TIMEOUT_S, **body)
     except requests.RequestException as error:
         raise UserError(credentials.redact(f"{request.name}: {error}"), where=url) from error
     try:
-        return response.status_code, response.json()
+        return answer.status_code, answer.json()
     except ValueError:
-        return response.status_code, response.text[:10_000]
+        return answer.status_code, answer.text[:10_000]
 
 
 def record(directory: Path, fabric_rc: str | None, telemetry_url: str, slice_name: str | None) -> list[Path]:
-    """Write one file per response; return the paths. Raises UserError."""
+    """Write an answer per file; return the paths. Raises UserError."""
     session = Session(credentials.find(fabric_rc))
     token, scrubber, paths = session.token(), Scrubber(), []
     slice_id = None
@@ -145,25 +145,25 @@ def record(directory: Path, fabric_rc: str | None, telemetry_url: str, slice_nam
             raise UserError(f"no slice {slice_name!r}", where="--slice")
     directory.mkdir(parents=True, exist_ok=True)
     for request in requests_to(token, telemetry_url, slice_id):
-        status, body = send(request, session.credentials.values, token)
-        response = {
+        status, body = ask(request, session.credentials.values, token)
+        answer = {
             "request": f"{request.method} {scrubber.text(request.path)}",
             "status": status,
             "body": scrubber.scrub(body, named=request.named),
         }
         path = directory / f"{request.name}.json"
-        atomic_text(path, json.dumps(response, indent=1) + "\n")
+        atomic_text(path, json.dumps(answer, indent=1) + "\n")
         paths.append(path)
     return paths
 
 
 def main() -> int:
-    """Record responses; return the exit code."""
+    """Record answers; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = parse_settings({"testbed": "fabric"}).fabric
     parser.add_argument("directory", type=Path, metavar="DIRECTORY")
-    parser.add_argument("--slice", metavar="NAME", help="also record this slice of yours")
-    parser.add_argument("--fabric-rc", metavar="FILE", help="FABRIC's configuration, as key fabric.fabric_rc")
+    parser.add_argument("--slice", metavar="NAME", help="also record this slice, which must be yours")
+    parser.add_argument("--fabric-rc", metavar="FILE", help="FABRIC's configuration, as in config key fabric.fabric_rc")
     parser.add_argument("--telemetry-url", default=defaults.telemetry_url, metavar="URL", help="(default: %(default)s)")
     args = parser.parse_args()
     try:
