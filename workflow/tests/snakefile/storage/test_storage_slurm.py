@@ -19,11 +19,12 @@ class StoredPlace(Workplace):
 def test_slurm_jobs_use_the_copies_of_the_submitting_node(tmp_path):
     local, slurm = workplace(tmp_path / "local"), StoredPlace(tmp_path / "slurm")
     slurm.configure()
-    for place, origin in ((local, "../captures"), (slurm, "s3://captures")):
-        place.sheet(("alpha-p1", "alpha", "p1", f"{origin}/alpha-p1.pcap.gz"))
-    target = "results/tiny/acap/alpha-p1.parquet"
-    local.succeed("--cores", "2", target)
+    names = [path.name.partition(".")[0] for path in sorted(CAPTURES.iterdir())]
+    slurm.sheet(*((name, *name.split("-"), f"s3://captures/{name}.pcap.gz") for name in names))
+    targets = [f"results/tiny/acap/{name}.parquet" for name in names]
+    local.succeed("--cores", "2", *targets)
     with slurm_runs.cluster() as cluster:
-        assert slurm_runs.planned_jobs(slurm_runs.run_on(cluster, slurm, target)) == len(cluster.launched()) == 2
+        run = slurm_runs.run_on(cluster, slurm, *targets)
+        assert slurm_runs.planned_jobs(run) == len(cluster.launched()) == 2 * len(names) == 6
     assert slurm.sha256(*DIGESTS) == local.sha256(*DIGESTS)
     assert [path for path in slurm.directory.rglob("*.pcap*") if not path.is_dir()] == []
