@@ -15,8 +15,8 @@ from acapella_testing import processes
 
 from acapella.digest.command import Options, digest
 
-OF_EACH_FILE = 12
-WRAPPED = 6000
+FRAMES_PER_FILE = 12
+WRAPPED_FRAMES = 6000
 ACK = 0x10
 # Protocols that contain layers 2 to 4, which the core reads and the parser does not.
 TUNNELS = ("teredo", "gtp", "vxlan", "geneve", "gre", "erspan", "pppoes", "pim", "l2tp", "udpencap", "llc", "etherip")
@@ -29,13 +29,13 @@ ORDERS = {b"\xd4\xc3\xb2\xa1": "<", b"\x4d\x3c\xb2\xa1": "<", b"\xa1\xb2\xc3\xd4
 CARRIED = [(carrier, carried) for carrier in ("udp", "ip", "ipv6", "ipv6.routing") for carried in ("mpls", "eth")]
 
 
-def frames_of(path: Path, most: int) -> list[Frame]:
+def frames_of(path: Path, max_frames: int) -> list[Frame]:
     """Return the first frames of an Ethernet pcap; none for other files."""
     data, frames, at = path.read_bytes(), [], 24
     order = ORDERS.get(data[:4])
     if order is None or struct.unpack_from(order + "I", data, 20)[0] & 0xFFFF != 1:
         return []
-    while at + 16 <= len(data) and len(frames) < most:
+    while at + 16 <= len(data) and len(frames) < max_frames:
         kept, wire = struct.unpack_from(order + "II", data, at + 8)
         if kept > 16384 or at + 16 + kept > len(data):
             break
@@ -47,12 +47,13 @@ def frames_of(path: Path, most: int) -> list[Frame]:
 @pytest.fixture(scope="module")
 def frames(corpus, tmp_path_factory) -> list[Frame]:
     """Return frames of every capture, and of captures wrapped in the encapsulation of a testbed's underlay."""
-    found = [frame for path in sorted(corpus.rglob("*")) if path.is_file() for frame in frames_of(path, OF_EACH_FILE)]
+    paths = sorted(path for path in corpus.rglob("*") if path.is_file())
+    found = [frame for path in paths for frame in frames_of(path, FRAMES_PER_FILE)]
     wrap, wrapped = corpus.parent / "tools" / "underlay.py", tmp_path_factory.mktemp("wrapped") / "wrapped.pcap"
     if wrap.is_file():
-        options = ["--frames", WRAPPED, "--snaplen", 200, "-o", wrapped]
+        options = ["--frames", WRAPPED_FRAMES, "--snaplen", 200, "-o", wrapped]
         processes.run(sys.executable, wrap, *options, corpus / "ndpi", check=True)
-        found += frames_of(wrapped, WRAPPED)
+        found += frames_of(wrapped, WRAPPED_FRAMES)
     return found
 
 

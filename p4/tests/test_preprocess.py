@@ -16,7 +16,7 @@ REASONS = {"": SENT, "filtered": 1, "not-nth": 2, "flow-sampled": 3, "packet-sam
 # The filter's key in the order of its fields.
 FILTER_KEY = ("src_high", "src_low", "dst_high", "dst_low", "src_port", "dst_port", "ip_version", "ip_proto")
 FILTER_KEY += ("vlan_count", "vlans")
-# Other fields of random rules: share of the rules, one of these names, values, masks.
+# Other fields that random rules match: the share of rules, and the names, values and masks to choose from.
 OTHER_FIELDS = (
     (0.5, ("ip_proto",), (1, 6, 17, 58), (0xFF,)),
     (0.3, ("src_port", "dst_port"), (0, 443, 5201), (0xFFFF, 0xFF00)),
@@ -70,7 +70,7 @@ def _address_rules(prefix: str, table: Table, widths: tuple[int, ...]) -> Iterat
 
 
 def compare(model: Preprocess, frames: list[Frame], directory) -> Result:
-    """Run both; every outcome and every register must be equal."""
+    """Run the program and the model; every outcome and every compared register must be equal."""
     ran = run("preprocess", frames, control_of(model), directory)
     for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
@@ -102,7 +102,7 @@ def some_filter(seed: int) -> Table:
             if rnd.random() < share:
                 match[rnd.choice(name)] = (rnd.choice(values), rnd.choice(masks))
         match = {name: (value & mask, mask) for name, (value, mask) in match.items()}
-        # DPDK replaces a rule with the same match, whatever their priorities.
+        # DPDK replaces an existing rule with the same match, even if its priority differs.
         if match and all(rule.match != match for rule in table.rules):
             action = rnd.choice(("accept", "reject", "accept_cut"))
             arguments = (rnd.randrange(10, 120),) if action == "accept_cut" else ()
@@ -124,8 +124,8 @@ def some_addresses(seed: int, pool: list[bytes], default: str) -> Table:
         arguments = rnd.choice(masks_and_values) if action == "rewrite" else ()
         table.rules.append(Rule({"address": (int.from_bytes(address), ones)}, action, arguments, priority))
     block = ones ^ (1 << bits // 4) - 1
-    whole = {"address": (int.from_bytes(pool[1]) & block, block)}
-    table.rules.append(Rule(whole, "rewrite", (0xFFFF, 7 << bits - 8), 99))
+    match = {"address": (int.from_bytes(pool[1]) & block, block)}
+    table.rules.append(Rule(match, "rewrite", (0xFFFF, 7 << bits - 8), 99))
     return table
 
 
@@ -143,7 +143,7 @@ def test_frames_pass_unchanged_by_default(tmp_path):
     assert all(ran.registers["stamp_parse_ends"][:6]), "every way in which the parser ends occurs"
 
 
-MOST = 7 * HALF // 4
+SEVEN_EIGHTHS = 7 * HALF // 4
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ MOST = 7 * HALF // 4
             {
                 "filter": some_filter(41),
                 "every": 2,
-                "flows_below": MOST,
-                "packets_below": MOST,
+                "flows_below": SEVEN_EIGHTHS,
+                "packets_below": SEVEN_EIGHTHS,
                 "snap": 150,
                 **edits(42),
             },
@@ -186,19 +186,19 @@ def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
     """Checksums are computed over the complete packet here, independently of the model."""
     frames = [frame for frame in generated_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
-    places = [parse(frame.raw) for frame in frames]
-    before = [checksums_hold(frame.raw, place) for frame, place in zip(frames, places, strict=True)]
-    assert [checksums_hold(result.raw, place) for result, place in zip(outcomes, places, strict=True)] == before
+    parsed = [parse(frame.raw) for frame in frames]
+    before = [checksums_hold(frame.raw, one) for frame, one in zip(frames, parsed, strict=True)]
+    assert [checksums_hold(result.raw, one) for result, one in zip(outcomes, parsed, strict=True)] == before
     assert sum(map(len, before)) > FRAMES // 3
 
 
 def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
-    """Return for each IPv4 header, and for the transport of a complete packet, whether its checksum is correct."""
+    """Return whether the checksum is correct in each IPv4 header, and in the transport header of a complete packet."""
     sizes = {ip.at: 4 * (raw[ip.at] & 15) for ip in parsed.ips if ip.version == 4}
     headers = [raw[at : at + size] for at, size in sizes.items() if size and len(raw) >= at + size]
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
     complete = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
-    # A routing header's last address is not known here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
+    # A routing header's last address is not known here. ICMPv6 has a checksum only over IPv6 (RFC 4443, 2.3).
     if transport and complete and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
         ip = parsed.ips[-1]
         if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
@@ -228,7 +228,7 @@ def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
     forward, reverse, first, later = ([each.outcome == "sent" for each in outcomes[at::4]] for at in range(4))
     assert forward == reverse
     assert first == later
-    assert 70 < sum(forward) < 130  # of 200 at one half: within 4 standard deviations
+    assert 70 < sum(forward) < 130  # 200 flows sampled with probability 1/2: within 4.2 standard deviations
 
 
 @pytest.mark.parametrize("share", [1 / 16, 1 / 2])

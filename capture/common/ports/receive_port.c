@@ -104,7 +104,7 @@ static int configure(struct receive_port *port, const struct port_settings *sett
         status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, (uint16_t)port->queues, &config);
     }
     if (status != 0) {
-        return fail(fault, "%s: %u Rx queues: %s; use fewer --queues", port->name, port->queues,
+        return fail(fault, "%s: %u Rx queues: %s; lower --queues", port->name, port->queues,
                     rte_strerror(-status));
     }
     uint16_t receive = (uint16_t)settings->depth, transmit = 64;
@@ -161,7 +161,7 @@ int receive_port_open(struct receive_port *port, const struct port_settings *set
     if (settings->clock != CLOCK_TSC && (nic_stamps || from_file)) {
         port->source = from_file ? STAMP_DEVICE : STAMP_NIC;
     } else if (settings->clock == CLOCK_HARDWARE) {
-        return fail(fault, "%s: %s has no timestamps; use --clock auto", port->name, port->driver);
+        return fail(fault, "%s: %s does not support timestamps; use --clock auto", port->name, port->driver);
     }
     return 0;
 }
@@ -209,7 +209,8 @@ static int begin_clocks(struct receive_port *port, struct fault *fault) {
 }
 
 int receive_port_start(struct receive_port *port, struct fault *fault) {
-    const bool clocks_first = port->source != STAMP_NIC; /* the NIC's clock runs after the start */
+    const bool clocks_first =
+        port->source != STAMP_NIC; /* the NIC's clock runs only once the port is started */
     if (clocks_first && begin_clocks(port, fault) != 0) {
         return -1;
     }

@@ -49,12 +49,13 @@ double draw_exp(double x) {
     return sum * power;
 }
 
-int64_t distribution_draw(const struct distribution *of, uint64_t index) {
-    double value = of->scale;
-    if (of->kind != DISTRIBUTION_CONSTANT) {
-        const double log = draw_log(draw_unit(draw(of->key, index)));
-        value =
-            of->kind == DISTRIBUTION_EXPONENTIAL ? of->scale * -log : of->scale * draw_exp(-log / of->shape);
+int64_t distribution_draw(const struct distribution *distribution, uint64_t index) {
+    double value = distribution->scale;
+    if (distribution->kind != DISTRIBUTION_CONSTANT) {
+        const double log = draw_log(draw_unit(draw(distribution->key, index)));
+        value = distribution->kind == DISTRIBUTION_EXPONENTIAL
+                    ? distribution->scale * -log
+                    : distribution->scale * draw_exp(-log / distribution->shape);
     }
     return (int64_t)((value < DRAW_LARGEST ? value : DRAW_LARGEST) + 0.5);
 }

@@ -34,6 +34,6 @@ struct distribution {
 };
 
 /* Returns number `index` of a distribution, rounded to an integer. */
-int64_t distribution_draw(const struct distribution *of, uint64_t index);
+int64_t distribution_draw(const struct distribution *distribution, uint64_t index);
 
 #endif

@@ -76,8 +76,8 @@ static const struct argp_option known[] = {
 
 static const char usage[] = "--result FILE [-- EAL_ARGUMENT...]";
 static const char documentation[] =
-    "Count the packets that acapella-dpdk-generate sent: latency, jitter, loss, reordering, duplicates and "
-    "bit errors."
+    "Measure latency, jitter, loss, reordering, duplicates and bit errors of the packets that "
+    "acapella-dpdk-generate sent."
     "\v"
     "`acapella monitor` runs this program and writes tables. SIGTERM, SIGINT and SIGHUP end it; packets "
     "received from ports until then are counted. If a file was not read to its end, this is an error.";
@@ -175,11 +175,11 @@ static int read_one(struct options *options, int code, const char *text, struct 
 static int check(const struct options *options, struct fault *fault) {
     const unsigned devices = options->eal.vdevs + options->eal.pcis;
     if ((options->files > 0) == (devices > 0)) {
-        return fail(fault, "%s: use either --read, or --vdev and --pci; see --help",
+        return fail(fault, "%s: use either --read, or any of --vdev and --pci; see --help",
                     devices > 0 ? "several kinds of ports" : "no port");
     }
     if (devices > PORTS_MAX) {
-        return fail(fault, "--vdev: more than %d ports; use fewer", PORTS_MAX);
+        return fail(fault, "--vdev, --pci: more than %d ports; use fewer", PORTS_MAX);
     }
     if (!options->result) {
         return fail(fault, "--result: missing; see --help");

@@ -87,7 +87,7 @@ static void test_other_frames_are_forwarded(void) {
     struct world world = {.options = {.bridge = true}};
     struct bridge bridge = open_bridge(&world, &inband);
     offer(&world, make_message(&world, &other, INBAND_MAGIC, 0, BYTES)); /* to another replayer */
-    offer(&world, make_message(&world, &own, "lead", 0, BYTES));         /* a probe of a lead time */
+    offer(&world, make_message(&world, &own, "lead", 0, BYTES));         /* a lead-time probe */
     offer(&world, make_message(&world, &own, INBAND_MAGIC, 0, INBAND_SHORTEST - 1));
     struct rte_mbuf *mbuf = make_message(&world, &own, INBAND_MAGIC, 0, BYTES);
     rte_pktmbuf_mtod(mbuf, struct rte_ether_hdr *)->ether_type = RTE_BE16(0x88B6);

@@ -11,8 +11,7 @@ from acapella_testing.new_files import write_file
 
 from acapella_capture import collect
 from acapella_capture import manifest as manifests
-from acapella_capture.control import coordinator, outcomes
-from acapella_capture.control import delivery as describe
+from acapella_capture.control import coordinator, delivery, outcomes
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
 from acapella_capture.settings import parse_settings
@@ -20,7 +19,7 @@ from acapella_capture.settings import parse_settings
 
 @pytest.fixture
 def collected(tmp_path, monkeypatch, fake_tcpdump):
-    """Return a function that runs acapella collect on a fake testbed with these ports.
+    """Return a function that runs acapella collect on a fake testbed with the given ports.
 
     The function returns the exit code and the testbed.
     """
@@ -84,15 +83,15 @@ def test_capture_without_counts_is_kept(collected, raw):
 
 
 def test_truncated_capture_without_counts_fails_and_is_kept_unchanged(collected, raw, monkeypatch):
-    fetched, sizes = describe.gather, []
+    gather, sizes = delivery.gather, []
 
     def cut(*arguments):
-        path = fetched(*arguments)
+        path = gather(*arguments)
         sizes.append(path.stat().st_size - 1)
         os.truncate(path, sizes[-1])
         return path
 
-    monkeypatch.setattr(describe, "gather", cut)
+    monkeypatch.setattr(delivery, "gather", cut)
     assert collected("no_counts")[0] == 2
     assert " at byte 24" in (raw / "failed.tsv").read_text()
     assert [path.stat().st_size for path in raw.glob("*.pcap")] == sizes

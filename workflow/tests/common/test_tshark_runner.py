@@ -1,4 +1,4 @@
-"""Tests runs of tshark: settings of the user have no effect, tshark ends with acapella, and a failure is one line."""
+"""Tests runs of tshark: the user's settings have no effect, it ends when acapella ends, errors have one line."""
 
 import fcntl
 import os
@@ -160,7 +160,7 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_digest_that_never_ends_fails_at_its_time_limit(engine, tmp_path, monkeypatch, capsys, program):
-    """tshark neither reads nor prints. The limit is 0.5 s, and a few milliseconds for the size of the capture."""
+    """tshark neither reads nor prints. The limit is 0.5 s plus a few milliseconds for the size of the capture."""
     seconds = f"3600.{os.getpid()}5{engine == 'hybrid':d}"
     text = TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path)
     monkeypatch.setenv("PATH", path_with(executable(tmp_path / "bin" / "tshark", text)))

@@ -15,7 +15,7 @@ from acapella.figures.source import Source
 
 COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}
 
-# the file was read to its end; no other losses are known
+# the file was read to its end; losses at the other stages are unknown
 FROM_FILE = {"lost_frames": None, "loss_share": None, "loss_stages_known": 1}
 CAMPAIGNS = {
     "one_site": {"sites": 1},

@@ -12,7 +12,7 @@ from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 
 
-def test_caption_states_the_watched_time_of_captures_without_times(tmp_path):
+def test_caption_explains_the_captured_time_of_captures_without_known_start_and_end(tmp_path):
     source = source_with(tmp_path, sites=1)
     assert "from the first to the last frame" not in " ".join(throughput.draw(source).key)
     source.quality[0]["actual_by"] = "frames"
@@ -27,7 +27,7 @@ WIDTH = 500  # px
 
 
 def visits(*starts_s: float, seconds: int = 20, rate: int = 10**6, port: str = "p0") -> list[dict]:
-    """Return rows of table throughput for a port that was watched for ``seconds`` from each start."""
+    """Return rows of table throughput for a port that was captured for ``seconds`` from each start."""
     shared = {"site": "S0", "port": port, "bin_ns": SECOND, "covered_ns": SECOND, "wire_bytes": rate // 8, "frames": 7}
     times = [int((start + n) * SECOND) for start in starts_s for n in range(seconds)]
     return [{**shared, "start_ns": time, "end_ns": time + SECOND, "samples": 1} for time in times]
@@ -120,7 +120,7 @@ def test_burst_in_the_first_3_ms_is_averaged_with_the_next_bin(tmp_path):
     assert bits == pytest.approx(8 * sum(sizes))
 
 
-def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
+def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several_of_its_bins(tmp_path):
     figure = short_captures(tmp_path, (0, 10**6, {n: 10**6 for n in range(1000)} | {500: 50 * 10**6}))
     assert max(bar["rate"] for bar in bars(figure)) < 200 * 10**6, "a drawn bin is longer than a bin of the table"
     assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in with_spaces(figure.title)
@@ -134,7 +134,7 @@ def test_bin_covered_for_a_short_time_has_no_peak(tmp_path):
     assert "8 Gbit/s" not in with_spaces(figure.title)
 
 
-def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
+def test_time_between_two_samples_in_one_bin_is_not_counted_as_captured():
     place, quarter = {"site": "S0", "port": "p0"}, SECOND // 4
     spans = ((2, 3), (10, 12), (11, 16))  # in quarters of a second
     samples = [{**place, "actual_start_ns": a * quarter, "actual_end_ns": b * quarter} for a, b in spans]
@@ -168,7 +168,7 @@ def test_colors_distinguish_rates_within_a_decade_and_the_legend_has_every_decad
     assert all(label in words(svg) for label in ("1k", "10k", "100k", "1M", "10M", "100M", "1G", "10G"))
 
 
-def test_watched_time_without_frames_has_a_separate_color(tmp_path):
+def test_captured_time_without_frames_has_a_separate_color(tmp_path):
     figure, layers = rates(tmp_path, 0, *[10**6] * 8)
     assert layers[1]["encoding"]["color"]["scale"]["range"] == [throughput.IDLE]
     assert throughput.IDLE.lower() in svg_of(figure).lower()

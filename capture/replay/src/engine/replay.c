@@ -95,8 +95,8 @@ int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, st
     const uint64_t packets = (uint64_t)plan->packets * loops;
     replay->departures = 0;
     if (packets > replay->capacity) {
-        return fail(fault, "%u loops of %u packets are more departures than %llu; raise --departures", loops,
-                    plan->packets, (unsigned long long)replay->capacity);
+        return fail(fault, "%u loops of %u packets exceed the limit of %llu departures; raise --departures",
+                    loops, plan->packets, (unsigned long long)replay->capacity);
     }
     for (uint64_t i = 0; i < packets; ++i) {
         const uint8_t rejected = plan->entry[i % plan->packets].rejected;
@@ -165,8 +165,8 @@ static void set_outcome(struct replay *replay, unsigned count, enum outcome outc
     replay->done = (uint16_t)(replay->done + count);
 }
 
-/* Passes the rest of the burst to the driver. `now`, the time of the departure, was read before this call:
- * no packet can leave earlier. */
+/* Passes the rest of the burst to the driver. `now` was read before this call, so no packet can leave
+ * earlier; the departure time is `now` plus the lead time of the port. */
 static void send_burst(struct replay *replay, const struct entry *entry, int64_t now) {
     struct rte_mbuf **mbuf = &replay->plan.mbuf[replay->at + replay->done];
     const uint16_t remaining = (uint16_t)(entry->count - replay->done);

@@ -5,13 +5,13 @@
 #include "engine/recording.h"
 #include "engine/replay.h"
 
-/* Writes a pcapng with ns times and one interface per port, whose description names the source of the times.
- * Packets that have the time of their burst have the comment "unresolved". Returns 0, or -1 with the reason
- * in fault. */
+/* Writes a pcapng with timestamps in ns and one interface per port, whose description names their source.
+ * Packets after the first one of a burst that have only the time of the burst have the comment "unresolved".
+ * Returns 0, or -1 with the reason in fault. */
 int save_recording(const struct recording *recording, const struct ports *ports, const char *path,
                    struct fault *fault);
 
-/* Writes 8 bytes of magic, and 40 bytes per packet and loop (struct departure_record in save.c). */
+/* Writes an 8-byte magic number, and 40 bytes per packet and loop (struct departure_record in save.c). */
 int save_departures(const struct replay *replay, const char *path, struct fault *fault);
 
 #endif

@@ -5,9 +5,10 @@
 
 The config key `transfer` describes the slice (topology, mode) and the grid (algorithms, delays, buffers, rates,
 streams, sizes). The command builds the slice, measures its links, runs the missing transfers in random order with
-iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next run;
---release deletes it. Each run is written when it is complete, so an interrupted grid continues with the missing runs. A
-failed run is written with its error, and the tables list it. The next runs retry it until it has failed three times.
+iperf3, captures each at the sender, and removes the slice. With --keep, a slice on FABRIC remains for the next
+invocation; --release deletes it. Each run is written when it is complete, so an interrupted grid continues with the
+missing runs. A failed run is written with its error, and the tables list it. Later invocations retry it until it has
+failed three times.
 
 Exit codes:
 

@@ -1,5 +1,5 @@
-"""Delays packets in a slice: with netem if the kernel has it, otherwise with acapella-link, one process for all delayed
-directions.
+"""Delays packets in a slice: with netem if the kernel has it, otherwise with acapella-link, one process on each
+machine that delays packets.
 
 The return direction is delayed at the first router, towards the sender; the data direction is delayed at the last
 router, towards the receiver. Packets reach both routers after the emulated link.
@@ -34,7 +34,8 @@ NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
 DEVIATIONS = 4  # a difference of more standard deviations is not explained by chance
-NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")  # tc, with and without extended errors
+# messages of tc, with and without netlink extended ACK
+NO_NETEM = ("Specified qdisc kind is unknown", "No such file or directory")
 EXTRA_PACKETS = 2  # additional tolerance, because small numbers of packets are not normally distributed
 
 
@@ -73,7 +74,7 @@ class Counts:
     early_p99_ns: int | None  # 99th percentile of the earliness
 
     def since(self, before: "Counts") -> "Counts":
-        """Return the counts of the time since earlier counts."""
+        """Return the counts since earlier ones; the delay errors remain those since `apply`."""
         return Counts(
             self.packets - before.packets,
             self.lost - before.lost,

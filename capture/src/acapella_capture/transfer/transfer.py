@@ -1,4 +1,4 @@
-"""Runs one transfer: an iperf3 client and server per flow, started together, with samples of the senders' TCP state."""
+"""Runs one transfer: an iperf3 client and server per flow, started together; samples the TCP state of the clients."""
 
 import json
 import time
@@ -193,8 +193,9 @@ def read_report(output: Path) -> dict[str, Any]:
 def start_error(flow: Flow, report: dict[str, Any]) -> tuple[int | None, str | None]:
     """Return the maximum time from the start of the client to the start of its data; or None, and the reason.
 
-    The client's running time is the time that iperf3 measured for the data plus the time of its connections before and
-    after that. iperf3 also reports the second in which it connected, which shows whether the clock was set meanwhile.
+    The client's running time is the time that iperf3 measured for the data, plus the time before and after that, in
+    which it opens and closes its connections. iperf3 also reports the second in which it connected, which shows whether
+    the clock was set meanwhile.
     """
     if flow.started_ns is None or flow.ended_ns is None:
         return None, "the sender did not print the times of the client"

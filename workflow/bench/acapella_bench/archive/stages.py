@@ -18,7 +18,7 @@ class Stage:
     name: str
     jobs: int
     seconds: float  # sum over the jobs
-    peak_mib: float  # maximum over their processes
+    peak_mib: float  # maximum over the jobs, and over the samples of batches
 
     def core_seconds(self, cores: int) -> float:
         """Return the core-seconds that the jobs occupied."""

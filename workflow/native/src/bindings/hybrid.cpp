@@ -125,7 +125,8 @@ void bind_hybrid(nb::module_& module) {
     reference
         .def(nb::init<int, std::size_t, double>(), nb::arg("tshark_output"), nb::arg("batch_rows"),
              nb::arg("timeout_s"), ReleasesGil())
-        .def("tags", &PyReferenceDigest::tags, "Columns frame, vlan, mpls, tunnels, eth_dst of these rows")
+        .def("tags", &PyReferenceDigest::tags,
+             "Columns frame, vlan, mpls, tunnels, eth_dst of the batch returned last by next_frames()")
         .def_prop_ro("blocks_not_frames", &PyReferenceDigest::blocks_not_frames);
 }
 

@@ -17,7 +17,7 @@ double mean(std::uint64_t sum, std::uint64_t count) {
 std::int64_t iat_sum(const FlowState& flow) { return saturating_difference(flow.previous_ns, flow.first_ns); }
 
 // Standard deviation of n inter-arrival times: sqrt(sum(x^2)/n - (sum(x)/n)^2). The difference is computed
-// with integers, so it is exact.
+// with integers, except for a fraction below 1, so no precision is lost by cancellation.
 double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const std::int64_t sum = iat_sum(flow);
     const UInt128 size = sum < 0 ? -static_cast<UInt128>(sum) : static_cast<UInt128>(sum);

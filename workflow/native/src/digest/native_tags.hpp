@@ -1,4 +1,5 @@
-// VLAN ids and MPLS labels of every frame of a capture, including frames without an IP header.
+// VLAN IDs, MPLS labels and tunnel identifiers of every frame of a capture, including frames without an IP
+// header.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,7 @@ namespace acapella {
 
 class NativeTags {
   public:
-    // Parameters as in FrameReader.
+    // `batch_rows`: maximum number of frames in a batch; other parameters as in FrameReader.
     NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors,
                const input::DecompressionLimits& limits = {})
         : reader_(path, vendors, limits), batch_rows_(batch_rows) {}

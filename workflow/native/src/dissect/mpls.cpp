@@ -1,11 +1,11 @@
-// MPLS label stacks (RFC 3032) and their payload. No field identifies its type (RFC 4928 3).
+// MPLS label stacks (RFC 3032) and their payload. No field has the payload's type (RFC 4928 section 3).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
 namespace {
 
 constexpr std::uint32_t kLabelY1711 = 14;      // OAM alert, RFC 3429
-constexpr std::uint32_t kLabelGal = 13;        // generic associated channel, RFC 5586 4.2
+constexpr std::uint32_t kLabelGal = 13;        // Generic Associated Channel Label, RFC 5586 section 4.2
 constexpr std::uint32_t kLabelItdm = 0x99887;  // tshark has a dissector for it
 
 void add_label(Walk& walk, std::uint32_t label) {
@@ -18,8 +18,8 @@ void add_label(Walk& walk, std::uint32_t label) {
     }
 }
 
-// RFC 4928 3 and RFC 4385 3: 4 and 6 are IP, 0 is a control word or a MAC address, 1 is an associated
-// channel.
+// RFC 4928 section 3 and RFC 4385 section 3: 4 and 6 are IP, 0 is a control word or a MAC address, 1 is an
+// associated channel.
 Next by_first_nibble(Walk& walk) {
     switch (walk.at.u8(0) >> 4) {
         case 4:

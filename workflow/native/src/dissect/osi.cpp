@@ -7,10 +7,10 @@ namespace {
 Next isis(Walk& walk) {
     walk.push(Token::isis);
     if (!walk.at.has(8)) return walk.truncated(Issue::truncated_isis);
-    const std::uint8_t header = walk.at.u8(1);
+    const std::uint8_t header_length = walk.at.u8(1);
     const auto pdu = [&](Token token, std::uint8_t length) {
         walk.push(token);
-        if (header != length) walk.out.sure = false;
+        if (header_length != length) walk.out.sure = false;
     };
     switch (walk.at.u8(4) & 0x1f) {
         case 15:
@@ -48,7 +48,7 @@ Next dissect_osi(Walk& walk) {
         case 0xcc:
         case 0x8e:
         case 0xcf:
-            return walk.stop_as_unsure();  // IP and PPP over OSI
+            return walk.stop_as_unsure();  // NLPIDs of IPv4, IPv6 and PPP
         default:
             return walk.stop_at_payload();
     }

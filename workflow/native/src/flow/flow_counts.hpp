@@ -40,7 +40,7 @@ class FlowCounts {
   private:
     struct Entry {
         std::uint32_t id;         // a token or a stack
-        std::uint32_t frames;     // modulo 2^32; carries_ contains the rest
+        std::uint32_t frames;     // low 32 bits; carries_ contains the high bits
         std::uint32_t next : 31;  // row of entries_, or kEnd
         std::uint32_t is_run : 1;
     };

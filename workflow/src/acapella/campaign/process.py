@@ -4,15 +4,15 @@
     acapella campaign process results/demo --pseudonyms --top 20
 
 Writes CAMPAIGN/tables/<name>.csv and .parquet. schemas/tables/<name>.yaml describes each table: its grain, its key,
-units, and when a value is null. Sampled shares have 95 % intervals from a bootstrap over samples. Flows are stitched
-across the samples of a port. Samples that the catalog excludes from traffic statistics count only in capture_quality,
-congestion and restrictions. Rows are sorted by their key; the same inputs and parameters produce identical files.
-CAMPAIGN/provenance/process.json lists the inputs of the tables. The previous tables are kept until all new ones are
-complete. If the merge fails, the error names the sample that caused it.
+units, and when a value is null. Sampled shares have 95 % confidence intervals from a bootstrap over samples. Flows are
+stitched across the samples of a port. Samples that the catalog excludes from traffic statistics count only in
+capture_quality, congestion and restrictions. Rows are sorted by their key; the same inputs and parameters produce
+identical files. CAMPAIGN/provenance/process.json lists the inputs of the tables. The previous tables are kept until all
+new ones are complete. If a sample causes the merge to fail, the error names it.
 
-With --pseudonyms, sites, ports and samples are named S0, P0, S0-P0-0000 in all tables, in the figures and in the
-report. The mapping is written to CAMPAIGN/pseudonyms.tsv, which must not be published. The catalog keeps the original
-names.
+With --pseudonyms, sites, ports and samples have names such as S0, P0 and S0-P0-0000 in all tables, in the figures and
+in the report. The mapping is written to CAMPAIGN/pseudonyms.tsv, which must not be published. The catalog keeps the
+original names.
 """
 
 import collections

@@ -66,7 +66,7 @@ def describe(found: Sequence[cache.Digest]) -> str:
 
 
 def format_size(size_bytes: float) -> str:
-    """Return a size with a unit of powers of 1024."""
+    """Return a size with a binary unit (KiB, MiB, ...), or in bytes if it is smaller than 1 KiB."""
     unit = 0
     while size_bytes >= STEP and unit < len(UNITS) - 1:
         size_bytes, unit = size_bytes / STEP, unit + 1

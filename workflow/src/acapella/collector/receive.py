@@ -3,9 +3,9 @@
     acapella p4 collect reports.pcap --control flowstats.control -o reports
     acapella p4 collect --interface veth1 --listen 127.0.0.1:4700 -o reports
 
-Like an RDMA NIC, it checks the queue pair, key, bounds, sequence number and invariant CRC of every RoCEv2 WRITE, and
-counts rejected WRITEs by reason in counters.json. Queue pairs are read from a program's control file, or are assigned
-to control planes that connect (acapella p4 run --collector). For the protocol of the control channel, see
+Like an RDMA NIC, the collector checks the queue pair, key, bounds, sequence number and invariant CRC of every RoCEv2
+WRITE, and counts rejected WRITEs by reason in counters.json. Queue pairs are read from a program's control file, or are
+assigned to control planes that connect (acapella p4 run --collector). For the protocol of the control channel, see
 docs/collector.md; for the columns, see schemas/tables/flow_reports.yaml.
 """
 

@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sessions", metavar="N", default="1", help="maximum number of simultaneous sessions (default: 1)"
     )
     parser.add_argument("--format", default="2", metavar="N", help="report format: 1 (the paper's) or 2 (default: 2)")
-    parser.add_argument("--threads", default="1", metavar="N", help="threads that read the rings (default: 1)")
+    parser.add_argument("--threads", default="1", metavar="N", help="worker threads of the flow table (default: 1)")
     parser.add_argument(
         "--window",
         metavar="DURATION",

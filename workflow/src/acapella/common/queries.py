@@ -66,7 +66,7 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="memory of the job, such as 8G, including 400M for Snakemake. DuckDB gets three quarters of the rest, at "
         "least 256M and at most 80 %% of the machine's memory, and writes further intermediate results to TMPDIR "
-        "(default: 80 %% of the machine's memory)",
+        "(default: DuckDB gets 80 %% of the machine's memory)",
     )
 
 

@@ -12,7 +12,7 @@ with different sketch sizes.
 
 Every frame and report is accounted for; the command fails if the sums differ. If the bytes of a capture are damaged,
 the program reads the complete frames before the damage, and a message on standard error names the capture. The exit
-code is then 1, or 0 with --acap, because the digest was already accepted.
+code is then 1, or 0 with --acap, because the acap already records the damage.
 """
 
 import argparse
@@ -43,7 +43,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "captures", type=Path, nargs="+", metavar="CAPTURE", help="pcap or pcapng; several captures form one sample"
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIRECTORY", help="output directory")
-    parser.add_argument("--sample", metavar="NAME", help="sample name in tables (default: the file's name)")
+    parser.add_argument(
+        "--sample",
+        metavar="NAME",
+        help="sample name in tables (default: name of the first capture up to its first dot)",
+    )
     parser.add_argument(
         "--acap", type=Path, metavar="FILE", help="acap of the capture; requires --flows (default: run the digest)"
     )

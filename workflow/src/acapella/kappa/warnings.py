@@ -1,4 +1,4 @@
-"""Generates warnings about captures that make a component look better or worse than the network was.
+"""Generates warnings about captures in which a component does not describe the network, but is too small or too large.
 
 Each warning is ``{"code", "components", "text"}``, with the affected components and the effect on them. Nothing is
 corrected silently; docs/kappa.md has a paragraph for each code.
@@ -8,11 +8,11 @@ from acapella.common.wording import GAP, count, listed, nanoseconds, percent
 
 from . import pauses
 
-COARSE_NS = 1000  # the paper measures gaps within 10 ns, which a microsecond clock rounds away
+COARSE_NS = 1000  # the paper counts gaps that differ by at most 10 ns, which a microsecond clock rounds away
 # Two frames on one port cannot arrive at the same time (64 bytes take 5 ns at 100 Gbit/s), so equal timestamps are due
 # to the clock. If it hides one gap in a hundred, quantiles and the share within 10 ns change by as much.
 MAX_EQUAL_SHARE = 0.01
-MIN_COMMON_SHARE = 0.5  # share of the smaller trial's packets; with fewer, the trials are hardly the same traffic
+MIN_COMMON_SHARE = 0.5  # share of each trial's packets; with fewer, O, L and I describe few packets
 MAX_DURATION_DIFFERENCE = 0.1  # share of the longer duration; L is smaller by this share
 MAX_GAP_SHARE = 0.5  # share of a trial's duration; a longer gap dominates the denominators of L and I
 NO_IDENTITY = {"tag": "no tag was captured", "regions": "not all of the region was captured"}
@@ -83,15 +83,15 @@ def offset_change(offset_ns: int) -> dict:
     """Return the warning that the arrivals and departures of a trial may be from different runs."""
     text = (
         f"the receiver's clock minus the replayer's differs by {nanoseconds(offset_ns)} between the trials. Specify "
-        "the departures of the same run for each trial; those of a different run falsify the corrected kappa. If they "
-        "are of the same run, a clock was set between the trials, or the timestamps of a capture were changed, which "
-        "is harmless."
+        "the departures of the same run for each trial; those of a different run make the corrected kappa wrong. If "
+        "they are of the same run, a clock was set between the trials, or the timestamps of a capture were changed, "
+        "which is harmless."
     )
     return warning(OFFSET, "OLI", text)
 
 
 def packets_by_trial(pair: dict, name: str) -> str:
-    """Return a count of the corrected trials as text, such as "4 packets of trial A"; "" if there are none."""
+    """Return a count of packets of each trial as text, such as "4 packets of trial A"; "" if there are none."""
     path = pair["corrected"] or {}
     counts = {pair[side]: path.get(f"{name}_{side}", 0) for side in "ab"}
     parts = [f"{count(number, 'packet')} of trial {trial}" for trial, number in counts.items() if number]
@@ -216,14 +216,14 @@ def dominant_gap(pair: dict, a: dict, b: dict):
     causes = [
         f"a gap of {nanoseconds(gap)} or more is {percent(gap / trial['duration_ns'])} of trial {trial['name']}"
         for trial, gap in zip((a, b), pauses.largest_gaps(pair), strict=True)
-        # Two packets have one gap, and it is the trial.
+        # The only gap between two packets always spans the whole trial.
         if trial["packets"] > 2 and not untimed(trial) and gap > MAX_GAP_SHARE * trial["duration_ns"]
     ]
     if not causes or not pair["n_common"]:
         return None
     text = (
         f"{' and '.join(causes)}, possibly because of a single packet long before or after the others. L and I divide "
-        "by durations that are mostly this pause, and are too small by that factor. Use --from and --to to exclude "
+        "by durations that are mostly this pause, and are therefore too small. Use --from and --to to exclude "
         "it."
     )
     return warning("dominant_gap", "LI", text)
@@ -298,7 +298,10 @@ def coarse_grids(trial: dict, min_ns: int) -> list[str]:
 
 
 def max_by_chance(step_ns: int) -> int:
-    """Return the number of timestamps that can be multiples of a power of ten by chance (in one trial of a million)."""
+    """Return how many timestamps may be multiples of a power of ten by chance.
+
+    More of them are multiples by chance in at most one of 100,000 trials.
+    """
     return 1 if step_ns >= COARSE_NS else 4
 
 
@@ -349,7 +352,7 @@ def without_identity(trial: dict):
     reason = NO_IDENTITY.get(trial["identity"], "the capture truncated them to a few bytes")
     text = (
         f"{count(trial['without_identity'], 'packet')} of trial {trial['name']} without the requested identity "
-        f"({reason}): excluded. This affects only U, and only if the other trial has them."
+        f"({reason}): excluded. O, L and I do not describe them, and U counts them only if the other trial has them."
     )
     if trial["truncated_frames"]:
         text += (
@@ -385,8 +388,8 @@ def time_reversals(trial: dict):
         return None
     text = (
         f"{count(trial['reversals_in_file'], 'packet')} of trial {trial['name']} with an earlier timestamp than the "
-        "packet before in the same file. Packets are sorted by timestamp. This is correct if the capture wrote its "
-        "queues out of order; if a clock was set back, O, L and I describe the clock."
+        "packet before in the same file. Packets are sorted by timestamp. Sorting is correct if the packets of several "
+        "receive queues were written out of order; if a clock was set back, O, L and I describe the clock."
     )
     return warning("time_reversals", "OLI", text)
 
@@ -398,7 +401,7 @@ def implausible_times(trial: dict):
         return None
     text = (
         f"{count(trial['implausible_times'], 'frame')} of trial {trial['name']} dated outside the years 1970 to "
-        "2106: excluded. This affects only U, and only if the other trial has them."
+        "2106: excluded. O, L and I do not describe them, and U counts them only if the other trial has them."
     )
     return warning("implausible_times", "UOLI", text)
 
@@ -410,7 +413,7 @@ def untimed(trial: dict) -> bool:
 
 @about_trial
 def untimed_frames(trial: dict):
-    """Warn if frames have no timestamp in their file, such as pcapng's simple packets; the core dates them 1970."""
+    """Warn if frames have no timestamp, as in Simple Packet Blocks of pcapng; the core dates them 1970."""
     if not untimed(trial):
         return None
     text = (

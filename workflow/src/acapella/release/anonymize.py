@@ -49,7 +49,8 @@ def add_macs(parser: argparse.ArgumentParser) -> None:
         "--macs",
         choices=MACS,
         default="replace",
-        help="MAC addresses: a pseudonym for each (default), or zeros except for the group bit and similar bits",
+        help="MAC addresses: a pseudonym for each (default), or zeros except for the first four bits, the "
+        "local bit and the group bit",
     )
 
 

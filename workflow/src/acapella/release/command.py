@@ -4,13 +4,13 @@
     acapella campaign check demo-public
 
 Anonymizes every capture as `acapella anonymize` does, then digests the anonymized captures with the engine used by the
-campaign. Tables are released with the columns listed in schemas/released_columns.yaml; tables of flow reports have the
-pseudonyms of the captures. Standard output and README.md list the omitted tables with reasons; README.md also describes
-the contents and possible uses. catalog.duckdb contains samples, flows, stacks and the tables for DuckDB 1.0.0 or later.
-SHA256SUMS contains the checksums of all other files.
+campaign. Tables are released with the columns listed in schemas/released_columns.yaml; in tables of flow reports,
+addresses have the same pseudonyms as in the captures. Standard output and README.md list the omitted tables with
+reasons; README.md also describes the contents and possible uses. catalog.duckdb (for DuckDB 1.0.0 or later) contains
+samples, flows, stacks and the tables. SHA256SUMS contains the checksums of all other files.
 
-Before publication, the copy is searched for original addresses, checksums of unpublished files, and payload of the
-captures. If anything is found, nothing is published, and the error names the finding.
+Before the copy becomes DIR, it is searched for original addresses, checksums of unpublished files, and payload of the
+captures. If anything is found, DIR is not created, and the error names the finding.
 
 If the tables were created with pseudonyms, the release has the same pseudonyms for sites, ports and samples.
 --pseudonyms writes the private mapping from pseudonyms to original names to a file outside of the release that only its

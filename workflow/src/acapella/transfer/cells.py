@@ -44,7 +44,7 @@ class Run:
 
 @dataclass
 class Fault:
-    """A file or document that is not used, and why."""
+    """A file or document that is not used or is used only in part, or a failed or missing run, and the reason."""
 
     cell_id: str | None
     run: int | None
@@ -73,7 +73,7 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
     for path in sorted((campaign / DIRECTORY).glob(f"[!.]*/{CELL}")):
         relative = path.relative_to(campaign).as_posix()
         try:
-            cell = whole_cell(path, validator)
+            cell = valid_cell(path, validator)
         except ValueError as error:
             faults.append(Fault(None, None, relative, 1, str(error)))
             continue
@@ -87,7 +87,7 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
 
 
 def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None:
-    """Return the runs in grid.json, because directories of an earlier grid may remain; None without a valid file."""
+    """Return the runs listed in grid.json, None without a valid file. Other directories are of an earlier grid."""
     if not path.exists():
         return None
     read = documents.read(path)
@@ -102,7 +102,7 @@ def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None
     return None
 
 
-def whole_cell(path: Path, validator) -> dict:
+def valid_cell(path: Path, validator) -> dict:
     """Return a valid cell.json. Raises ValueError with a message of one line."""
     read = documents.read(path)
     if read.faults or len(read.found) != 1:
@@ -116,7 +116,7 @@ def whole_cell(path: Path, validator) -> dict:
 
 
 def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
-    """Return a run with its iperf3 files that contain one complete test."""
+    """Return a run with those of its iperf3 files that contain a complete test."""
     run = Run(cell["cell_id"], cell["run"], settings.of_cell(cell), cell=cell, directory=directory)
     run.error = cell.get("error")
     run.values["rtt_ns"] = (cell.get("measured") or {}).get("rtt_ns")
@@ -137,7 +137,7 @@ def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
 
 
 def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
-    """Return the tests of a file with the numbers of their documents; add a fault for each other document."""
+    """Return the tests of a file with the numbers of their documents; add a fault for each that is not a test."""
     read = documents.read(path)
     faults += [Fault(*run_key, name, place, reason) for place, reason in read.faults]
     found = []
@@ -158,9 +158,9 @@ def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]
     matching = [
         Path(found)
         for pattern in imported.data
-        for found in glob.glob(pattern, recursive=True)  # noqa: PTH207 - absolute
+        for found in glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob rejects absolute patterns
     ]
-    # a file that both name is one, also if one path is absolute and the other is relative
+    # a file that matches a pattern and is in the sheet counts once, even if only one of its paths is absolute
     paths = sorted({os.path.abspath(path): path for path in [*matching, *listed]}.values())  # noqa: PTH100 - removes ..
     if imported.data and not paths:
         raise UserError(f"transfer.data: no file matches {', '.join(imported.data)}")
@@ -181,16 +181,16 @@ def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]
 
 
 def imported_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
-    """Return the run of one test. Settings that sheet and name do not contain are taken from the test."""
-    stated = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
-    stated["algorithm"] = stated["algorithm"] or test.algorithm
-    stated["streams"] = stated["streams"] or len(test.streams)
-    stated["size_bytes"] = stated["size_bytes"] or test.requested_bytes
-    key = tuple(stated[column] for column in settings.SETTINGS)
+    """Return the run of one test, from which settings come that are neither in the sheet nor in the file name."""
+    completed = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
+    completed["algorithm"] = completed["algorithm"] or test.algorithm
+    completed["streams"] = completed["streams"] or len(test.streams)
+    completed["size_bytes"] = completed["size_bytes"] or test.requested_bytes
+    key = tuple(completed[column] for column in settings.SETTINGS)
     number = numbers.get(key, 0)
     numbers[key] = number + 1
-    run = stated.pop("run", None)
+    run = completed.pop("run", None)
     if run is None:
         run = number
     cell_id = f"{name}#{place}" if place > 1 else name
-    return Run(cell_id, run, stated, [Process(0, name, test)])
+    return Run(cell_id, run, completed, [Process(0, name, test)])

@@ -28,9 +28,9 @@ def ends_without_leftovers(
 ) -> int:
     """Start a collection, send it a signal at a given moment, and return its exit status.
 
-    The moment is when a sample with this prefix is captured and a program with this name runs. Without a signal, this
-    function does not wait for the program: on a busy machine, the collection may end before it sees a program that runs
-    only briefly. Fails if a process, namespace, interface, mount or incomplete file is left.
+    The moment is when a sample whose name has this prefix has been captured, and then a program with this name runs.
+    Without a signal, this function does not wait for the program: on a busy machine, the collection may end before it
+    sees a program that runs only briefly. Fails if a process, namespace, interface, mount or incomplete file is left.
     """
     after, busy = moment
     path = write_file(campaign.with_suffix(".yaml"), config)
@@ -41,12 +41,13 @@ def ends_without_leftovers(
         assert any(line.startswith(after) and line.endswith("frames\n") for line in process.stdout)
         with tree_when(process, busy) if number else Tree.below(process.pid) as tree:
             assert any("net:" in namespace for namespace in tree.namespaces) or caller.prefix
-            # outer and inner collection and unshare; the program that is waited for; with tcpdump, servers and clients
+            # 3: outer collection, unshare, inner collection; 4: and the program; 6: with tcpdump, a server and a client
             assert len(tree.members) >= (3 if number is None else 6 if busy == "tcpdump" else 4)
             if number:
                 process.send_signal(number)
             status = process.wait(END_S)
-            left = tree.gone_within(60)  # not for the end of the output, which leftover processes keep open
+            # does not wait for the end of the output, which leftover processes keep open
+            left = tree.gone_within(60)
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert (

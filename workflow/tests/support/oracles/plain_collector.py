@@ -160,7 +160,7 @@ def published_key(fields: dict) -> tuple:
 
 
 def tagged_key(fields: dict) -> tuple:
-    """Return the same for format 2; numbers of tags are limited to those in a report."""
+    """Return the same for format 2, with the VLAN IDs and labels that a report contains (at most four of each)."""
     width = 4 if fields["ip_version"] == 4 else 16
     vlans = tuple(fields[f"vlan_{i}"] for i in range(min(4, fields["vlan_count"])))
     labels = tuple(fields[f"mpls_{i}"] for i in range(min(4, fields["mpls_count"])))
@@ -183,7 +183,8 @@ class Flow:
         self.number = number
         self.reports = self.older = 0
         self.newest = self.first = self.start = self.end = None
-        self.fin = self.last_known = False  # a FIN or RST was received; the newest report contains the last packet
+        self.fin = False  # a FIN or RST was received
+        self.last_known = False  # the newest report contains the time of the last packet
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
         self.partial = False  # acknowledgments before a report are unknown
@@ -274,7 +275,7 @@ class Flow:
         self.open_window()
 
     def row(self) -> dict:
-        """Return the columns of flow_reports without quotients."""
+        """Return the columns of flow_reports, except those that are quotients of other columns."""
         size = self.size()
         end = self.end if self.fin or self.last_known else None
         both = self.start is not None and end is not None
@@ -440,7 +441,7 @@ class Tagged(Flow):
             self.take_slot(fields)
 
     def lose_slot(self, *, syn: bool) -> None:
-        """Handle a report of a TCP flow without a slot, or with a slot other than before."""
+        """Handle a report of a TCP flow that has no slot, or a different slot than the previous report."""
         self.unfollowed = True
         if self.base is None or syn:
             self.base, self.partial = None, True

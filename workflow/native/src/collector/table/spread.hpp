@@ -7,10 +7,11 @@
 
 namespace acapella::collector {
 
-// The known times of n packets: all were sent after `from_ns`, the last one at `last`, and the previous one
-// an inter-arrival time earlier. 1/n of the amount is assigned to each of these two times; the rest is spread
-// evenly over the time before, starting at `from_ns`. If the time of the last packet is unknown, everything
-// is spread evenly up to the time of the report. The shares of the windows add up to the exact amount.
+// The known times of n packets: all were sent after `from_ns`, the last one at `report.last`, and the
+// previous one an inter-arrival time earlier. 1/n of the amount is assigned to each of these two times; the
+// rest is spread evenly over the time before, starting at `from_ns`. If the time of the last packet is
+// unknown, everything is spread evenly up to the time of the report. The shares of the windows add up to the
+// exact amount.
 class Spread {
   public:
     Spread(std::uint64_t from_ns, const Report& report, std::uint64_t packets, std::uint64_t width_ns);
