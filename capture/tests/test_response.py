@@ -13,7 +13,7 @@ from acapella_capture.testbeds.local import sandbox
 
 
 def measured(output, step_s):
-    """Run the command and return the file that it writes."""
+    """Run the command and return the content of the file that it writes."""
     assert response.run(argparse.Namespace(output=output, step_s=step_s)) == 0
     return json.loads(output.read_text())
 

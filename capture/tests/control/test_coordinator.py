@@ -98,15 +98,15 @@ def test_interrupted_collection_releases_all_sites_and_records_stopped(tmp_path)
 
 def test_mirrors_of_a_site_start_and_stop_in_parallel_within_the_telemetry_interval(tmp_path, monkeypatch):
     """Both mirrors wait at a barrier, which breaks if they start or stop one after the other."""
-    testbed, asked_s = FakeTestbed("p", "q", receivers=("capture0", "capture1")), []
+    testbed, requested_s = FakeTestbed("p", "q", receivers=("capture0", "capture1")), []
     for name in ("start", "stop"):
         meeting = threading.Barrier(2)
         monkeypatch.setattr(FakeMirror, name, lambda _, meeting=meeting: meeting.wait(300))
-    monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: asked_s.append(seconds))
+    monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: requested_s.append(seconds))
     spans = [sample["actual"] for sample in collected(testbed, tmp_path)]
     assert len(spans) == 2
-    assert len(asked_s) == 1
-    assert all((span["end_ns"] - span["start_ns"]) / 1e9 < asked_s[0] for span in spans)
+    assert len(requested_s) == 1
+    assert all((span["end_ns"] - span["start_ns"]) / 1e9 < requested_s[0] for span in spans)
 
 
 def test_failed_lease_extension_and_telemetry_do_not_end_a_site(tmp_path, monkeypatch):
@@ -222,9 +222,9 @@ def test_mirrors_keep_their_ports_if_possible(tmp_path):
 
 
 def test_incomplete_files_of_a_killed_collection_are_removed(tmp_path):
-    half = write_file(tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part", "")
+    incomplete = write_file(tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part", "")
     assert len(collected(FakeTestbed("p"), tmp_path, instances=1)) == 1
-    assert not half.exists()
+    assert not incomplete.exists()
 
 
 def test_killed_watchdog_leaves_only_complete_lines(tmp_path):

@@ -37,9 +37,10 @@ def test_outcomes_accumulate_over_campaigns_and_stay_incomplete_after_a_crash(tm
     assert [(row["site"], row["outcome"]) for row in read_rows(tmp_path / "two" / "outcomes.csv")] == [
         ("A", "success"), ("B", "incomplete"),
     ]  # fmt: skip
-    whole = tmp_path / "outcomes.csv"
-    whole.write_text(whole.read_text().replace("instances_requested", "instances_wanted"))  # as in an earlier version
-    rows = outcomes.read(whole)
+    all_campaigns = tmp_path / "outcomes.csv"
+    earlier = all_campaigns.read_text().replace("instances_requested", "instances_wanted")  # as in an earlier version
+    all_campaigns.write_text(earlier)
+    rows = outcomes.read(all_campaigns)
     assert [(row["campaign"], row["site"]) for row in rows] == [
         ("one", "A"), ("one", "B"), ("two", "A"), ("two", "B"), ("two", "A"), ("two", "B"),
     ]  # fmt: skip

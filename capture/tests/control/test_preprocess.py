@@ -180,9 +180,9 @@ class FullDisk(NodeTestbed):
             raise UserError(done.stderr.strip())
 
     def fill(self, free_bytes: int) -> None:
-        """Fill the disk except for this much."""
-        room = int(self.run("", ["df", "--output=avail", "-B1", str(self.directory)]).stdout.split()[-1])
-        script = f"head -c {room - free_bytes} /dev/zero > {self.directory}/filler"
+        """Fill the disk except for ``free_bytes``."""
+        available = int(self.run("", ["df", "--output=avail", "-B1", str(self.directory)]).stdout.split()[-1])
+        script = f"head -c {available - free_bytes} /dev/zero > {self.directory}/filler"
         assert self.run("", ["sh", "-c", script]).status == 0
 
     def files(self) -> set[str]:
@@ -199,7 +199,7 @@ def small_disk_or_skip(kind: str, directory: Path):
         require(holder.stdout.readline() == "mounted\n", f"no private {kind} mount here")
         yield ["nsenter", f"--target={holder.pid}", "--mount"]
     finally:
-        holder.communicate()  # ends with its input
+        holder.communicate()  # ends when its input ends
 
 
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])

@@ -97,7 +97,7 @@ def mutated(text: str, chance: random.Random) -> str:
 
 def test_mutated_models_are_accepted_or_rejected(tmp_path):
     chance = random.Random(19)
-    read_well = refused = 0
+    accepted = rejected = 0
     texts = [models.flow(name, headers, at, 5) for at, (name, (headers, _)) in enumerate(models.TEMPLATES.items())]
     texts += [models.flow(name, of, 0, 5, f"  malformed: {errors}") for name, (of, errors) in models.ERRORS.items()]
     for _ in range(400):
@@ -105,12 +105,12 @@ def test_mutated_models_are_accepted_or_rejected(tmp_path):
             compiled = read(tmp_path, mutated("flows:\n" + chance.choice(texts) + "\n", chance))
         except UserError as error:
             assert "\n" not in str(error)
-            refused += 1
+            rejected += 1
         else:
             assert compiled.text().startswith("acapella-model 1\n")
-            read_well += 1
-    assert read_well > 20
-    assert refused > 200
+            accepted += 1
+    assert accepted > 20
+    assert rejected > 200
 
 
 @pytest.mark.parametrize("name", ["INT", "TERM"])

@@ -40,16 +40,16 @@ def in_order(rows: list[dict]) -> list[tuple]:
 
 @pytest.mark.parametrize("text", [models.every_template(), models.every_error()], ids=["templates", "errors"])
 def test_digest_equals_the_flow_table_of_the_model(generate, text):
-    made = generate(text)
-    expected = pq.read_table(made.table).to_pylist()
+    generated = generate(text)
+    expected = pq.read_table(generated.table).to_pylist()
     assert len(expected) > 50
-    assert in_order(digested(made.path)) == in_order(expected)
+    assert in_order(digested(generated.path)) == in_order(expected)
 
 
 @pytest.mark.parametrize("seed", range(200 if SOAK else 2))
 def test_digest_equals_the_flow_table_of_random_models(generate, seed):
-    made = generate(models.random_model(seed))
-    assert in_order(digested(made.path)) == in_order(pq.read_table(made.table).to_pylist())
+    generated = generate(models.random_model(seed))
+    assert in_order(digested(generated.path)) == in_order(pq.read_table(generated.table).to_pylist())
 
 
 def test_output_depends_only_on_model_and_seed(generate):
@@ -62,12 +62,13 @@ def test_output_depends_only_on_model_and_seed(generate):
 
 
 def test_list_of_flows_follows_its_schema_and_counts_every_packet(generate):
-    made = generate(models.every_error())
-    jsonschema.Draft202012Validator(json.loads((schemas.root() / "generated.json").read_text())).validate(made.document)
-    flows = {flow["name"]: flow for flow in made.document["flows"]}
+    generated = generate(models.every_error())
+    schema = json.loads((schemas.root() / "generated.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(generated.document)
+    flows = {flow["name"]: flow for flow in generated.document["flows"]}
     assert [flow["packets"] for flow in flows.values()] == [60] * len(models.ERRORS)
-    assert made.document["packets"] == 60 * len(models.ERRORS)
-    assert made.document["dropped"] == 0
+    assert generated.document["packets"] == 60 * len(models.ERRORS)
+    assert generated.document["dropped"] == 0
     assert {name: flow["malformed"] for name, flow in flows.items()} == {
         "wrong_checksum": 40, "wrong_tcp_checksum": 60, "wrong_length": 15, "cut_in_ipv4": 30, "cut_in_udp": 12,
         "cut_in_tcp_ports": 30,

@@ -46,11 +46,11 @@ def test_c_header_matches_the_schema():
 
 
 def test_every_packet_has_its_stamp_and_pattern(generate):
-    made = generate(models.every_template(12))
-    frames, _ = read_pcap(made.path)
+    generated = generate(models.every_template(12))
+    frames, _ = read_pcap(generated.path)
     counted = dict.fromkeys(range(len(models.TEMPLATES)), 0)
     for frame in frames:
-        flow = flow_of(frame, made.document["flows"])
+        flow = flow_of(frame, generated.document["flows"])
         number, sequence, departure = stamp_of(frame, flow["stamp_offset"])
         assert (sequence, departure) == (counted[number], frame.ts_ns)
         payload = frame.data[flow["pattern_offset"] :]
@@ -69,11 +69,11 @@ def tshark_rows(path: Path) -> list[list[str]]:
 
 
 def test_tshark_decodes_each_template_with_good_checksums(generate):
-    made = generate(models.every_template(12))
-    frames, _ = read_pcap(made.path)
+    generated = generate(models.every_template(12))
+    frames, _ = read_pcap(generated.path)
     seen = set()
-    for frame, (protocols, *states) in zip(frames, tshark_rows(made.path), strict=True):
-        name = flow_of(frame, made.document["flows"])["name"]
+    for frame, (protocols, *states) in zip(frames, tshark_rows(generated.path), strict=True):
+        name = flow_of(frame, generated.document["flows"])["name"]
         assert protocols.startswith(models.TEMPLATES[name][1]), name
         found = {state for each in states for state in each.split(",") if state}
         assert found <= {GOOD} | ({NOT_PRESENT} if name == "vxlan_without_checksum" else set()), name

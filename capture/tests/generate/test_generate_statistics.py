@@ -66,11 +66,11 @@ def exponential(mean: float) -> Law:
 
 def pareto(mean: float, shape: float) -> Law:
     """Return gaps of a Pareto distribution, rounded to ns."""
-    least = mean * (shape - 1) / shape
-    at_most = np.vectorize(lambda x: 1 - (least / (x + 0.5)) ** shape if x + 0.5 > least else 0.0)
+    minimum = mean * (shape - 1) / shape
+    at_most = np.vectorize(lambda x: 1 - (minimum / (x + 0.5)) ** shape if x + 0.5 > minimum else 0.0)
 
     def moment(order: int) -> float:
-        return shape * least**order / (shape - order)
+        return shape * minimum**order / (shape - order)
 
     variance = moment(2) - mean**2 if shape > 2 else None
     fourth = moment(4) - 4 * mean * moment(3) + 6 * mean**2 * moment(2) - 3 * mean**4 if shape > 4 else None
@@ -107,9 +107,10 @@ def of_values(text: str, probability: dict[int, float]) -> Law:
     return Law(text, at_most, mean, *moments)
 
 
-def uniform(least: int, most: int) -> Law:
-    """Return sizes from ``least`` to ``most``."""
-    return of_values(f"uniform: [{least}, {most}]", dict.fromkeys(range(least, most + 1), 1 / (most - least + 1)))
+def uniform(lowest: int, highest: int) -> Law:
+    """Return sizes from ``lowest`` to ``highest``."""
+    sizes = range(lowest, highest + 1)
+    return of_values(f"uniform: [{lowest}, {highest}]", dict.fromkeys(sizes, 1 / len(sizes)))
 
 
 def weighted(weights: dict[int, float]) -> Law:
@@ -118,16 +119,16 @@ def weighted(weights: dict[int, float]) -> Law:
     return of_values(f"weighted: {weights}", {size: weight / total for size, weight in weights.items()})
 
 
-def truncated_exponential(least: int, most: int, scale: float) -> Law:
-    """Return sizes from ``least`` to ``most``: the integer part of an exponential distribution that ends there."""
-    share = math.expm1(-1 / scale) / math.expm1(-(most + 1 - least) / scale)  # probability of the shortest size
-    probability = {size: share * math.exp(-(size - least) / scale) for size in range(least, most + 1)}
-    return of_values(f"exponential: {{least: {least}, most: {most}, scale_bytes: {scale}}}", probability)
+def truncated_exponential(lowest: int, highest: int, scale: float) -> Law:
+    """Return sizes from ``lowest`` to ``highest``: the integer part of an exponential distribution that ends there."""
+    share = math.expm1(-1 / scale) / math.expm1(-(highest + 1 - lowest) / scale)  # probability of the shortest size
+    probability = {size: share * math.exp(-(size - lowest) / scale) for size in range(lowest, highest + 1)}
+    return of_values(f"exponential: {{least: {lowest}, most: {highest}, scale_bytes: {scale}}}", probability)
 
 
-def pairs_of(made) -> np.ndarray:
+def pairs_of(generated) -> np.ndarray:
     """Return time and size of each packet of a capture."""
-    return np.frombuffer(output_of(["--trace", str(made.path)]), np.int64).reshape(-1, 2)
+    return np.frombuffer(output_of(["--trace", str(generated.path)]), np.int64).reshape(-1, 2)
 
 
 def trace_of(generate, lines: str) -> tuple[np.ndarray, np.ndarray]:

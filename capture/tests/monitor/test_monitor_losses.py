@@ -73,11 +73,11 @@ def test_packet_file_requires_the_rules_used_to_write_it(tmp_path, capsys):
 
 def records(identities: list[int]) -> np.ndarray:
     """Return records with these identities."""
-    made = np.zeros(len(identities), losses.RECORD)
-    made["identity_low"] = identities
-    made["wire_bytes"] = 100
-    made["arrival_ns"] = START_NS + np.arange(len(identities))
-    return made
+    created = np.zeros(len(identities), losses.RECORD)
+    created["identity_low"] = identities
+    created["wire_bytes"] = 100
+    created["arrival_ns"] = START_NS + np.arange(len(identities))
+    return created
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -98,27 +98,27 @@ def latencies(packets: list) -> list[int]:
     return [ns - departure for ns, _, departure, *_ in packets]
 
 
-def is_ordered(measured: Measured, at_once: set[int], delay_ns: int) -> bool:
+def is_ordered(measured: Measured, immediate: set[int], delay_ns: int) -> bool:
     """Return whether all packets without delay arrived before the first delayed one could."""
     packets = measured.packets[1]
-    last_at_once = max(ns for ns, sequence, *_ in packets if sequence in at_once)
-    return last_at_once < min(departure for _, _, departure, *_ in packets) + delay_ns - EARLY_NS - CLOCK_NS
+    last_immediate = max(ns for ns, sequence, *_ in packets if sequence in immediate)
+    return last_immediate < min(departure for _, _, departure, *_ in packets) + delay_ns - EARLY_NS - CLOCK_NS
 
 
 @pytest.mark.soak
 def test_counts_match_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
     impairments = Impairments(10**9, loss_ppm=100_000, reorder_ppm=60_000, duplicate_ppm=150_000, seed=9)
-    at_once, later, lost = impaired_path.schedule(impairments, PACKETS)
+    immediate, later, lost = impaired_path.schedule(impairments, PACKETS)
     with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):
         for attempt in range(4):
             link.set(replace(impairments, delay_ns=impairments.delay_ns << 2 * attempt))
             before = link.counts()
             measured = measure(prefix, link, tmp_path / str(attempt))
-            if is_ordered(measured, set(at_once), impairments.delay_ns << 2 * attempt):
+            if is_ordered(measured, set(immediate), impairments.delay_ns << 2 * attempt):
                 break
         counts = {name: value - before[name] for name, value in link.counts().items()}
     assert (counts["received"], counts["lost"], counts["full"], counts["unsent"]) == (PACKETS, len(lost), 0, 0)
-    assert [sequence for _, sequence, *_ in measured.packets[1]] == at_once + later
+    assert [sequence for _, sequence, *_ in measured.packets[1]] == immediate + later
     clean, impaired = measured.rows
     assert [clean[name] for name in COUNTS[:6]] == [PACKETS, PACKETS, 0, 0, 0, 0]
     check_row(impaired, measured.packets[1])
@@ -128,8 +128,8 @@ def test_counts_match_the_schedule_and_delays_are_not_shorter(tmp_path, capsys):
         == len(lost)
         == len(set(range(PACKETS)) - {sequence for _, sequence, *_ in measured.packets[1]})
     )
-    assert impaired["duplicates"] == counts["duplicated"] == len(at_once + later) - len(set(at_once + later))
-    assert impaired["reordered"] == len({sequence for sequence in later if sequence < max(at_once)})
+    assert impaired["duplicates"] == counts["duplicated"] == len(immediate + later) - len(set(immediate + later))
+    assert impaired["reordered"] == len({sequence for sequence in later if sequence < max(immediate)})
     delayed = [packet for packet in measured.packets[1] if packet[1] in set(later)]
     assert min(latencies(delayed)) >= impairments.delay_ns - EARLY_NS - CLOCK_NS
     assert (measured.port["dropped_kernel"], measured.port["missed"], measured.port["clock_steps"]) == (0, 0, 0)

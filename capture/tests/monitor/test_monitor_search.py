@@ -1,4 +1,4 @@
-"""Searches for the highest rate and the longest burst without loss, on a simulated device."""
+"""Searches for the highest rate and the longest burst without loss: simulated, and with the real programs."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ from acapella_capture.monitor.search import Trial, highest, line_pps, longest_bu
 from acapella_capture.testbeds import local
 from acapella_core.errors import UserError
 
-MOST = 1_000_000.0
+MAX_PPS = 1_000_000.0
 
 
 @pytest.fixture
@@ -54,65 +54,70 @@ def device(capacity_pps: float, queue: int = 0):
 
 @pytest.mark.parametrize("capacity", [1000.0, 123_456.0, 999_999.0])
 def test_highest_rate_without_loss_is_the_capacity(capacity):
-    found = highest(device(capacity), 100, MOST, 50)
+    found = highest(device(capacity), 100, MAX_PPS, 50)
     assert capacity - 50 <= found.value <= capacity + 1
     assert found.trial.good
     assert all(trial.lost == 0 for value, trial in found.trials if value <= found.value)
 
 
-@pytest.mark.parametrize("near", [0, 100, 150, 40_000, 123_400, 123_456, 123_500, 500_000, MOST, 2 * MOST])
-@pytest.mark.parametrize("capacity", [99.0, 100.0, 123_456.0, MOST])
+@pytest.mark.parametrize("near", [0, 100, 150, 40_000, 123_400, 123_456, 123_500, 500_000, MAX_PPS, 2 * MAX_PPS])
+@pytest.mark.parametrize("capacity", [99.0, 100.0, 123_456.0, MAX_PPS])
 def test_search_near_an_estimate_finds_the_capacity(capacity, near):
-    found = highest(device(capacity), 100, MOST, 50, near)
+    found = highest(device(capacity), 100, MAX_PPS, 50, near)
     tried = [value for value, _ in found.trials]
     assert len(tried) == len(set(tried))
-    assert all(100 <= value <= MOST for value in tried)
+    assert all(100 <= value <= MAX_PPS for value in tried)
     if capacity < 100:
         assert (found.value, found.trial) == (None, None)
         assert 100 in tried
         return
     assert capacity - 50 <= found.value <= capacity + 1
     assert found.trial.good
-    assert found.value == MOST or any(found.value < value <= found.value + 50 for value in tried)
-    assert found.limit == ("range" if capacity == MOST else "loss")
+    assert found.value == MAX_PPS or any(found.value < value <= found.value + 50 for value in tried)
+    assert found.limit == ("range" if capacity == MAX_PPS else "loss")
 
 
 def test_exact_estimate_needs_two_trials():
-    assert [value for value, _ in highest(device(300_049.0), 100, MOST, 50, 300_000).trials] == [300_000, 300_050]
+    assert [value for value, _ in highest(device(300_049.0), 100, MAX_PPS, 50, 300_000).trials] == [300_000, 300_050]
 
 
 def test_line_rate_needs_no_search():
-    found = highest(device(2 * MOST), 100, MOST, 50)
-    assert (found.value, len(found.trials)) == (MOST, 1)
+    found = highest(device(2 * MAX_PPS), 100, MAX_PPS, 50)
+    assert (found.value, len(found.trials)) == (MAX_PPS, 1)
 
 
 def test_loss_at_the_lowest_rate_gives_no_result():
-    found = highest(device(10), 100, MOST, 50)
+    found = highest(device(10), 100, MAX_PPS, 50)
     assert (found.value, found.trial, len(found.trials)) == (None, None, 2)
 
 
 @pytest.mark.parametrize(
     ("capacity", "generator", "limit"),
-    [(300_000.0, MOST, "loss"), (MOST, 300_000.0, "generator"), (MOST, MOST, "range"), (400_000.0, 500_000.0, "loss")],
+    [
+        (300_000.0, MAX_PPS, "loss"),
+        (MAX_PPS, 300_000.0, "generator"),
+        (MAX_PPS, MAX_PPS, "range"),
+        (400_000.0, 500_000.0, "loss"),
+    ],
 )
 def test_result_names_its_limit(capacity, generator, limit):
-    found = highest(lambda pps: replace(device(capacity)(pps), reached=pps <= generator), 100, MOST, 1000)
+    found = highest(lambda pps: replace(device(capacity)(pps), reached=pps <= generator), 100, MAX_PPS, 1000)
     assert found.limit == limit
     assert [row["limit"] for row in rows([(1, 60, "none", "throughput", found)], 1) if row["limit"]] == [limit]
 
 
 @pytest.mark.parametrize(("lost", "shown"), [(1, "none is loss-free"), (0, "not reached by the generator")])
 def test_search_without_a_result_names_the_reason(lost, shown):
-    found = highest(lambda pps: Trial(100, lost if pps < MOST else 1 - lost, pps, reached=False), 100, MOST, 1000)
+    found = highest(lambda pps: Trial(100, lost if pps < MAX_PPS else 1 - lost, pps, reached=False), 100, MAX_PPS, 1000)
     assert found.limit is None
     assert shown in text.search_lines(list(rows([(1, 60, "none", "throughput", found)], 1)))[1]
 
 
-@pytest.mark.parametrize("most", [1, 7, 64, 1000])
+@pytest.mark.parametrize("max_length", [1, 7, 64, 1000])
 @pytest.mark.parametrize("buffer", [0, 1, 63, 64, 2000])
-def test_longest_burst_fills_the_buffer(most, buffer):
-    assert longest_burst(lambda length: Trial(length, max(0, length - buffer), MOST), most).value == (
-        min(buffer, most) or None
+def test_longest_burst_fills_the_buffer(max_length, buffer):
+    assert longest_burst(lambda length: Trial(length, max(0, length - buffer), MAX_PPS), max_length).value == (
+        min(buffer, max_length) or None
     )
 
 
@@ -143,21 +148,23 @@ def test_packets_in_the_generator_queue_are_not_lost(tmp_path, monkeypatch, drai
 
     def count(_settings, scratch, **_):
         (scratch / "sent-0.json").write_text(json.dumps(document))
-        counts, intervals, flows = (np.zeros(*of) for of in ((1, result.PORT), (0, result.INTERVAL), (0, result.FLOW)))
+        arrays = ((1, result.PORT), (0, result.INTERVAL), (0, result.FLOW))
+        counts, intervals, flows = (np.zeros(length, dtype) for length, dtype in arrays)
         return program.RunResult([result.PortResult("in0", counts[0], intervals, flows)], [])
 
     monkeypatch.setattr(program, "count", count)
     trial = trials.run(trials.Link((("out0", "in0"),), 0.0), 60, 100_000.0, 100)
     assert (trial.offered, trial.lost, trial.reached) == (100, lost, drained)
-    assert highest(lambda pps: trial if pps == MOST else Trial(100, 0, pps), 100, MOST, MOST / 2).limit == limit
-    table = list(rows([(1, 60, "none", "throughput", highest(lambda _: trial, 100, MOST, 100))], 1))
+    found = highest(lambda pps: trial if pps == MAX_PPS else Trial(100, 0, pps), 100, MAX_PPS, MAX_PPS / 2)
+    assert found.limit == limit
+    table = list(rows([(1, 60, "none", "throughput", highest(lambda _: trial, 100, MAX_PPS, 100))], 1))
     assert shown in text.search_lines(table)[1]
     tables.write(tmp_path, {"monitor_searches": table})
     assert [row["lost"] for row in pq.read_table(tmp_path / "monitor_searches.parquet").to_pylist()] == [lost, lost]
 
 
 def test_rows_mark_the_result():
-    found = highest(device(300_000.0), 100, MOST, 1000)
+    found = highest(device(300_000.0), 100, MAX_PPS, 1000)
     table = list(rows([(1, 60, "none", "throughput", found)], 1))
     assert [row["value"] for row in table if row["result"]] == [found.value]
     assert [row["trial"] for row in table] == list(range(len(found.trials)))
@@ -345,9 +352,9 @@ def test_space_is_checked_in_the_namespaces_of_the_search(tmp_path, monkeypatch)
     assert calls == ["namespaces", "space"]
 
 
-@pytest.mark.parametrize(("most", "resolution", "rate_pps"), [(5000.0, None, 50), (20.0, None, 1), (20.0, 4.0, 4)])
-def test_lowest_rate_is_one_that_the_generator_sends(most, resolution, rate_pps):
-    lowest = command.lowest(Namespace(max_rate=most, resolution=resolution))
+@pytest.mark.parametrize(("max_rate", "resolution", "rate_pps"), [(5000.0, None, 50), (20.0, None, 1), (20.0, 4.0, 4)])
+def test_lowest_rate_is_one_that_the_generator_sends(max_rate, resolution, rate_pps):
+    lowest = command.lowest(Namespace(max_rate=max_rate, resolution=resolution))
     assert lowest == trials.model(60, lowest, 2)["flows"][0]["gaps"]["packets_per_s"] == rate_pps
 
 

@@ -72,7 +72,7 @@ def test_sample_names_are_unique_for_any_number_of_receivers(receivers):
 
 
 @given(ports=st.integers(1, 9), receivers=st.integers(1, 9))
-def test_fewer_receivers_take_the_same_samples_in_more_cycles(ports, receivers):
+def test_fewer_receivers_take_the_same_samples_in_at_least_as_many_cycles(ports, receivers):
     where = site("S", *(f"p{number}" for number in range(ports)))
     plans = [SitePlan(settings(), where, count) for count in (receivers, receivers + 1)]
     taken = [Counter(port for moment in batches(plan) for _, port in moment) for plan in plans]

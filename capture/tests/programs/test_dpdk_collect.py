@@ -72,8 +72,8 @@ def test_command_line_contains_filter_sampling_and_snap_length(monkeypatch):
     shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
     monkeypatch.setattr(testbed, "run", lambda node, argv: CompletedProgram(0, shown[argv[0]], ""))
     keys = {"method": "dpdk", "filter": "udp", "snaplen": 96, "one_in": 5, "one_in_by": "hash"}
-    how = parse_settings({"testbed": "local", "capture": keys}).capture
-    argv = Dpdk(testbed, "S-listener", "capture0", how, "s.pcap")._argv()
+    settings = parse_settings({"testbed": "local", "capture": keys}).capture
+    argv = Dpdk(testbed, "S-listener", "capture0", settings, "s.pcap")._argv()
     given = dict(zip(argv[1::2], argv[2::2], strict=True))
     required = {"--filter": "udp", "--snaplen": "96", "--sample": "5", "--sample-by": "hash"}
     assert required.items() <= given.items() and given["--write"] == "/nowhere/s.pcap"

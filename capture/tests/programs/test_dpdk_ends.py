@@ -184,8 +184,8 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
     assert whole.status == 0 and total > 0, whole.stderr
     assert [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]] == FEW
-    most = min(total, 200) if kind == "malloc" else total
-    for number in random.Random(kind).sample(range(1, most + 1), most if SOAK else min(most, CHOSEN[kind])):
+    limit = min(total, 200) if kind == "malloc" else total
+    for number in random.Random(kind).sample(range(1, limit + 1), limit if SOAK else min(limit, CHOSEN[kind])):
         directory = tmp_path / f"{number}"
         run, _ = with_fault(directory, preload, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {run.status}, {run.stderr}"

@@ -220,8 +220,8 @@ def test_killed_program_leaves_nothing(tmp_path, capture):
 
 def leftovers() -> set[str]:
     """Return the files that DPDK programs may leave: runtime directories and huge page files."""
-    places = ("/var/run/dpdk", "/dev/hugepages", "/dev/shm", "/tmp/dpdk")
-    return {str(path) for place in places for path in Path(place).rglob("*") if not path.is_dir()}
+    directories = ("/var/run/dpdk", "/dev/hugepages", "/dev/shm", "/tmp/dpdk")
+    return {str(path) for directory in directories for path in Path(directory).rglob("*") if not path.is_dir()}
 
 
 def test_closed_standard_output_ends_the_program_with_one_line():

@@ -244,7 +244,7 @@ def received_by_both(bridged, directory, ending: str) -> Iterator[None]:
 
 
 def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
-    """Check that the saved file has the frames of each direction, and marks those that have the time of their burst."""
+    """Check that the saved file has the frames of each direction, and marks those after the first one of a burst."""
     kinds, interfaces, unresolved = [], {0: [], 1: []}, 0
     for _, kind, body in naive_captures.blocks(path.read_bytes()):
         kinds.append(kind)

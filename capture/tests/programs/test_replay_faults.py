@@ -44,13 +44,13 @@ def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[l
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("kind", "most"), [("sync", 11), ("rename", 11), ("malloc", 11 if SOAK else 5)])
-def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind, most):
+@pytest.mark.parametrize(("kind", "max_calls"), [("sync", 11), ("rename", 11), ("malloc", 11 if SOAK else 5)])
+def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind, max_calls):
     found, complete = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails
     assert found == WHOLE
     assert set(complete) == set(FILES)
     failed = 0
-    for number in range(1, most + 1):
+    for number in range(1, max_calls + 1):
         found, files = with_fault(tmp_path, preload, plain, f"{kind}:{number}")
         assert files == {
             name: complete[name] for name, text in zip(FILES, found[2:], strict=True) if text == "saved"

@@ -42,7 +42,7 @@ def trailer(ns: int, node: int, port: int) -> bytes:
 
 
 def spaced(frames: list[bytes], gap_ns: int) -> list[dpdk.Frame]:
-    """Return frames with these gaps."""
+    """Return frames with gaps of ``gap_ns``."""
     return [dpdk.Frame(START_NS + i * gap_ns, len(data), data) for i, data in enumerate(frames)]
 
 

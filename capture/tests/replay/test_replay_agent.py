@@ -135,9 +135,12 @@ def test_connection_with_too_many_rejected_lines_is_closed(agent, peer):
     check_welcome(agent)
 
 
-def proof_with(secret: Secret, ours: Challenge | None, theirs: Challenge) -> bytes:
-    """Return the first line of a controller with this secret. ``ours``: its challenge (default: the agent's)."""
-    return channel.encode_proof(theirs, channel.Keys.derive(secret, ours or theirs, theirs).proof)
+def proof_with(secret: Secret, answered: Challenge | None, challenge: Challenge) -> bytes:
+    """Return the first line of a controller with this secret, whose challenge equals the agent's.
+
+    ``answered``: the challenge that the proof answers (default: the agent's).
+    """
+    return channel.encode_proof(challenge, channel.Keys.derive(secret, answered or challenge, challenge).proof)
 
 
 @pytest.mark.parametrize(
@@ -349,7 +352,7 @@ def test_other_users_can_neither_read_the_secret_nor_control_the_agent(agent, tm
     assert not agent.agent.over.is_set()
 
 
-def test_address_in_use_is_one_error():
+def test_address_in_use_is_an_error():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"--listen 127.0.0.1:{port}: cannot listen: .*in use"):

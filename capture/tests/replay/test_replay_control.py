@@ -281,7 +281,7 @@ def test_replayer_that_rejects_a_request_stops_the_others():
         assert [remote.request(messages.Status())["state"] for remote in group.remotes] == ["idle", "idle"]
 
 
-def test_program_that_dies_during_a_run_is_one_error_and_stops_the_others():
+def test_program_that_dies_during_a_run_is_a_one_line_error_and_stops_the_others():
     with agents({}, {"fault": "done:die"}) as found:
         with pytest.raises(UserError, match=f"replayer {found[1].name}: ") as raised, recorded(found) as group:
             actions.run(group, RunPlan(loops=2), silent)
@@ -302,7 +302,7 @@ def test_run_is_stopped_if_the_controller_is_interrupted(monkeypatch):
             assert group.request(messages.Status())[0]["state"] == "idle"
 
 
-def test_unreachable_replayer_is_one_error_and_a_system_error():
+def test_unreachable_replayer_is_a_system_error():
     with socket.create_server(("127.0.0.1", 0)) as missing:
         port = missing.getsockname()[1]
     with pytest.raises(UserError, match=f"replayer 127.0.0.1:{port}: connection failed: Connection refused") as raised:
@@ -310,12 +310,12 @@ def test_unreachable_replayer_is_one_error_and_a_system_error():
     assert exit_code_of(raised.value) == OUTSIDE
 
 
-def test_wrong_secret_is_one_error():
+def test_wrong_secret_is_an_error():
     with agents({}) as found, pytest.raises(UserError, match="the proof of the secret is wrong"):
         Group([found[0].name], OTHER_SECRET).__enter__()
 
 
-def test_busy_replayer_is_one_error():
+def test_busy_replayer_is_an_error():
     with agents({}) as found, Peer(found[0].port) as first:
         first.receive()
         with pytest.raises(UserError, match=r"busy: another controller is connected from 127\.0\.0\.1"):
@@ -353,7 +353,7 @@ CHALLENGE = channel.encode_challenge(Challenge("3" * 64))
         ([CHALLENGE, b'{"welcome": {}}\n'], "must have exactly error"),
     ],
 )
-def test_impostor_is_one_error_and_gets_no_request(answers, why):
+def test_handshake_with_an_impostor_is_an_error(answers, why):
     """A listening program without the secret cannot complete the handshake."""
     with pytest.raises(UserError, match=why) as raised:
         Group([impostor(answers)], SECRET).__enter__()

@@ -174,7 +174,7 @@ def test_run_that_sent_nothing_has_no_error(tmp_path):
         (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, T, 0, 1 << 15, 0), "too large"),
     ],
 )
-def test_invalid_departures_are_one_error_and_no_file(tmp_path, content, why):
+def test_invalid_departures_are_a_one_line_error_and_no_file_is_written(tmp_path, content, why):
     (tmp_path / "d").write_bytes(content)
     with pytest.raises(UserError, match=why) as raised:
         convert(tmp_path / "d", tmp_path / "d.parquet", Origin())

@@ -60,7 +60,7 @@ def test_contradictory_part_restarts_the_response():
 
 @st.composite
 def arrivals(draw) -> tuple[list[int], list[frames.Frame]]:
-    """Return the parts of the responses to lines 0 to 3, each several times and in any order."""
+    """Return the sizes of the responses to lines 0 to 3, and parts of them, some repeated, in any order."""
     sizes = [draw(st.integers(1, 4 * frames.TEXT_BYTES)) for _ in range(4)]
     parts = [part for number, size in enumerate(sizes) for part in response(number, size, ord("a") + number)]
     return sizes, draw(st.lists(st.sampled_from(parts), max_size=40))

@@ -128,7 +128,7 @@ def test_requests_equal_those_over_tcp(link, tmp_path):
 
 @pytest.mark.parametrize("parity", [0, 1])
 def test_lost_frames_are_retransmitted_and_no_request_is_executed_twice(link, parity):
-    """The first of every two frames with the same bytes is lost, of requests or of responses."""
+    """Of the requests (or responses) with the same bytes, the first one is lost."""
     seen: set[bytes] = set()
 
     def lost(data: bytes) -> bool:

@@ -118,7 +118,7 @@ def test_rejected_command_is_an_error_and_the_program_continues(program, command
         ("error", "status failed: injected"),
     ],
 )
-def test_faulty_program_is_one_error(kind, why):
+def test_faulty_program_is_a_one_line_error(kind, why):
     with ReplayProgram(stand_in_argv(fault=f"status:{kind}"), report=str) as program:
         with pytest.raises(UserError, match=why) as raised:
             program.command("status", timeout_s=0.2 if kind == "silence" else TIMEOUT_S)

@@ -119,7 +119,7 @@ def test_largest_skew_is_between_the_earliest_and_the_latest():
     assert skew.deviation("a", np.empty(0, np.int64), Offset(0, 1)) is None
 
 
-def test_interval_of_the_median_covers_the_true_median():
+def test_confidence_interval_of_the_median_covers_the_true_median():
     """It does so in at least 90 of 100 seeded samples of a skewed distribution; the confidence level is 95 %."""
     draw = np.random.default_rng(1)
     true_ns = 1_000_000 * np.log(2)  # median of the exponential distribution

@@ -114,7 +114,7 @@ def test_inconsistent_frame_counts_are_an_error():
 
 
 def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
-    """Run `acapella measure storage` with this PATH and return its file."""
+    """Run `acapella measure storage` with this PATH; return the finished process and the content of its file."""
     done = run(*COMMAND, "-o", directory / "study.json", *arguments, env=os.environ | {"PATH": path}, timeout=300)
     assert done.returncode == 0, done.stderr
     return done, json.loads((directory / "study.json").read_text())
@@ -167,7 +167,7 @@ def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_pat
         assert one["missed_bytes"] >= 0
         assert one["lost_messages"] == 0
         assert one["missed_bytes"] == 0 or one["skipped_events"] != 0, "only the kernel skips events"
-    # all bytes are from writev; the unaligned end is written without O_DIRECT
+    # the direct writer writes the unaligned end without O_DIRECT, which is not traced
     for one, written in ((buffered, buffered["written_bytes"]), (direct, direct["written_bytes"] // 4096 * 4096)):
         assert sum(each["bytes"] for each in one["intervals"]) + one["missed_bytes"] == written
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]

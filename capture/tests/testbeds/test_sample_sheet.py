@@ -16,7 +16,7 @@ from acapella_capture import manifest as manifests
 from acapella_capture.testbeds import files
 from acapella_core.errors import UserError
 
-# pcap, microseconds, snapshot length 96, Ethernet; two frames of 60 bytes at 1.000100 s and 2.000000 s
+# pcap, microseconds, snap length 96, Ethernet; two frames of 60 bytes at 1.000100 s and 2.000000 s
 FRAMES = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1) + b"".join(
     struct.pack("<IIII", *stamp, 60, 60) + bytes(60) for stamp in ((1, 100), (2, 0))
 )

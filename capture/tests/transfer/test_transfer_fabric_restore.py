@@ -24,7 +24,7 @@ from acapella_core.errors import UserError
 
 NODES = ["h1", "r1", "h2"]
 END_S = 60  # reached only if the command hangs
-BLOCKED_S = 20  # a connection that is being opened; the command must not wait for it
+BLOCKED_S = 20  # duration of a failing attempt to connect; the command must not wait for it
 STATE = """cd /proc/sys/net/ipv4
 for file in ip_forward tcp_rmem tcp_wmem tcp_no_metrics_save tcp_congestion_control conf/all/rp_filter \
     conf/default/rp_filter conf/lo/rp_filter fib_multipath_hash_policy; do echo "$file $(cat "$file")"; done

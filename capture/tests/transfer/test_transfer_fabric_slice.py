@@ -42,9 +42,9 @@ def check_placement(fabric) -> None:
     (cell,) = fabric.cells()
     for node in NODES:
         operations = [operation for operation, each in fabric.orchestrator.operations if each == node]
-        last = operations.index("reboot")
-        assert operations.index("cpupin") < last and operations.index("numatune") < last
-        assert "cpuinfo" in operations[last:] and "numainfo" in operations[last:]
+        reboot = operations.index("reboot")
+        assert operations.index("cpupin") < reboot and operations.index("numatune") < reboot
+        assert "cpuinfo" in operations[reboot:] and "numainfo" in operations[reboot:]
         found = cell["environment"]["placement"][node]
         assert (found["numa_node"], found["pinned"]) == ("1", True)
         assert set(found["cpus"]) <= set(range(8, 16)) and len(found["cpus"]) == 2
@@ -192,7 +192,7 @@ def test_slice_without_resources_is_deleted(fabric):
     assert fabric.orchestrator.slices and fabric.slices == []
 
 
-def test_missing_resources_and_permissions_are_errors_before_any_request(fabric):
+def test_missing_resources_and_permissions_are_errors_before_a_slice_is_requested(fabric):
     fabric.orchestrator.sites["SALT"][0]["nics"] = {"SmartNIC-ConnectX-6": 0}
     assert "site SALT: no host for node h2 with 1 free NIC" in fabric.failure()
     fabric.orchestrator.tags = TAGS
@@ -206,7 +206,7 @@ def test_missing_resources_and_permissions_are_errors_before_any_request(fabric)
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
-def test_missing_token_is_one_line_that_does_not_mention_a_slice(fabric):
+def test_missing_token_is_a_one_line_error_and_the_output_mentions_no_slice(fabric):
     fabric.loopback.tokens.unlink()
     status, out, err = fabric.transfer()
     assert status == 2 and "cannot read the token file" in err and len(err.strip().splitlines()) == 1
@@ -214,7 +214,7 @@ def test_missing_token_is_one_line_that_does_not_mention_a_slice(fabric):
     assert fabric.orchestrator.requests == []
 
 
-def test_topology_that_fabric_cannot_have_is_an_error(fabric):
+def test_topology_that_is_unusable_on_fabric_is_an_error(fabric):
     assert "nodes.z: FABRIC rejects names of one character" in fabric.failure(
         topology=fabric.topology(DUMBBELL.replace("h2", "z"), "short")
     )

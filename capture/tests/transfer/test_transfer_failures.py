@@ -99,15 +99,15 @@ NO_FRAMES = {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
 
 
 @pytest.fixture
-def slice_of_stubs(monkeypatch) -> Runner:
+def runner_with_stubs(monkeypatch) -> Runner:
     """Return a runner whose nodes are stubs; results, measurements and flags are those of the program."""
-    made = Runner.__new__(Runner)
-    made._settings, made._topology = SETTINGS, SETTINGS.topology
-    made._environment, made._hosts = {"processors": 2}, Mock(spec=Hosts)
-    made._nodes = SimpleNamespace(load=lambda node: 2.0, device=lambda node, peer: f"{node}-{peer}")
-    made._emulation, made._delays = Mock(spec=Emulation, **IDLE_LINKS), Delayed()
-    made._measurements = Probes()
-    made._measurements.measure(CELLS)
+    created = Runner.__new__(Runner)
+    created._settings, created._topology = SETTINGS, SETTINGS.topology
+    created._environment, created._hosts = {"processors": 2}, Mock(spec=Hosts)
+    created._nodes = SimpleNamespace(load=lambda node: 2.0, device=lambda node, peer: f"{node}-{peer}")
+    created._emulation, created._delays = Mock(spec=Emulation, **IDLE_LINKS), Delayed()
+    created._measurements = Probes()
+    created._measurements.measure(CELLS)
     idle = Mock(spec=transfer.Transfer, **{"run.side_effect": lambda: Outcome([replace(FLOW)])})
     monkeypatch.setattr(runner, "Transfer", lambda *_: idle)
     monkeypatch.setattr(runner, "BACKGROUND_S", 0)
@@ -115,65 +115,65 @@ def slice_of_stubs(monkeypatch) -> Runner:
     monkeypatch.setattr(capture, "Capture", lambda *_: no_capture)
     monkeypatch.setattr(capture, "frames_over_mtu", lambda directory: 0)
     monkeypatch.setattr(capture, "digest", lambda directory: None)
-    return made
+    return created
 
 
-def grid_of(slice_of_stubs, results: Results, cells: list) -> list[dict]:
+def grid_of(runner_with_stubs, results: Results, cells: list) -> list[dict]:
     """Run cells and return the cell.json of each."""
     results.prepare()
-    run_grid(slice_of_stubs, cells, cells, results, lambda line: None)
+    run_grid(runner_with_stubs, cells, cells, results, lambda line: None)
     found = [json.loads((results.directory / cell.cell_id / "cell.json").read_text()) for cell in cells]
     for content in found:
         validate_written(content)
     return found
 
 
-def errors_of(slice_of_stubs, directory, cells: list) -> list[str | None]:
+def errors_of(runner_with_stubs, directory, cells: list) -> list[str | None]:
     """Run cells and return the error of each."""
-    return [content["error"] for content in grid_of(slice_of_stubs, Results(directory), cells)]
+    return [content["error"] for content in grid_of(runner_with_stubs, Results(directory), cells)]
 
 
-def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, slice_of_stubs):
+def test_failed_digest_fails_its_run_only(tmp_path, monkeypatch, runner_with_stubs):
     failed = UserError("acapella digest failed: damaged", where="wire.pcap")
     monkeypatch.setattr(capture, "digest", Mock(side_effect=[None, failed, None, None]))
-    found = grid_of(slice_of_stubs, Results(tmp_path), CELLS)
+    found = grid_of(runner_with_stubs, Results(tmp_path), CELLS)
     assert [content["error"] for content in found] == [None, "wire.pcap: acapella digest failed: damaged", None, None]
     assert (found[1]["wire"], found[1]["attempts"]) == (None, 1)
 
 
-def test_counts_of_delayed_directions_cover_only_the_run(tmp_path, slice_of_stubs):
-    for content in grid_of(slice_of_stubs, Results(tmp_path), CELLS[:2]):
+def test_counts_of_delayed_directions_cover_only_the_run(tmp_path, runner_with_stubs):
+    for content in grid_of(runner_with_stubs, Results(tmp_path), CELLS[:2]):
         counts = {"packets": 10, "lost": 1, "reordered": 0, "dropped": 0, "late_p99_ns": 1000, "early_p99_ns": 500}
         assert content["measured"]["delayed"] == {"delay-rev": counts}
         assert content["flags"] == ["loss_off"]
 
 
 @pytest.mark.parametrize(("load", "flags"), [(2.0, ["loss_off"]), (2.01, ["load_high", "loss_off"])])
-def test_run_on_a_busy_machine_is_flagged(tmp_path, monkeypatch, slice_of_stubs, load, flags):
-    monkeypatch.setattr(slice_of_stubs._nodes, "load", lambda node: load)
-    (content,) = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+def test_run_on_a_busy_machine_is_flagged(tmp_path, monkeypatch, runner_with_stubs, load, flags):
+    monkeypatch.setattr(runner_with_stubs._nodes, "load", lambda node: load)
+    (content,) = grid_of(runner_with_stubs, Results(tmp_path), CELLS[:1])
     assert (content["measured"]["load"], sorted(content["flags"])) == (load, flags)
 
 
-def test_traffic_opposite_to_the_data_counts_as_background(tmp_path, slice_of_stubs):
+def test_traffic_opposite_to_the_data_counts_as_background(tmp_path, runner_with_stubs):
     (name,) = LINKS
-    slice_of_stubs._emulation.returned_bytes.side_effect = [{name: 1000}, {name: 1_001_000}]
-    (content,) = grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+    runner_with_stubs._emulation.returned_bytes.side_effect = [{name: 1000}, {name: 1_001_000}]
+    (content,) = grid_of(runner_with_stubs, Results(tmp_path), CELLS[:1])
     assert content["measured"]["background_bps"] > 0 and "background" in content["flags"]
 
 
-def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, slice_of_stubs):
+def test_run_over_a_link_that_does_not_become_idle_fails(tmp_path, monkeypatch, runner_with_stubs):
     monkeypatch.setattr(runner, "IDLE_S", 0)
-    slice_of_stubs._emulation.is_empty.return_value = False
-    assert errors_of(slice_of_stubs, tmp_path, CELLS[:1]) == [
+    runner_with_stubs._emulation.is_empty.return_value = False
+    assert errors_of(runner_with_stubs, tmp_path, CELLS[:1]) == [
         "an emulated link is not idle after 0 s; other traffic uses it"
     ]
 
 
-def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
-    slice_of_stubs._measurements = Probes(buffer_bytes=100_000)
-    slice_of_stubs._measurements.measure(CELLS)
-    assert errors_of(slice_of_stubs, tmp_path, CELLS) == [None, "probe: node h1: no reply"] * 2
+def test_failed_probe_is_the_error_of_its_runs(tmp_path, runner_with_stubs):
+    runner_with_stubs._measurements = Probes(buffer_bytes=100_000)
+    runner_with_stubs._measurements.measure(CELLS)
+    assert errors_of(runner_with_stubs, tmp_path, CELLS) == [None, "probe: node h1: no reply"] * 2
 
 
 @pytest.mark.parametrize(
@@ -181,15 +181,15 @@ def test_failed_probe_is_the_error_of_its_runs(tmp_path, slice_of_stubs):
     [("_delays.counts", [{}]), ("_emulation.counters", [dict.fromkeys(LINKS, (0, 0, 0))] * 3)],
 )
 def test_capture_ends_if_counts_cannot_be_read_after_the_transfer(
-    tmp_path, monkeypatch, slice_of_stubs, broken, counted
+    tmp_path, monkeypatch, runner_with_stubs, broken, counted
 ):
     """``counted``: replies before the end of the transfer; counters are also read to detect other traffic."""
     program, (owner, name) = Mock(spec=Tcpdump), broken.split(".")
     monkeypatch.setattr(capture, "Capture", CAPTURE)
     monkeypatch.setattr(capture, "Tcpdump", lambda *_: program)
     reading = Mock(side_effect=[*counted, UserError("lost connection", where="node r1")])
-    monkeypatch.setattr(getattr(slice_of_stubs, owner), name, reading)
-    assert errors_of(slice_of_stubs, tmp_path, CELLS[:1]) == ["node r1: lost connection"]
+    monkeypatch.setattr(getattr(runner_with_stubs, owner), name, reading)
+    assert errors_of(runner_with_stubs, tmp_path, CELLS[:1]) == ["node r1: lost connection"]
     assert program.method_calls == [call.start(), call.kill()]
 
 
@@ -222,34 +222,34 @@ def test_cleanup_error_does_not_stop_cleanup_or_hide_the_first_error(capsys, rea
         assert capsys.readouterr().err == "transfer: warning: node r2: tc failed\n"
 
 
-def test_full_disk_ends_the_grid(tmp_path, monkeypatch, slice_of_stubs):
+def test_full_disk_ends_the_grid(tmp_path, monkeypatch, runner_with_stubs):
     monkeypatch.setattr(capture, "digest", Mock(side_effect=UserError("no space left", where=tmp_path, outside=True)))
     with pytest.raises(UserError, match="no space left"):
-        grid_of(slice_of_stubs, Results(tmp_path), CELLS)
+        grid_of(runner_with_stubs, Results(tmp_path), CELLS)
 
 
-def test_slice_that_does_not_work_ends_the_grid(tmp_path, slice_of_stubs):
+def test_slice_that_does_not_work_ends_the_grid(tmp_path, runner_with_stubs):
     cells = [replace(CELLS[0], run=run) for run in range(MAX_CONSECUTIVE_FAILURES + 1)]
-    slice_of_stubs._emulation.apply.side_effect = UserError("lost connection", where="node r1")
+    runner_with_stubs._emulation.apply.side_effect = UserError("lost connection", where="node r1")
     with pytest.raises(
         UserError, match=f"{MAX_CONSECUTIVE_FAILURES} consecutive runs failed; the last: node r1: lost connection"
     ):
-        grid_of(slice_of_stubs, Results(tmp_path), cells)
+        grid_of(runner_with_stubs, Results(tmp_path), cells)
     assert Results(tmp_path).is_missing(cells[-1], retry=False)
 
 
-def test_run_is_repeated_until_it_has_failed_three_times(tmp_path, monkeypatch, slice_of_stubs):
+def test_run_is_repeated_until_it_has_failed_three_times(tmp_path, monkeypatch, runner_with_stubs):
     monkeypatch.setattr(capture, "digest", Mock(side_effect=UserError("damaged", where="wire.pcap")))
     results, (cell, *_) = Results(tmp_path), CELLS
     for _ in range(MAX_ATTEMPTS):
         assert results.is_missing(cell, retry=False)
-        grid_of(slice_of_stubs, results, [cell])
+        grid_of(runner_with_stubs, results, [cell])
     assert results.attempts(cell) == MAX_ATTEMPTS == 3
     assert not results.is_missing(cell, retry=False)
     assert results.is_missing(cell, retry=True)
     assert results.write_complete([cell]) == [f"{cell.cell_id}: wire.pcap: damaged"]
     monkeypatch.setattr(capture, "digest", lambda directory: None)
-    assert errors_of(slice_of_stubs, tmp_path, [cell]) == [None]
+    assert errors_of(runner_with_stubs, tmp_path, [cell]) == [None]
     assert not results.is_missing(cell, retry=True)
 
 
@@ -269,13 +269,13 @@ def test_values_of_a_failed_probe_are_not_used():
     assert (found["buffer_bytes"], found["rtt_ns"]) == (100_000, 20_001_000)
 
 
-def test_key_that_the_schema_does_not_describe_is_an_error(tmp_path, monkeypatch, slice_of_stubs):
-    monkeypatch.setitem(slice_of_stubs._environment, "unknown", 1)
+def test_key_that_the_schema_does_not_describe_is_an_error(tmp_path, monkeypatch, runner_with_stubs):
+    monkeypatch.setitem(runner_with_stubs._environment, "unknown", 1)
     with pytest.raises(load_jsonschema().ValidationError, match="'unknown' was unexpected"):
-        grid_of(slice_of_stubs, Results(tmp_path), CELLS[:1])
+        grid_of(runner_with_stubs, Results(tmp_path), CELLS[:1])
 
 
-def test_probe_waits_for_a_port_that_a_killed_program_has_left(monkeypatch):
+def test_probe_waits_until_a_killed_program_has_freed_its_port(monkeypatch):
     with socket.create_server(("", 0)) as blocking, socket.socket() as link:
         port = blocking.getsockname()[1]
         monkeypatch.setattr(probe.time, "sleep", lambda _: blocking.close())

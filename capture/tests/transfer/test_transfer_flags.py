@@ -1,4 +1,5 @@
-"""Flags of runs whose conditions really exist: other traffic, frames lost by tcpdump or acapella-link, segments.
+"""Flags of runs whose conditions really exist: other traffic, frames lost by tcpdump or before acapella-link, and
+segments longer than the MTU.
 
 All runs have the same settings on one slice. Each has one condition, except the first.
 """

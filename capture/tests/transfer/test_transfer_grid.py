@@ -113,7 +113,7 @@ def test_names_depend_on_settings_mode_and_topology(tmp_path):
     assert len(set.union(*names)) == sum(map(len, names))
 
 
-def test_flows_on_one_path_share_its_size_and_flows_on_several_send_it_each():
+def test_flows_on_one_path_share_the_size_and_flows_on_several_paths_each_send_it():
     grid = GRID | {"streams": [3], "size_bytes": [1000]}
     cell = plan(settings_of(grid=grid))[0]
     assert [cell.share(flow) for flow in range(3)] == [334, 333, 333]

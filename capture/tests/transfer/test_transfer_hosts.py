@@ -82,7 +82,7 @@ def test_buffer_that_the_kernel_cannot_provide_is_reported(capsys, flight, warne
 
 
 @pytest.mark.parametrize(("allowed", "succeeds"), [("reno cubic", True), ("reno bbr", False)])
-def test_only_an_algorithm_that_is_not_allowed_as_default_is_ignored(monkeypatch, allowed, succeeds):
+def test_only_the_error_of_an_algorithm_that_is_not_allowed_is_ignored(monkeypatch, allowed, succeeds):
     files = Files(h1=6 << 20, h2=6 << 20)
     names = {"available_congestion_control": "reno cubic bbr", "allowed_congestion_control": allowed}
     for name, value in (names | {"congestion_control": "reno"}).items():

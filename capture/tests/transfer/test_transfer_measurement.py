@@ -435,7 +435,7 @@ def test_queues_are_removed_even_if_a_delay_cannot_be(monkeypatch):
     assert remove_root.call_count == len(topology.emulated()) > 1
 
 
-def test_programs_are_terminated_if_one_cannot_start():
+def test_programs_are_killed_if_one_cannot_start():
     nodes, job = LocalNodes.__new__(LocalNodes), Mock()
     nodes.start = Mock(side_effect=[job, UserError("no memory", where="h1")])
     with pytest.raises(UserError, match="h1: no memory"):

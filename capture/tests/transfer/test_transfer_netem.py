@@ -161,7 +161,7 @@ def test_nothing_is_removed_without_a_delay():
         ("", "node r1: netem is not used: exit status 2, no message"),
     ],
 )
-def test_reason_why_netem_is_not_used_is_printed_unless_the_kernel_has_none(
+def test_reason_why_netem_is_not_used_is_printed_unless_the_kernel_has_no_netem(
     nodes, monkeypatch, capsys, message, printed
 ):
     monkeypatch.setattr(nodes, "run", lambda node, argv: CompletedProgram(2, "", message))

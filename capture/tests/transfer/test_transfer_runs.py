@@ -104,7 +104,7 @@ def test_every_run_is_written_completely(linear):
         ]  # fmt: skip
         report = linear.report(cell, 0)
         assert report["end"]["sender_tcp_congestion"] == cell["settings"]["algorithm"]
-        assert report["end"]["sum_received"]["bytes"] >= 500 * 1024, "all requested bytes, not only the written ones"
+        assert report["end"]["sum_received"]["bytes"] >= 500 * 1024, "all requested bytes have arrived"
     grids = [json.loads((linear.campaign / "transfers" / f"{name}.json").read_text()) for name in ("grid", "complete")]
     listed, complete = ([cell["cell_id"] for cell in grid["cells"]] for grid in grids)
     assert listed == complete

@@ -52,7 +52,7 @@ def test_new_slice_contains_its_first_mirrors(fabric, collection):
 
 @pytest.mark.soak
 def test_first_mirrors_that_fail_and_frames_longer_than_the_mtu_are_noted(fabric, collection):
-    """The slice is created without mirrors."""
+    """The slice is then created without mirrors."""
     (fabric.nodes.home("UTAH-listener1") / "wire_bytes").write_text("64000")
     with fabric.faulty(first_mirrors_fail=True, notice="port is mirrored already"):
         done = collection(collect=ONE)
@@ -233,9 +233,9 @@ def test_capture_of_a_killed_collection_is_ended_and_deleted(fabric, tmp_path):
 
 def test_capture_does_not_contain_frames_of_a_program_that_still_writes(fabric, testbed, instance):
     """A killed collection has left the program."""
-    how = parse_settings({"testbed": "fabric"}).capture
+    settings = parse_settings({"testbed": "fabric"}).capture
     file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
-    old, new = (Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap") for _ in range(2))
+    old, new = (Tcpdump(testbed, instance.name, instance.receivers[0], settings, "s.pcap") for _ in range(2))
     old.start()
     wait_until(lambda: file.stat().st_size > 4000)
     new.start()

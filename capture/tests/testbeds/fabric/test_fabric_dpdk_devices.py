@@ -28,7 +28,7 @@ NODE, RECEIVERS = "UTAH-listener1", ("enp8s0", "enp9s0")
 ADDRESSES = ("0000:07:00.0", "0000:07:00.1")
 DOWN_S = 0.5  # time of a reboot during which SSH is refused
 PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
-# Prints the number of huge pages that the kernel finds before and after the reboot.
+# Prints the number of huge pages that the kernel found, before and after the reboot.
 CAT = """#!/bin/sh
 case "$1" in *nr_hugepages) [ -e "$HOME/rebooted" ] && exec {cat} "$HOME/at_boot"; exec echo 3 ;; esac
 exec {cat} "$@"
@@ -73,8 +73,8 @@ def node(fabric, tmp_path, monkeypatch) -> Iterator[Instance]:
     program = executable(home / "program", PROGRAM.format(fails="none"))
     monkeypatch.setattr(NodeBuild, "program", lambda self: str(program))
     with node_files(fabric, tmp_path / "files") as prefix, fabric.nodes.inside(prefix, NODE):
-        fabric.made = fabric.testbed("first")
-        (instance,) = fabric.made.allocate("UTAH", ResourceRequest(1))
+        fabric.node_testbed = fabric.testbed("first")
+        (instance,) = fabric.node_testbed.allocate("UTAH", ResourceRequest(1))
         yield instance
 
 
@@ -95,7 +95,7 @@ def rebooting_when_asked(fabric: Loopback) -> contextlib.AbstractContextManager[
 def prepared(fabric: Loopback, node: Instance) -> list[str]:
     """Prepare a capture with DPDK and return the lines of progress."""
     lines = []
-    fabric.made.prepare_capture(node, "dpdk", fabric.directory / "logs", lines.append)
+    fabric.node_testbed.prepare_capture(node, "dpdk", fabric.directory / "logs", lines.append)
     return lines
 
 
@@ -103,7 +103,7 @@ def prepared(fabric: Loopback, node: Instance) -> list[str]:
 def test_node_reboots_if_the_kernel_finds_too_few_huge_pages(fabric, node, tmp_path):
     with rebooting_when_asked(fabric):
         lines = prepared(fabric, node)
-    assert [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS] == [
+    assert [fabric.node_testbed.dpdk_device(NODE, receiver) for receiver in RECEIVERS] == [
         DpdkDevice(str(fabric.nodes.home(NODE) / "program"), address, True, "mlx5_core") for address in ADDRESSES
     ]
     needed = 2 * HUGE_MB // 2
@@ -126,8 +126,8 @@ def test_node_does_not_reboot_twice(fabric, node):
     with rebooting_when_asked(fabric):
         lines = prepared(fabric, node)
     assert fabric.nodes.commands_of(NODE).count("systemctl reboot") == 1
-    assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).huge_pages is False
-    assert fabric.made.dpdk_device(NODE, RECEIVERS[0]).pci == ADDRESSES[0]
+    assert fabric.node_testbed.dpdk_device(NODE, RECEIVERS[0]).huge_pages is False
+    assert fabric.node_testbed.dpdk_device(NODE, RECEIVERS[0]).pci == ADDRESSES[0]
     assert lines[-1] == f"{NODE}: enp9s0 is captured with DPDK's driver at 0000:07:00.1, without huge pages"
 
 
@@ -135,13 +135,13 @@ def test_nic_is_tried_without_huge_pages_if_they_cannot_be_reserved(fabric, node
     fabric.nodes.program("update-grub").write_text("#!/bin/sh\necho no boot loader >&2\nexit 1\n")
     assert prepared(fabric, node)[1] == f"node {NODE}: cannot reserve huge pages at boot: no boot loader"
     assert "systemctl reboot" not in fabric.nodes.commands_of(NODE)
-    devices = [fabric.made.dpdk_device(NODE, receiver) for receiver in RECEIVERS]
+    devices = [fabric.node_testbed.dpdk_device(NODE, receiver) for receiver in RECEIVERS]
     assert [(each.pci, each.huge_pages) for each in devices] == [(address, False) for address in ADDRESSES]
 
 
 @pytest.mark.soak
 def test_node_that_does_not_reboot_is_named(fabric, node, monkeypatch):
-    monkeypatch.setattr(fabric.made, "settings", fabric.settings(wait_timeout_s=1))
+    monkeypatch.setattr(fabric.node_testbed, "settings", fabric.settings(wait_timeout_s=1))
     with pytest.raises(UserError, match=f"node {NODE}: did not reboot; set capture.method: tcpdump"):
         prepared(fabric, node)
 

@@ -25,7 +25,7 @@ from acapella_core.errors import UserError
 CREATE = "/slices/creates"
 HOUR_NS = 3600 * 10**9
 ONE = ResourceRequest(1)
-HOW = parse_settings({"testbed": "fabric"}).capture
+CAPTURE = parse_settings({"testbed": "fabric"}).capture
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_node_without_ssh_is_released_and_client_messages_are_not_printed(fabric
 
 
 def test_lost_connection_during_a_sample_loses_no_frame(fabric, testbed, instance, tmp_path):
-    capture = Tcpdump(testbed, instance.name, instance.receivers[0], HOW, "s.pcap")
+    capture = Tcpdump(testbed, instance.name, instance.receivers[0], CAPTURE, "s.pcap")
     capture.start()
     file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
     wait_until(lambda: file.stat().st_size > 2000)
@@ -240,7 +240,7 @@ def test_command_runs_once_if_its_connection_is_lost(fabric, testbed, instance):
     assert len(fabric.nodes.commands) - requested > 1
 
 
-def test_missing_ssh_is_an_error_in_one_line(fabric, testbed, instance):
+def test_node_unreachable_by_ssh_is_an_error_in_one_line(fabric, testbed, instance):
     fabric.nodes.stop_answering()
     with pytest.raises(UserError, match="no reply after 3 attempts") as raised:
         testbed.run(instance.name, ["true"])

@@ -37,7 +37,7 @@ def writes(fabric) -> list[tuple[str, str]]:
 
 
 def host_testbed(fabric, *sites: str) -> HostTestbed:
-    """Return a testbed of campaign `first` with the nodes of some sites, whose files remain if a test ends."""
+    """Return a testbed of campaign `first` with the nodes of some sites. It is not released, as after a crash."""
     testbed = HostTestbed(fabric.settings(), "first", own=SLICE)
     for site in sites:
         testbed.allocate(site, ResourceRequest(1))
@@ -138,7 +138,7 @@ def test_p4_switches_of_a_slice_do_not_capture(tmp_path):
 def test_data_interface_is_captured_by_its_own_address(fabric, above):
     """A VLAN interface, as FABRIC's client creates for a tagged network, and a bridge above it have the same address.
 
-    None: it is a member of a bond, whose address it has.
+    None: the data interface is a member of a bond, whose address it has.
     """
     file = fabric.nodes.home("n1") / "links.json"
     links = {link["ifname"]: link for link in json.loads(file.read_text())}

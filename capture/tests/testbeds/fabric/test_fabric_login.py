@@ -95,7 +95,7 @@ def test_slices_left_by_a_crash_are_released_although_the_bastion_host_refuses_t
         (None, r"slice_key\.pub: not the public key of "),
     ],
 )
-def test_unusable_slice_key_is_an_error_before_any_request(fabric, options, why):
+def test_unusable_slice_key_is_an_error_before_a_slice_is_created(fabric, options, why):
     key = fabric.directory / "slice_key"
     if options is None:
         ECDSAKey.generate().write_private_key_file(str(key))
@@ -114,7 +114,7 @@ def test_unusable_slice_key_is_an_error_before_any_request(fabric, options, why)
         ("default_freebsd_14_zfs", "system of image 'default_freebsd_14_zfs' is not supported"),
     ],
 )
-def test_unsupported_image_is_an_error_before_any_request(fabric, image, why):
+def test_unsupported_image_is_an_error_before_a_slice_is_created(fabric, image, why):
     with pytest.raises(UserError, match=why):
         fabric.testbed(image=image).allocate(SITE, ResourceRequest(1))
     assert not fabric.orchestrator.slices

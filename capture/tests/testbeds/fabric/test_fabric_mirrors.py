@@ -111,7 +111,7 @@ def test_hosts_of_a_site_in_partial_maintenance_count(fabric):
     assert testbed.unavailable_sites() == {"MAINT": maintenance, "WASH": maintenance}
 
 
-def test_refusing_host_does_not_prevent_a_different_nic_model(fabric, testbed):
+def test_host_in_maintenance_does_not_prevent_a_different_nic_model(fabric, testbed):
     """The only free NIC of the preferred model belongs to a host in maintenance."""
     preferred, other = (HOST | {"nics": {f"SmartNIC-ConnectX-{model}": 1}} for model in (6, 5))
     fabric.orchestrator.sites["UTAH"] = [preferred | {"maintenance": True}, other]
@@ -309,12 +309,12 @@ def test_placement_agrees_with_fabrics_validator(tmp_path):
             node.add_component(model=model, name="nic")
         return NodeValidator.validate_nodes(created.get_nodes(), known, None)[0]
 
-    most = {site: sum(resources.free_nics(host, model) for host in hosts for model in nics if host["site"] == site)
+    free_at = {site: sum(resources.free_nics(host, model) for host in hosts for model in nics if host["site"] == site)
             for site in sites}  # fmt: skip
-    for site in sorted(sites, key=lambda each: (most[each], each))[:3]:  # the client's graphs are slow
-        chosen = resources.choose_nics(hosts, site, nics, ResourceRequest(most[site]))
+    for site in sorted(sites, key=lambda each: (free_at[each], each))[:3]:  # the client's graphs are slow
+        chosen = resources.choose_nics(hosts, site, nics, ResourceRequest(free_at[site]))
         assert chosen is not None and valid(site, chosen)
-        assert resources.choose_nics(hosts, site, nics, ResourceRequest(most[site] + 1)) is None
+        assert resources.choose_nics(hosts, site, nics, ResourceRequest(free_at[site] + 1)) is None
         assert not valid(site, [*chosen, nics[0]]) and not valid(site, [*chosen, nics[1]])
         assert resources.choose_nics(hosts, site, nics, ResourceRequest(1, cores=10**4)) is None
 

@@ -15,7 +15,7 @@ REQUEST = ResourceRequest(3, cores=2, ram_gb=8, disk_gb=10)
 
 
 def topology_at(name: str = "linear", **sites: str) -> Topology:
-    """Return a topology whose nodes are at site A, except some."""
+    """Return a topology whose nodes are at site A, except those in ``sites``."""
     topology = read_topology(name)
     nodes = {name: replace(node, site=sites.get(name, "A")) for name, node in topology.nodes.items()}
     return replace(topology, nodes=nodes)

@@ -141,7 +141,7 @@ def test_capture_is_deleted_on_its_node_if_its_digest_cannot_be_fetched(fabric, 
     assert captures_on_node(fabric) == [] and not list(fabric.nodes.home(NODE).rglob("*.columns*"))
 
 
-def test_missing_program_is_reported_before_a_request(fabric, collection, monkeypatch, tmp_path):
+def test_missing_program_is_reported_before_a_slice_is_created(fabric, collection, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     done = collection(collect=ON_NODE)
     assert done.status == 2 and not fabric.orchestrator.slices

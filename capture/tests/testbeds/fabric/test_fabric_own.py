@@ -244,7 +244,7 @@ def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric, before):
     ids=str,
 )
 def test_release_all_removes_nodes_and_mirrors_left_by_a_crash_at_every_level(fabric, before, collection, tags, nodes):
-    """The project has lost or got permissions since, or the config has been changed."""
+    """The project has lost or gained permissions since the crash, or the config has been changed."""
     mirror_first_port(allocated(fabric, "first"))
     fabric.orchestrator.tags = tags
     done = collection("--release-all", collect=OWN, nodes=nodes)

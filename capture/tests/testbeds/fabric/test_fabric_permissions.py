@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
         ("VM.NoLimit", ResourceRequest(1, cores=4), "VM.NoLimitCPU or VM.NoLimit"),
     ],
 )
-def test_missing_permission_is_named_before_any_request(fabric, lacking, request_, named):
+def test_missing_permission_is_named_before_a_slice_is_requested(fabric, lacking, request_, named):
     """FABRIC's policy does not know Net.PortMirror."""
     fabric.orchestrator.tags = (*(tag for tag in TAGS if tag != lacking), "Net.PortMirror")
     with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):

@@ -64,7 +64,7 @@ def replays(collection) -> Callable[..., Collection]:
     return lambda *words, **changes: collect(*words, replay=REPLAY | {"repeats": 2} | changes)
 
 
-def trials_failed(done: Collection, why: str) -> None:
+def check_trials_failed(done: Collection, why: str) -> None:
     """Check that both trials have failed for this reason."""
     lines = [line for line in done.printed.splitlines() if line.startswith("warning: path-")]
     assert len(lines) == 2, done.printed
@@ -189,7 +189,7 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, replays
         return schedule(self, at_ns + 3600 * 10**9, speed_ppm)
 
     monkeypatch.setattr(NodeSender, "schedule", schedule_first)
-    trials_failed(replays(capture=given, senders=[SENDER, OTHER]), "the second refuses")
+    check_trials_failed(replays(capture=given, senders=[SENDER, OTHER]), "the second refuses")
     (events,) = fabric.nodes.home(NODE).rglob("replay-1-events")
     ended = map(json.loads, events.read_text().splitlines())
     assert [event["stopped_by"] for event in ended if event["event"] == "done"] == ["stop", "stop"]
@@ -254,7 +254,7 @@ def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, repl
 )
 def test_trials_that_cannot_be_sent_fail_with_the_reason(fabric, path, replays, change, why):
     done = replays(**change)
-    trials_failed(done, why)
+    check_trials_failed(done, why)
     assert not [*done.raw.glob("path-*.departures.parquet")]
     assert fabric.slices == [MINE]
     check_nothing_runs(fabric)

@@ -207,7 +207,7 @@ def test_malformed_report_of_a_run_is_an_error(key):
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, "{", rb'{"event": "error", "message": "\ud800"}'.decode()])
-def test_program_event_that_is_not_text_is_an_error(line):
+def test_malformed_event_of_the_program_is_an_error(line):
     sender = NodeSender(nodes_that_print(f"{line}\n"), NODE, "enp8s0", 1)
     sender._testbed.path_on_node = lambda _, file: file
     with pytest.raises(UserError, match="an event of the program is malformed"):

@@ -10,7 +10,7 @@ from acapella_testing.soak import SOAK
 from acapella_capture.control import node_digest
 from acapella_capture.testbeds.fabric import replay
 
-SOME = {*range(0, 200, 4), 41} if SOAK else {41}  # seeds for digests, replays and lost permissions
+SOME_SEEDS = {*range(0, 200, 4), 41} if SOAK else {41}  # seeds for digests, replays and lost permissions
 
 
 def check(directory, plan: Schedule, capsys) -> None:
@@ -35,20 +35,20 @@ def test_nodes_in_the_users_slice_are_removed_or_named_under_a_schedule_of_fault
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", sorted(SOME - {41} | {108}))
+@pytest.mark.parametrize("seed", sorted(SOME_SEEDS - {41} | {108}))
 def test_nodes_in_the_users_slice_are_released_after_the_project_lost_its_permissions(tmp_path, capsys, seed):
     check(tmp_path, replace(schedule(seed), own=True, loses_tags=True), capsys)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", sorted(SOME))
+@pytest.mark.parametrize("seed", sorted(SOME_SEEDS))
 def test_digests_on_nodes_under_a_schedule_of_faults_leave_nothing_unnamed(tmp_path, capsys, seed):
     required(node_digest.digest_program)
     check(tmp_path, replace(schedule(seed), digests=True), capsys)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("seed", sorted(SOME))
+@pytest.mark.parametrize("seed", sorted(SOME_SEEDS))
 def test_replays_under_a_schedule_of_faults_leave_nothing_unnamed(tmp_path, capsys, seed):
     required(replay.program)
     check(tmp_path, replace(schedule(seed), replays=True), capsys)

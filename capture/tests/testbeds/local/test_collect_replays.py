@@ -244,7 +244,7 @@ def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
 @pytest.mark.soak
 @AS_USER
 def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
-    """The signal arrives during the second trial under load; test_collect_local.py sends the other one."""
+    """The signal arrives during the second trial under load; test_collect_local.py sends the other signal."""
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     campaign, config = open_directory / "asked", config_of({"repeats": 50, "environments": ["loaded"]})
     assert ends_without_leftovers(caller, campaign, config, number, ("loaded-1:", "tcpreplay")) == 130

@@ -62,7 +62,7 @@ def stack(frame: bytes) -> list[str | int]:
     return [*found, first] if first else [*found, "frame", *stack(frame[at:])]
 
 
-EXPECTED = {  # by host: encapsulation of IPv4, IPv6, ARP
+EXPECTED = {  # by encapsulation of the slice: host, and tags of IPv4, IPv6, ARP
     "vlan": (1, ["vlan 101"], ["vlan 101"], ["vlan 101"]),
     "mpls": (2, ["vlan 102", "label 17014"], ["vlan 102", "label 17016"], ["vlan 102"]),
     "mpls2": (3, ["vlan 103", "label 16002", "label 17024"], ["vlan 103", "label 16002", "label 17026"], ["vlan 103"]),

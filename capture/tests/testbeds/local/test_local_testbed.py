@@ -64,7 +64,7 @@ def test_next_mirror_of_a_site_ends_the_previous_one(testbed):
     mirror_of(testbed, "site1", "port1", "both").start()
     after = mirror_of(testbed, "site1", "port2", "both")
     after.start()
-    testbed.run("site1-host1", ["ping", "-c", "2", "-i", "0.05", "-s", "1400", "10.10.2.1"])  # past port2
+    testbed.run("site1-host1", ["ping", "-c", "2", "-i", "0.05", "-s", "1400", "10.10.2.1"])  # not through port2
     after.stop()
     shown = testbed.run("site1", ["tc", "filter", "show", "dev", "port1", "parent", "ffff:"])
     assert (shown.status, shown.stdout.strip()) == (0, "")

@@ -1,4 +1,4 @@
-"""The default capture of replays."""
+"""The default capture of replays, and captures that users provide."""
 
 import itertools
 import struct

@@ -28,13 +28,13 @@ def test_default_slices_with_several_sites_have_one_host_number_each():
     every = ("slice1", "slice2", "slice3")
     hosts = {f"port{number}": (name,) for number, name in enumerate(every, start=1)}
     assert found == hosts | {"uplink-site1": every, "uplink-site3": every}
-    kinds = [of.encapsulation for of in testbed(hosts_per_site=5).network.slices]
+    kinds = [each.encapsulation for each in testbed(hosts_per_site=5).network.slices]
     assert kinds == ["vlan", "mpls", "mpls2", "pseudowire", "vlan"]
 
 
 def test_default_slices_at_one_site_have_two_or_three_hosts():
-    assert [of.hosts for of in testbed(sites=1, hosts_per_site=5).network.slices] == [(1, 2), (3, 4, 5)]
-    assert [of.hosts for of in testbed(sites=1, hosts_per_site=2).network.slices] == [(1, 2)]
+    assert [each.hosts for each in testbed(sites=1, hosts_per_site=5).network.slices] == [(1, 2), (3, 4, 5)]
+    assert [each.hosts for each in testbed(sites=1, hosts_per_site=2).network.slices] == [(1, 2)]
 
 
 def test_slice_uses_only_ports_between_its_sites():

@@ -23,7 +23,7 @@ TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind
 
 @pytest.fixture(scope="module")
 def broken(caller, open_directory):
-    """Return a caller whose iperf3 fails, and the directory of campaigns."""
+    """Return a caller whose iperf3 fails."""
     program = executable(open_directory / "programs" / "iperf3", BROKEN)
     program.parent.chmod(0o755)
     return replace(caller, environment={**caller.environment, "PATH": f"{program.parent}:{sandbox.search_path()}"})
@@ -31,7 +31,7 @@ def broken(caller, open_directory):
 
 @pytest.fixture(scope="module")
 def collected(broken, open_directory):
-    """Run a collection with it and return its output and the samples' directory."""
+    """Run a collection with a broken iperf3; return the finished process and the samples' directory."""
     replay = {"repeats": 1} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
     config = {"testbed": "local", "capture": {"sample_s": 0.2, "filter": "icmp"}}
     config["local"] = {"traffic": TRAFFIC, "replay": replay}
@@ -41,7 +41,7 @@ def collected(broken, open_directory):
 
 
 def of_runs(raw: Path) -> list[dict]:
-    """Return manifests in order of time."""
+    """Return the manifests of samples, without those of trials, in order of time."""
     found = [manifests.read(path) for path in raw.glob("run*.json")]
     return sorted(found, key=lambda manifest: manifest["actual"]["start_ns"])
 
