@@ -58,7 +58,7 @@ def status_of(pid: int) -> dict[str, str]:
 
 
 def until_confined(process: subprocess.Popen) -> dict[str, str]:
-    """Return the status of a process once it has a seccomp filter. Fails if the process ends before."""
+    """Return the status of a process once it has a seccomp filter. Fails if the process ends first."""
     wait_until(lambda: status_of(process.pid)["Seccomp"] == "2", "not confined", running=process)
     return status_of(process.pid)
 

@@ -30,7 +30,7 @@ def with_spaces(text: str) -> str:
 
 
 def check_page(svg: str) -> None:
-    """Check that a figure is as wide as a page, and that its text is legible and in one font of one weight."""
+    """Check that a figure is about as wide as a page, and that its text is legible and in one font of one weight."""
     root = ET.fromstring(svg)
     assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
     texts = [element for element in root.iter() if element.tag.endswith("text")]

@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 def wait_until(
     condition: Callable[[], Value], what: object = "timeout", *, running: subprocess.Popen | None = None
 ) -> Value:
-    """Return the first true value of a condition. Fails after TIMEOUT_S, and if process ``running`` ends before."""
+    """Return the first true value of a condition. Fails after TIMEOUT_S, and if process ``running`` ends first."""
     end = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
         assert time.monotonic() < end, what

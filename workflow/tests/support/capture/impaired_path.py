@@ -110,7 +110,7 @@ def run(prefix: tuple[str, ...], *argv: str) -> None:
 def schedule(impairments: Impairments, packets: int) -> tuple[list[int], list[int], list[int]]:
     """Return three lists of sequence numbers: packets that leave immediately, packets that leave later, lost packets.
 
-    Each packet is lost, or copied, or reordered according to SplitMix64, in this order (capture/link/src/direction.c).
+    SplitMix64 decides whether a packet is lost, copied and reordered, in this order (capture/link/src/direction.c).
     """
     state = impairments.seed
 
@@ -124,12 +124,12 @@ def schedule(impairments: Impairments, packets: int) -> tuple[list[int], list[in
             mixed = (mixed ^ mixed >> shift) * factor & MASK
         return ((mixed ^ mixed >> 31) >> 32) * 1_000_000 >> 32 < ppm
 
-    at_once, later, lost = [], [], []
+    immediate, later, lost = [], [], []
     for sequence in range(packets):
         if happens(impairments.loss_ppm):
             lost.append(sequence)
             continue
         copies = 2 if happens(impairments.duplicate_ppm) else 1
-        target = at_once if happens(impairments.reorder_ppm) else later
+        target = immediate if happens(impairments.reorder_ppm) else later
         target += [sequence] * copies
-    return at_once, later, lost
+    return immediate, later, lost

@@ -84,7 +84,7 @@ class RunningAgent:
 def listening(
     argv: list[str], timeouts: Timeouts = PATIENT, secret: Secret = SECRET, clock_ns: int = 0, **replayer: object
 ) -> Iterator[RunningAgent]:
-    """Run an agent in a thread, with a program; its clock is ``clock_ns`` ahead of this machine's."""
+    """Run an agent in a thread, with a program; the agent's clock is ``clock_ns`` ahead of this machine's."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as parts:
         log: list[str] = []
         program = parts.enter_context(ReplayProgram(argv, report=log.append))

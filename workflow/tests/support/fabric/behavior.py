@@ -55,7 +55,7 @@ class Faults:
     lease_limit_h: float = 15 * 24
     page: int = PAGE
     lost_answers: list[str] = field(default_factory=list)  # path prefixes of the next requests without an answer
-    hidden: int = 0  # number of the next lists that omit slices created before them
+    hidden: int = 0  # number of the next lists that omit slices created while this is above 0
     latency_s: float = 0
     too_many: int = 0  # number of the next requests that are refused
     expire_after: int | None = None  # number of requests after which all tokens expire, once

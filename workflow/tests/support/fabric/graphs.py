@@ -11,7 +11,7 @@ from fim.slivers.capacities_labels import Labels, ReservationInfo
 from fim.user.topology import ExperimentTopology
 
 OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are connected to
-SHARED_PORT = "HundredGigE0/0/0/32"  # the port of the NICs of networks, which several users share
+SHARED_PORT = "HundredGigE0/0/0/32"  # the switch port of the NICs in networks; several users share it
 
 
 def mac(node: str, interface: str) -> str:

@@ -150,7 +150,7 @@ def loopback_fabric(
 
 
 def check_release(testbed: FabricTestbed, site: str | None = None) -> None:
-    """Release a testbed, or a site of it; check that FABRIC has nothing of it."""
+    """Release a testbed, or a site of it; check that nothing of the testbed is left."""
     testbed.release(site)
     assert testbed.leftovers() == ()
 

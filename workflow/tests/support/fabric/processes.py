@@ -1,7 +1,7 @@
 """FABRIC's client in other processes, such as the kernel of a notebook, with the nodes of a FABRIC on loopback.
 
-A `sitecustomize` module calls `install`, which replaces the functions of loopback.PATCHES when the client is
-imported, and the validation of keys at FABRIC's portal, which is not simulated.
+A `sitecustomize` module calls `install`. When the client is imported, the functions of loopback.PATCHES are replaced,
+and so is the validation of keys at FABRIC's portal, which is not simulated.
 """
 
 import importlib.abc
@@ -51,7 +51,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def patch(module: ModuleType) -> None:
-    """Replace the function of a module that would leave this machine."""
+    """Replace the functions of a module that would connect to other machines."""
     if module.__name__ == UTILS:
         module.Utils.is_reachable = staticmethod(lambda **_: True)
     elif module.__name__ == FABLIB:

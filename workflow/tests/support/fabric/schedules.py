@@ -60,9 +60,9 @@ DRAWS: dict[str, Draw] = {
     "sites": lambda rng: {site: [HOSTS | {"maintenance": rng.random() < 0.5} for _ in range(2)] for site in SITES},
     "tags": lambda rng: tuple(tag for tag in TAGS if rng.random() < 0.8),
 }
-ON = ("refuse", "first_mirrors_fail", "stuck", "modify_fails", "failed_service_stays", "no_summary", "ipv6_management",
-      "refusing", "expired_key")  # fmt: skip
-DRAWS |= dict.fromkeys(ON, lambda _: True)
+SWITCHES = ("refuse", "first_mirrors_fail", "stuck", "modify_fails", "failed_service_stays", "no_summary",
+            "ipv6_management", "refusing", "expired_key")  # fmt: skip
+DRAWS |= dict.fromkeys(SWITCHES, lambda _: True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -54,7 +54,7 @@ class FabricTransfers(TransferResults):
         return str(write_file(self.loopback.directory / f"{name}.yaml", text))
 
     def transfer(self, *words: str, grid: dict | None = None, fabric: dict | None = None, **changes) -> tuple:
-        """Run `acapella transfer` over the dumbbell; return its exit status and output."""
+        """Run `acapella transfer`, over the dumbbell by default; return its exit status and output."""
         transfer = {"testbed": "fabric", "topology": self.topology(), "grid": GRID | (grid or {})}
         transfer |= {"nodes": {"pin": False}} | changes
         config = {"transfer": transfer, "fabric": asdict(self.loopback.settings(**(fabric or {})))}

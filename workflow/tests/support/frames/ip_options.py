@@ -44,7 +44,7 @@ def sctp(*chunks: bytes) -> bytes:
 
 
 def neighbor(options: bytes) -> bytes:
-    """Return a router solicitation."""
+    """Return a router solicitation with options."""
     return ipv6(58, b"\x85" + bytes(7) + options)
 
 

@@ -137,7 +137,7 @@ def merged(*traces):
 
 
 def busy_port(start_ns: int = START_NS, shift: int = 0) -> list[tuple[int, bytes]]:
-    """Return a mix of all kinds. ``shift`` changes the client ports, so that the flows of two traces differ."""
+    """Return a mix of all kinds of traffic. ``shift`` changes the client ports of most TCP connections."""
     return list(_busy_port(start_ns, shift))
 
 

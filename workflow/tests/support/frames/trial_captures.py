@@ -16,7 +16,7 @@ MACS = bytes.fromhex("00163e000002 00163e000001")
 
 
 def packet(number: int, *, ttl: int = 64, tos: int = 0, checksum: int = 0, trailer: bytes = b"") -> bytes:
-    """Return a numbered UDP datagram: 58 bytes plus the trailer."""
+    """Return a frame with a numbered UDP datagram: 58 bytes plus the trailer."""
     payload = struct.pack(">Q", number) + b"acapella" + trailer
     udp = struct.pack(">HHHH", 5000, 5001, 8 + len(payload), checksum) + payload
     header = struct.pack(">BBHHHBBH", 0x45, tos, 20 + len(udp), 7, 0, ttl, 17, ttl)  # an arbitrary header checksum

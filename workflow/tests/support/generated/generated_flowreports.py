@@ -13,7 +13,7 @@ from acapella.campaign.layout import Campaign
 from acapella.common import queries, tables
 
 SECOND = 10**9
-COMPARED = {  # columns of the compared tables by measure
+COMPARED = {  # columns of each compared table by measure
     "iats": {"iat_reports": ("iat_ns", "iat_measured_ns")},
     "rates": {"throughput_reports": ("bps", "bps_measured"), "packet_size": ("packet_size", "packet_size_measured")},
     "acknowledgments": {
@@ -68,7 +68,7 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
     """Return a flow. Every second flow has a handshake; some have counts that are too large in the sketch."""
     packets = round(10 ** draw.uniform(0, 5))
     size = packets * draw.choice([40, 52, 576, 1500])
-    more = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
+    excess = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
     rtt = round(10 ** draw.uniform(4, 8)) if number % 2 else None
     iat = round(10 ** draw.uniform(3, 9)) if packets > 1 else None
     ends = {"src": f"10.0.{number // 250}.{number % 250}", "dst": "192.0.2.1"}
@@ -76,7 +76,7 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
     return {
         **{"sample": sample, "flow": number, "vlan": "100", "mpls": "17/18", "ip_version": 4, "ip_proto": 6, **ends},
         **{"found": "both", "outside": False, "reports": packets // 2 + 1},
-        **{"packets": packets, "packets_measured": packets, "bytes": size, "bytes_measured": size + more},
+        **{"packets": packets, "packets_measured": packets, "bytes": size, "bytes_measured": size + excess},
         **{"rtt_syn_ns": rtt, "rtt_syn_measured_ns": rtt, "rtt_ack_ns": rtt and rtt // 3},
         **{"rtt_ack_measured_ns": rtt and rtt // 3, "iat_ns": iat, "iat_measured_ns": iat},
         "iat_at_report_ns": iat,
@@ -133,10 +133,10 @@ def counts(sample: str, flows: list[dict]) -> list[dict]:
 def sketches(sample: str, flows: int) -> list[dict]:
     """Return sketches whose errors decrease with memory; the largest has no errors."""
     rows = []
-    for deep, power, measure in itertools.product((1, 2, 4), (6, 8, 10, 12, 16), ("bytes", "packets")):
+    for depth, power, measure in itertools.product((1, 2, 4), (6, 8, 10, 12, 16), ("bytes", "packets")):
         cells = 2**power
-        unequal = round(flows * (1 - math.exp(-flows / cells)) ** deep) / flows if power < 16 else 0  # whole flows
-        row = {"sample": sample, "rows": deep, "cells": cells, "measure": measure, "memory_bytes": deep * cells * 32}
+        unequal = round(flows * (1 - math.exp(-flows / cells)) ** depth) / flows if power < 16 else 0  # whole flows
+        row = {"sample": sample, "rows": depth, "cells": cells, "measure": measure, "memory_bytes": depth * cells * 32}
         row |= {"equal": round(flows * (1 - unequal)), "r2": 1 - unequal / 2, "r2_log": 1 - unequal / 3, "missing": 0}
         row |= {"error_median": 0.0, "error_p99": 40 * unequal**2, "error_largest": 99 * unequal}
         rows.append(row | {"load": flows / cells, "n": flows})

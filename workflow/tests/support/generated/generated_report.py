@@ -19,5 +19,5 @@ def quality_with(tmp_path, **changes) -> Source:
 
 
 def note(directory, sample: str, *notes: str) -> None:
-    """Write a manifest with the fields that the report uses."""
+    """Write a manifest that contains only notes."""
     write_file(directory / "raw" / f"{sample}.json", json.dumps({"notes": notes}))

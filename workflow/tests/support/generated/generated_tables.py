@@ -107,7 +107,7 @@ def change_table(directory: Path, name: str, change: Callable[[int, dict], objec
 
 
 def restriction_row(quality, restriction):
-    """Return the only row of table restrictions."""
+    """Return the only row of table restrictions; set the restriction in ``quality``."""
     kind, detail = restriction or (None, None)
     for row in quality:
         row["restriction"] = kind
@@ -122,8 +122,8 @@ def quality_rows(made: list[Sample], draw) -> list[dict]:
     return [quality_row(one, samples[one.site, one.port] * SAMPLE_NS, length, draw) for one in made]
 
 
-def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
-    """Return the row of one sample. ``watched_ns``: of its port; ``length_ns``: of the campaign."""
+def quality_row(one: Sample, covered_ns: int, length_ns: int, draw) -> dict:
+    """Return the row of one sample. ``covered_ns``: time that its port was captured; ``length_ns``: of the campaign."""
     lost = int(one.frames * draw.choice((0, 0, 0, 0.0004, 0.02))) if draw.random() < 0.85 else None
     share = lost and lost / (lost + one.frames)
     stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
@@ -137,7 +137,7 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
         **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest", "misdated": False},
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
-        **{"port_coverage_share": watched_ns / length_ns, "undissected_frames": 0},
+        **{"port_coverage_share": covered_ns / length_ns, "undissected_frames": 0},
         **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},
     }
 
@@ -218,19 +218,19 @@ def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
 
 
 def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
-    """Return frames, bytes, share, and its interval: two standard errors of the samples' shares."""
+    """Return frames, bytes, share, and its interval of two standard errors on each side."""
     counts = [tallies(one)[kind].get(key, (0, 0)) for one in own]
     frames, size = (sum(column) for column in zip(*counts, strict=True))
     if not total["total_frames"]:
         return {"frames": frames, "wire_bytes": size}
-    share, off = frames / total["total_frames"], None
+    share, margin = frames / total["total_frames"], None
     pairs = [(part, one.frames) for (part, _), one in zip(counts, own, strict=True) if one.frames]
     if len(pairs) > 1:
-        off = 2 * math.sqrt(sum((part - share * whole) ** 2 for part, whole in pairs)) / total["total_frames"]
+        margin = 2 * math.sqrt(sum((part - share * whole) ** 2 for part, whole in pairs)) / total["total_frames"]
     return {
         **{"frames": frames, "wire_bytes": size, "share": share},
-        "share_lo": None if off is None else max(0.0, share - off),
-        "share_hi": None if off is None else min(1.0, share + off),
+        "share_lo": None if margin is None else max(0.0, share - margin),
+        "share_hi": None if margin is None else min(1.0, share + margin),
     }
 
 
@@ -276,17 +276,17 @@ def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
 def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
     """Return the rows of one site, or of all, in the tables of flows. Ports have no common flows."""
     single = [flow for one in own for flow in one.flows]
-    whole = stitched(own)
+    across_samples = stitched(own)
     total = {"site": site, "samples": len(own)}
     rows = {"flow_sizes": [], "flow_times": []}
     for scope in ("sample", "port", "site", *(["campaign"] if site == ALL else [])):
-        flows = single if scope == "sample" else whole
+        flows = single if scope == "sample" else across_samples
         one = {**total, "scope": scope}
         rows["flow_sizes"] += distribution({**one, "measure": "wire"}, "bytes", [flow.wire_bytes for flow in flows])
         durations, rates = [flow.duration_ns for flow in flows], [flow.rate_bps for flow in flows if flow.rate_bps]
         rows["flow_times"] += distribution({**one, "measure": "duration_ns"}, "value", durations)
         rows["flow_times"] += distribution({**one, "measure": "rate_bps"}, "value", rates)
-    largest = sorted(whole, key=lambda flow: (-flow.wire_bytes, flow.key))[:TOP]
+    largest = sorted(across_samples, key=lambda flow: (-flow.wire_bytes, flow.key))[:TOP]
     rows["top_flows"] = [top_row(total, rank, flow) for rank, flow in enumerate(largest, 1)]
     rows["applications"] = application_rows(total, own)
     tcp = [flow for flow in single if flow.tcp]

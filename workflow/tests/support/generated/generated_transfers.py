@@ -1,7 +1,7 @@
 """Synthetic documents of iperf3, and campaigns with cell directories, for tests of transfer experiments.
 
-The layout of 3.12 is that of real files (workflow/tests/transfer/iperf3/3.12-*.json). Older and newer layouts are
-constructed from iperf3's release notes: 3.5 has neither the key ``sender`` nor snd_wnd (added in 3.10) and pmtu.
+The layout is that of real files of 3.12 (workflow/tests/transfer/iperf3/3.12-*.json), without snd_wnd and pmtu. Older
+and newer layouts are constructed from iperf3's release notes: versions before 3.7 have no key ``sender``.
 """
 
 import itertools
@@ -39,7 +39,7 @@ def document(  # noqa: PLR0913
     size: int = 10_000_000,
     captured: int | None = None,
 ) -> dict:
-    """Return a complete document. Bytes are divided equally among ``intervals``, of which the first are ``omitted``.
+    """Return a complete document. Bytes are divided equally among ``intervals``; the first ``omitted`` are omitted.
 
     The first stream has the ports of flow ``captured`` of a Capture.
     """
@@ -74,12 +74,12 @@ def document(  # noqa: PLR0913
 
 def interval(number: int, sent: Sent, place: int, counts: tuple[int, int], mark: dict) -> dict:
     """Return a stream of an interval. ``counts``: the numbers of all intervals and of omitted ones."""
-    of, omitted = counts
-    step = sent.seconds / of
-    size = sent.sent * (place + 1) // of - sent.sent * place // of
+    intervals, omitted = counts
+    step = sent.seconds / intervals
+    size = sent.sent * (place + 1) // intervals - sent.sent * place // intervals
     return {
         **{"socket": number, "start": place * step, "end": (place + 1) * step, "seconds": step, "bytes": size},
-        **{"bits_per_second": 8 * size / step, "retransmits": sent.retransmits if place == of - 1 else 0},
+        **{"bits_per_second": 8 * size / step, "retransmits": sent.retransmits if place == intervals - 1 else 0},
         **{"snd_cwnd": 10 * MSS, "rtt": sent.rtt_us, "rttvar": 100, "omitted": place < omitted, **mark},
     }
 
@@ -135,7 +135,8 @@ def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
 def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_485_760), repeated: int = 3) -> None:
     """Write a grid of delays and buffers for both algorithms. The first settings have ``repeated`` runs.
 
-    BBR is faster with small buffers, Cubic with large buffers and delays; one cell has flags.
+    BBR is faster with small buffers, CUBIC with large ones, the more so the larger the delay. The runs of one cell have
+    a flag.
     """
     for place, (delay, buffer) in enumerate(itertools.product(delays, buffers)):
         for algorithm in ("bbr", "cubic"):
@@ -153,9 +154,9 @@ def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_4
 
 
 def captured(directory: Path, delays=(20, 60), buffers=(102_400, 1_048_576, 2_097_152)) -> None:
-    """Write a grid with captures: 100 segments whose round-trip times grow from 20 ms, more with the large buffer.
+    """Write a grid with captures: 100 segments whose round-trip times grow from 20 ms, faster with larger buffers.
 
-    iperf3 agrees with the wire for BBR. For Cubic it counts headers with the small buffer; with the large one and the
+    iperf3 agrees with the wire for BBR. For CUBIC it counts headers with the smallest buffer; with a larger one and the
     largest delay it differs without a cause.
     """
     for delay, buffer, algorithm in itertools.product(delays, buffers, ("bbr", "cubic")):
@@ -175,7 +176,7 @@ def captured(directory: Path, delays=(20, 60), buffers=(102_400, 1_048_576, 2_09
 
 
 def stream_grid(directory: Path, counts=(1, 2, 5, 10, 20, 40), sizes=(2**30, 5 * 2**30), repeated: int = 2) -> None:
-    """Write cells with several parallel streams: throughput grows up to 20 streams, more slowly with Cubic."""
+    """Write cells with several parallel streams: throughput grows until the link is full, more slowly with CUBIC."""
     for count, size, (algorithm, single) in itertools.product(counts, sizes, (("bbr", 12.0), ("cubic", 8.0))):
         name = f"{algorithm}-{count}-{size}"
         settings = {"algorithm": algorithm, "streams": count, "size_bytes": size, "rate_bps": 200_000_000}

@@ -61,7 +61,7 @@ def source_of(directory, environments: dict[str, list[dict]], **options) -> Sour
 
 
 def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10, 100)) -> dict:
-    """Return one environment with trials ENVIRONMENT-1, -2, ...; run n compares the first with the n-th."""
+    """Return one environment with trials ENVIRONMENT-1, -2, ...; the first of ``runs`` is the pair of -1 and -2."""
     names = [f"{environment}-{n}" for n in range(1, len(runs) + 2)]
     chosen = [(0, n, shape) for n, shape in enumerate(runs, 1)]
     if all_pairs:
@@ -89,7 +89,7 @@ def pair(  # noqa: PLR0913
     """Return a pair with these components, given as U, O, L and I.
 
     With ``common`` 0, O, L and I are undefined. If L is not given, its value is one that is possible with this I.
-    ``replayer``: kappa of the replayer; ``path``: limits of the corrected kappa.
+    ``replayer``: kappa of the replayer; ``path``: bounds of the corrected kappa.
     """
     draw = random.Random(seed)
     parts = {"U": 0.0, "O": 0.0, "I": 0.03} | components

@@ -21,7 +21,7 @@ MSS = 1448
 HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
 SHAPES = ("smooth", "bursty", "tcp")
 # IPv4 identifications of UDP: per socket, as in Linux for connected sockets; 0, as in Linux for other atomic datagrams;
-# random; one counter of the host for all destinations, of which the port carries one.
+# random; a counter of the host, which also increases with datagrams that the port does not carry.
 IDENTIFIERS = ("socket", "socket", "zero", "random", "host")
 
 
@@ -162,7 +162,7 @@ def traffic(
 def fan_in(
     draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
 ) -> list[dict]:
-    """Return the frames of several senders to one port, each over a separate line. Half of them burst together."""
+    """Return the frames of several senders to one port, each over a separate line; in half of the samples, in step."""
     rate, line = rates_bps
     senders, timing, frames = draw.choice((2, 3, 4)), draw.randrange(2**32), []
     together = draw.random() < 0.5
@@ -296,10 +296,10 @@ def coinciding_bursts(  # noqa: PLR0913
 
     They are offered in a sample, and for ``around_s`` before and after it.
     """
-    number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
+    period_ns, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
     offered = [
-        {"at": round(0.21 * NS) + k * number + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}
-        for k in range(-around_s * NS // number, (SAMPLE_S + around_s) * NS // number)
+        {"at": round(0.21 * NS) + k * period_ns + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}
+        for k in range(-around_s * NS // period_ns, (SAMPLE_S + around_s) * NS // period_ns)
         for n in range(burst)
         for sender in range(senders)
     ]

@@ -157,13 +157,13 @@ def frame_table(pool, c, rng) -> pa.Table:
     kind = ((pool.underlay[c["choice"]] * 2 + (pool.version[c["choice"]] == 6)) * 2 + c["tcp"]) * (len(APPS) + 1) + app
     kind = np.where(c["no_ip"], -1 - rng.integers(len(NO_IP), size=count), kind)
     kinds, code = np.unique(kind, return_inverse=True)
-    texts = [spell(int(k)) for k in kinds]
+    texts = [names_of_kind(int(k)) for k in kinds]
     number, l4_by_tshark, app_by_tshark = np.arange(count), rng.random(count) < 0.01, rng.random(count) < 0.05
     values = {
         **{"frame": number + 1, "ts_ns": c["ts"], "wire_len": c["wire"], "cap_len": np.minimum(c["wire"], 200)},
         **{"inner_wire_len": c["inner"], "flow": pa.array(np.maximum(row, 0), mask=row < 0)},
-        "protocols": spelled([protocols for protocols, _ in texts], code),
-        "stack": spelled([stack for _, stack in texts], code),
+        "protocols": encoded([protocols for protocols, _ in texts], code),
+        "stack": encoded([stack for _, stack in texts], code),
         **{"tcp_flags": pa.array(c["flags"], mask=~c["tcp"]), "tcp_seq": pa.array(number, mask=~c["tcp"])},
         "tcp_ack": pa.array(number, mask=~c["tcp"] | (c["flags"] & ACK == 0)),
         **{"payload_len": pa.array(c["payload"], mask=c["no_ip"]), "ip_len": pa.array(c["ip_len"], mask=row < 0)},
@@ -182,7 +182,7 @@ def table_of(name: str, values: dict) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def spell(kind):
+def names_of_kind(kind):
     """Return (protocols, stack) of a kind of frame."""
     if kind < 0:
         label, token, _ = NO_IP[-1 - kind]
@@ -195,7 +195,7 @@ def spell(kind):
     return f"{protocols}:{network[1]}:{transport[1]}{above[1]}", f"{stack}/{network[0]}/{transport[0]}{above[0]}"
 
 
-def spelled(texts, code) -> pa.Array:
+def encoded(texts, code) -> pa.Array:
     """Return ``texts[code]`` as the dictionary type of the schemas. Equal values of two kinds are stored once."""
     unique, place = np.unique(texts, return_inverse=True)
     return pa.DictionaryArray.from_arrays(
@@ -235,7 +235,7 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
     flag = {name: total((c["flags"] & each) == each) for name, each in bits.items()}
     ended = (flag["fin"] + flag["rst"]) > 0
     ended = ended | np.where(peer >= 0, ended[np.maximum(peer, 0)], False) if n else ended
-    one = frames < 2
+    single = frames < 2
     iat_mean = (last - first) / np.maximum(frames.astype(float) - 1, 1)
     payload = total(c["payload"])
     app = [APPS[pool.app[f]][1] if payload[i] else None for i, f in enumerate(order)]
@@ -258,8 +258,8 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
         "handshake_rtt_ns": pa.array(handshake, mask=~tcp | (peer < 0) | (np.arange(n) % 3 > 0)),
         "retransmitted_bytes": pa.array(payload // 1000, mask=~tcp),
         "duplicate_acks": pa.array(frames // 100, mask=~tcp | (peer < 0)),
-        **{"iat_min_ns": pa.array(np.full(n, 1000), mask=one), "iat_max_ns": pa.array(last - first, mask=one)},
-        **{name: pa.array(iat_mean, mask=one) for name in ("iat_mean_ns", "iat_stddev_ns")},
+        **{"iat_min_ns": pa.array(np.full(n, 1000), mask=single), "iat_max_ns": pa.array(last - first, mask=single)},
+        **{name: pa.array(iat_mean, mask=single) for name in ("iat_mean_ns", "iat_stddev_ns")},
         "stacks": [[{"stack": UNDERLAYS[pool.underlay[f]][0], "frames": int(frames[i])}] for i, f in enumerate(order)],
         **{"stacks_cut": np.zeros(n, dtype=bool), "app": app},
         "app_by": [a and ("tshark" if i % 7 == 0 else "flow") for i, a in enumerate(app)],

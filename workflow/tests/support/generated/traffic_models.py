@@ -2,10 +2,10 @@
 
 import random
 
-KNOWN = (
+KNOWN_VENDOR = (
     '- ethernet: {src: "00:1b:21:00:00:11", dst: "00:1b:21:00:00:22"}'  # a vendor, which decoders check in pseudowires
 )
-LOW = '- ethernet: {src: "02:00:00:00:00:11", dst: "02:00:00:00:00:22"}'
+LOCAL = '- ethernet: {src: "02:00:00:00:00:11", dst: "02:00:00:00:00:22"}'
 IPV4 = "- ipv4: {src: 10.1.0.1, dst: {increment: 10.2.0.1, count: 5, step: 3}}"
 INNER = "- ipv4: {src: 192.168.0.1, dst: {interleave: [192.168.1.1, 192.168.7.9]}, ttl: {random: 1, count: 200}}"
 IPV6 = '- ipv6: {src: "2001:db8::1", dst: {random: "2001:db8:1::10", count: 8}, flow_label: {increment: 7}}'
@@ -14,40 +14,41 @@ TCP = "- tcp: {src: {random: 40000, count: 4}, dst: {interleave: [80, 443, 8080]
 
 # Each template: its headers, and the start of tshark's frame.protocols.
 TEMPLATES = {
-    "udp4": ([LOW, IPV4, UDP], "eth:ethertype:ip:udp"),
-    "tcp4": ([LOW, IPV4, TCP], "eth:ethertype:ip:tcp"),
-    "udp6": ([LOW, IPV6, UDP], "eth:ethertype:ipv6:udp"),
-    "tcp6": ([LOW, IPV6, TCP], "eth:ethertype:ipv6:tcp"),
+    "udp4": ([LOCAL, IPV4, UDP], "eth:ethertype:ip:udp"),
+    "tcp4": ([LOCAL, IPV4, TCP], "eth:ethertype:ip:tcp"),
+    "udp6": ([LOCAL, IPV6, UDP], "eth:ethertype:ipv6:udp"),
+    "tcp6": ([LOCAL, IPV6, TCP], "eth:ethertype:ipv6:tcp"),
     "vlan": (
-        [LOW, "- vlan: {id: {increment: 10, count: 4}, pcp: 3}", IPV4, UDP],
+        [LOCAL, "- vlan: {id: {increment: 10, count: 4}, pcp: 3}", IPV4, UDP],
         "eth:ethertype:vlan:ethertype:ip:udp",
     ),
     "qinq": (
-        [LOW, "- svlan: {id: 7}", "- vlan: {id: {interleave: [1, 2, 3]}}", IPV6, TCP],
+        [LOCAL, "- svlan: {id: 7}", "- vlan: {id: {interleave: [1, 2, 3]}}", IPV6, TCP],
         "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ipv6:tcp",
     ),
     "mpls": (
-        [LOW, "- mpls: {label: {random: 1000, count: 4}}", "- mpls: {label: 77, ttl: 3}", IPV4, UDP],
+        [LOCAL, "- mpls: {label: {random: 1000, count: 4}}", "- mpls: {label: 77, ttl: 3}", IPV4, UDP],
         "eth:ethertype:mpls:ip:udp",
     ),
     "pseudowire": (
-        [LOW, "- mpls: {label: 99}", "- pseudowire: {sequence: {increment: 1}}", KNOWN, "- vlan: {id: 5}", IPV4, TCP],
+        [LOCAL, "- mpls: {label: 99}", "- pseudowire: {sequence: {increment: 1}}", KNOWN_VENDOR,
+         "- vlan: {id: 5}", IPV4, TCP],
         "eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:vlan:ethertype:ip:tcp",
     ),
     "vxlan": (
-        [LOW, "- ipv4: {src: 10.9.0.1, dst: 10.9.0.2}", "- udp: {src: {random: 49152, count: 16384}, dst: 4789}",
-         "- vxlan: {vni: {increment: 500, count: 3}}", LOW, INNER, TCP],
+        [LOCAL, "- ipv4: {src: 10.9.0.1, dst: 10.9.0.2}", "- udp: {src: {random: 49152, count: 16384}, dst: 4789}",
+         "- vxlan: {vni: {increment: 500, count: 3}}", LOCAL, INNER, TCP],
         "eth:ethertype:ip:udp:vxlan:eth:ethertype:ip:tcp",
     ),
     "vxlan_without_checksum": (
-        [LOW, IPV4, "- udp: {src: 1, dst: 4789, checksum: 0}", "- vxlan: {vni: 77}", LOW, IPV6, UDP],
+        [LOCAL, IPV4, "- udp: {src: 1, dst: 4789, checksum: 0}", "- vxlan: {vni: 77}", LOCAL, IPV6, UDP],
         "eth:ethertype:ip:udp:vxlan:eth:ethertype:ipv6:udp",
     ),
-    "ipip": ([LOW, "- ipv4: {src: 10.9.0.1, dst: 10.9.0.2}", INNER, UDP], "eth:ethertype:ip:ip:udp"),
-    "ip_in_ip6": ([LOW, IPV6, INNER, UDP], "eth:ethertype:ipv6:ip:udp"),
-    "ip6_in_ip": ([LOW, INNER, IPV6, TCP], "eth:ethertype:ip:ipv6:tcp"),
-    "udp_bytes": ([LOW, IPV4, UDP, "- bytes: '01020304050607'"], "eth:ethertype:ip:udp"),
-    "ip_only": ([LOW, IPV4], "eth:ethertype:ip"),
+    "ipip": ([LOCAL, "- ipv4: {src: 10.9.0.1, dst: 10.9.0.2}", INNER, UDP], "eth:ethertype:ip:ip:udp"),
+    "ip_in_ip6": ([LOCAL, IPV6, INNER, UDP], "eth:ethertype:ipv6:ip:udp"),
+    "ip6_in_ip": ([LOCAL, INNER, IPV6, TCP], "eth:ethertype:ip:ipv6:tcp"),
+    "udp_bytes": ([LOCAL, IPV4, UDP, "- bytes: '01020304050607'"], "eth:ethertype:ip:udp"),
+    "ip_only": ([LOCAL, IPV4], "eth:ethertype:ip"),
     "bytes": (["- bytes: '0200000000010200000000028100000a88b5abcdef'"], "eth:ethertype:vlan"),
 }  # fmt: skip
 GAPS = (
@@ -66,12 +67,12 @@ SIZES = (
 )
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 ERRORS = {
-    "wrong_checksum": ([LOW, IPV4, UDP], "[{checksum: udp, every: 3}, {checksum: ipv4, every: 2}]"),
-    "wrong_tcp_checksum": ([LOW, IPV6, TCP], "[{checksum: tcp}]"),
-    "wrong_length": ([LOW, IPV4, UDP], "[{length: udp, delta: 5, every: 4}]"),
-    "cut_in_ipv4": ([LOW, "- vlan: {id: 9}", IPV4, UDP], "[{truncate: 30, every: 2}]"),
-    "cut_in_udp": ([LOW, IPV4, "- udp: {src: 7, dst: 9}"], "[{truncate: 40, every: 5}]"),
-    "cut_in_tcp_ports": ([LOW, IPV4, TCP], "[{truncate: 36, every: 2}]"),
+    "wrong_checksum": ([LOCAL, IPV4, UDP], "[{checksum: udp, every: 3}, {checksum: ipv4, every: 2}]"),
+    "wrong_tcp_checksum": ([LOCAL, IPV6, TCP], "[{checksum: tcp}]"),
+    "wrong_length": ([LOCAL, IPV4, UDP], "[{length: udp, delta: 5, every: 4}]"),
+    "cut_in_ipv4": ([LOCAL, "- vlan: {id: 9}", IPV4, UDP], "[{truncate: 30, every: 2}]"),
+    "cut_in_udp": ([LOCAL, IPV4, "- udp: {src: 7, dst: 9}"], "[{truncate: 40, every: 5}]"),
+    "cut_in_tcp_ports": ([LOCAL, IPV4, TCP], "[{truncate: 36, every: 2}]"),
 }
 
 
@@ -109,7 +110,7 @@ def every_error() -> str:
 
 
 def random_model(seed: int, flows: int = 12) -> str:
-    """Return a model of random flows: templates, gaps, sizes, rate limits, ends and errors."""
+    """Return a model of random flows: templates, gaps, sizes, rate limits, durations and errors."""
     chance = random.Random(seed)
     lines = [f"seed: {chance.getrandbits(64)}"]
     lines += [f"port: {{rate_bps: {chance.randrange(10**7, 10**10)}}}"] if chance.random() < 0.5 else []

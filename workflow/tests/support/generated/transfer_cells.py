@@ -40,7 +40,7 @@ class TransferResults:
         return self.campaign / "transfers" / cell["cell_id"]
 
     def report(self, cell: dict[str, Any], flow: int) -> dict[str, Any]:
-        """Return the report of iperf3 of a flow."""
+        """Return iperf3's report of a flow."""
         return json.loads((self.directory(cell) / cell["flows"][flow]["iperf3"]).read_text())
 
     def received(self, cell: dict[str, Any], *paths: str) -> int:

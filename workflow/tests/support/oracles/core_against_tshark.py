@@ -51,7 +51,7 @@ def compare(
 
 
 def pcap(frames: list[tuple[int, bytes]]) -> bytes:
-    """Return a capture of (wire length, captured bytes)."""
+    """Return a capture of frames given as (wire length, captured bytes)."""
     return pcap_files.header() + b"".join(pcap_files.record(10**9, frame, wire) for wire, frame in frames)
 
 
@@ -65,7 +65,7 @@ def vendor_prefixes(reference: tshark.Tshark) -> set[bytes]:
 
 
 def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the frames of a classic little-endian Ethernet pcap of the corpus; nothing for other files."""
+    """Yield (wire length, captured bytes) of the frames of a little-endian Ethernet pcap; nothing for other files."""
     data = path.read_bytes()
     if data[:4] != b"\xd4\xc3\xb2\xa1" or data[20:24] != b"\1\0\0\0":
         return

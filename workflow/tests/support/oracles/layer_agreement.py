@@ -64,13 +64,13 @@ class Erratum:
     encapsulated: Mapping[str, int]
 
     def covers(self, ours: tuple[str, ...], theirs: tuple[str, ...], destinations: str) -> bool:
-        """Return whether this is the first difference of two frames' layers; ``destinations`` is tshark's eth.dst."""
-        equal = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+        """Return whether this is the first difference of a frame's layers; ``destinations`` is tshark's eth.dst."""
+        first = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
         return (
-            equal is not None
-            and equal > 0
-            and (ours[equal - 1], ours[equal], theirs[equal]) == (self.after, self.ours, self.tshark)
-            and nth(destinations, theirs[:equal].count("eth")).startswith(self.destination)
+            first is not None
+            and first > 0
+            and (ours[first - 1], ours[first], theirs[first]) == (self.after, self.ours, self.tshark)
+            and nth(destinations, theirs[:first].count("eth")).startswith(self.destination)
         )
 
 
@@ -116,7 +116,7 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
 
 @functools.cache
 def innermost(protocols: str) -> tuple[str | None, int, str | None, int]:
-    """Return the innermost network layer of a frame and its last layer, and the number of equal layers before each."""
+    """Return a frame's innermost network layer and last layer but MPTCP, each with the number of equal ones before."""
     stack = unquoted(layers(protocols))
     network = next((token for token in reversed(stack) if token in NETWORKS), None)
     transport = next((token for token in reversed(stack) if token != "mptcp"), None)

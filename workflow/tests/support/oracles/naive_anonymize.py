@@ -13,7 +13,7 @@ FIXED = {0, 0xFFFFFFFFFFFF, *range(0x0180C2000000, 0x0180C2000030), 0x01000CCCCC
 
 
 def doubled(value: int) -> int:
-    """Return a value multiplied by x in the field of AES (FIPS 197, 4.2.1)."""
+    """Return a value multiplied by x in the field of AES (FIPS 197, section 4.2.1)."""
     return (value << 1 ^ 0x11B) & 0xFF if value & 0x80 else value << 1
 
 
@@ -28,7 +28,7 @@ def product(a: int, b: int) -> int:
 
 
 def substituted(value: int) -> int:
-    """Return a byte after the S-box (FIPS 197, 5.1.1)."""
+    """Return a byte after the S-box (FIPS 197, section 5.1.1)."""
     inverse = next((c for c in range(256) if product(value, c) == 1), 0)
     result = 0x63
     for shift in range(5):
@@ -53,12 +53,12 @@ class Aes128:
                 word = bytes([turned[0] ^ constant]) + turned[1:]
                 constant = DOUBLED[constant]
             words.append(bytes(a ^ b for a, b in zip(words[i - 4], word, strict=True)))
-        self.rounds = [b"".join(words[i : i + 4]) for i in range(0, 44, 4)]
+        self.round_keys = [b"".join(words[i : i + 4]) for i in range(0, 44, 4)]
 
     def encrypt(self, block: bytes) -> bytes:
         """Encrypt one block."""
-        state = [a ^ b for a, b in zip(block, self.rounds[0], strict=True)]
-        for number, key in enumerate(self.rounds[1:], 1):
+        state = [a ^ b for a, b in zip(block, self.round_keys[0], strict=True)]
+        for number, key in enumerate(self.round_keys[1:], 1):
             moved = [SBOX[state[(i + 4 * (i % 4)) % 16]] for i in range(16)]
             if number < 10:
                 moved = [
@@ -117,7 +117,7 @@ def swap_halves(value: int, bits: int) -> int:
     return (value & (1 << bits // 2) - 1) << bits // 2 | value >> bits // 2
 
 
-RANGES = {  # in bits, for types that are not permuted as a whole
+RANGES = {  # ends of the ranges of identifiers, in bits, for types that are not permuted as a whole
     "gre_key": (20, 32),
     "nvgre_vsid": (12, 24),
     "gtp_teid": (0, 32),

@@ -80,7 +80,10 @@ def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
 
 
 def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> int:
-    """Return the maximum number of bytes in any interval that is as long as a full queue takes to drain."""
+    """Return an upper limit of the bytes in any interval that is as long as a full queue takes to drain, plus late_ns.
+
+    Bytes are counted in cells of 1/32 of that time.
+    """
     whole_ns = mirror["fill"] * 8 * NS / mirror["capacity"]
     cell_ns = max(1, round(whole_ns / 32))
     number = math.ceil(32 + late_ns / (whole_ns / 32)) + 1
@@ -91,7 +94,7 @@ def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) ->
 
 
 def waiting(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> list[tuple[int, int, float]]:
-    """Return first and last time of each period without a pause, and the most bytes that can have been queued in it."""
+    """Return first and last time of each period without a pause, and the maximum number of bytes queued in it."""
     per_ns, found, here = mirror["capacity"] / 8 / NS, [], []
     allowed, before, known = late_ns + mirror["longest"] / per_ns, mirror["start"], False
     for frame, at in sorted(zip(frames, times, strict=True), key=lambda pair: (pair[1], pair[0]["frame"])):
@@ -226,30 +229,30 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 def balance(frames: list[dict], mirror: dict) -> dict:
     """Compare the counters with the captured frames, interval by interval."""
     start, end, rows = mirror["start"], mirror["end"], []
-    size = [(min(max(f["ts_ns"], start), end - 1), (f["wire_len"] + mirror["counter"]) * mirror["ratio"])
-            for f in frames if f["ts_ns"] is not None and start is not None]  # fmt: skip
-    captured = sum(frame_bytes for _, frame_bytes in size)
+    sizes = [(min(max(f["ts_ns"], start), end - 1), (f["wire_len"] + mirror["counter"]) * mirror["ratio"])
+             for f in frames if f["ts_ns"] is not None and start is not None]  # fmt: skip
+    captured = sum(frame_bytes for _, frame_bytes in sizes)
     stamps = [f["ts_ns"] for f in frames if f["ts_ns"] is not None] or [start, end]
     first, last = max(start, min(stamps)), min(end, max(stamps))
     readings = sorted(mirror["readings"])
     for (a, before), (b, after) in itertools.pairwise(readings):
         if b > start and a < end:
             inside = a >= first and b <= last
-            got = sum(frame_bytes for at, frame_bytes in size if a <= at < b)
+            got = sum(frame_bytes for at, frame_bytes in sizes if a <= at < b)
             rows.append((inside, max(0, min(b, last) - max(a, first)) / (b - a), after - before, got, b - a))
     within = [row for row in rows if row[0]]
     counted, got = sum(row[2] for row in within), sum(row[3] for row in within)
     low = high = counted
     for inside, share, ticks, own, _ in rows:
         if not inside:
-            alike = own * counted / got if within and got else own
-            most = own * counted / got if got else ticks
-            low += max(own, min(ticks, share * ticks, alike))
-            high += max(own, min(ticks, max(share * ticks, most))) if within else max(own, ticks)
-    whole = bool(readings) and readings[0][0] <= start and readings[-1][0] >= end
+            scaled_low = own * counted / got if within and got else own
+            scaled_high = own * counted / got if got else ticks
+            low += max(own, min(ticks, share * ticks, scaled_low))
+            high += max(own, min(ticks, max(share * ticks, scaled_high))) if within else max(own, ticks)
+    complete = bool(readings) and readings[0][0] <= start and readings[-1][0] >= end
     return {
         "captured_octets": captured,
         "offered_low_octets": max(captured, low),
-        "offered_high_octets": max(captured, high) if whole else None,
+        "offered_high_octets": max(captured, high) if complete else None,
         "peak_bps": max((row[2] * 8 * NS / row[4] for row in rows), default=None),
     }

@@ -18,12 +18,12 @@ def key_of(frame: dict) -> tuple:
 
 
 def way_of(key: tuple) -> tuple:
-    """Return a key without its labels."""
+    """Return a key without its MPLS labels."""
     return (key[0], *key[2:])
 
 
 def back_of(way: tuple) -> tuple:
-    """Return the same for the opposite direction."""
+    """Return the key without MPLS labels of the opposite direction."""
     vlan, src, dst, proto, src_port, dst_port = way
     return (vlan, dst, src, proto, dst_port, src_port)
 
@@ -69,9 +69,9 @@ def is_a(frame: dict, kind: int) -> bool:
 
 
 def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int) -> int | None:
-    """Return the time from a segment of a kind to its answer, for the last one answered before a retransmission.
+    """Return the time from a segment of a kind to its answer, for the last handshake answered before a retransmission.
 
-    A segment with the sequence number of the previous one is a retransmission, any other one starts a new handshake.
+    A segment with the sequence number of the previous one is a retransmission; any other one starts a new handshake.
     """
     half = None
     requested = [frame for frame in asking if is_a(frame, kind)]
@@ -94,8 +94,9 @@ def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int)
 def connections(frames: list[dict]) -> list[dict]:
     """Return the TCP connections of a flow's segments, with the positions of the sequence numbers of each segment.
 
-    Each is {"first": sequence number, "opened": by a SYN, "segments": [(frame, begin, data, fin)]}. A SYN with a
-    number that differs from the previous SYN's opens a connection. The numbers of an RST are ignored.
+    Each has "first": its first sequence number, "opened": whether by a SYN, and "segments": [(frame, begin, syn, size,
+    fin)], where begin is the position of the segment's first sequence number. A SYN with a number that differs from the
+    previous SYN's opens a connection. An RST is ignored, and so is a segment with an unknown payload length.
     """
     found, last_syn = [], None
     for frame in ordered(frames):
@@ -167,8 +168,8 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
             ahead = step if base is None else max(0, signed(tcp["ack"] - base) - reached)
             highest, reached = tcp["ack"], reached + ahead
         flight = None if top is None or highest is None else signed(top - (highest if base is None else base + reached))
-        known = total if reached is None else (total or 0) + reached
-        found[frame["frame"]] = (flight if flight is None or flight >= 0 else None, known)
+        acknowledged = total if reached is None else (total or 0) + reached
+        found[frame["frame"]] = (flight if flight is None or flight >= 0 else None, acknowledged)
     return found
 
 

@@ -17,7 +17,7 @@ from acapella_testing.frames.pcap_files import records
 
 TAGS = (0x8100, 0x88A8, 0x9100)
 LONGEST = 1500  # largest 802.3 length; EtherTypes are larger
-SNAP = bytes.fromhex("aaaa03000000")  # LLC and organization code before an ethertype, RFC 1042
+SNAP = bytes.fromhex("aaaa03000000")  # LLC and organization code before an EtherType, RFC 1042
 ISL = bytes.fromhex("000c0000")  # start of the destination address in Cisco ISL's header of 26 bytes
 CHECKSUM_AT = {6: 16, 17: 6}  # byte offsets in the headers of TCP and UDP
 
@@ -32,10 +32,10 @@ class Packet:
 
 @dataclass(frozen=True)
 class Part:
-    """The identity bytes of a frame (None for bytes that a hop may change), and whether all were captured."""
+    """The identity bytes of a frame (None for bytes that a hop may change), and whether all of them were captured."""
 
     content: list
-    whole: bool
+    complete: bool
 
 
 def number(data: bytes, at: int, length: int = 2) -> int:
@@ -104,7 +104,7 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
     if start != "ip":
         end = end_without_ip(data, at, wire_len)
         part = Part(list(data[at:end]), len(data) >= end)
-        return part if part.whole or len(part.content) >= 28 else None
+        return part if part.complete or len(part.content) >= 28 else None
     version, header = data[at] >> 4, ip_header(data, at)
     if len(data) < at + header:
         length, protocol = wire_len - at, None
@@ -149,7 +149,7 @@ def numbered(frames: list[tuple[int, Part]], cut: int | None) -> list[Packet]:
 def read_trials(trials: list[list[Path]], l4_checksum: bool = True) -> list[list[Packet]]:
     """Return all trials, with identities truncated to the shortest truncated one."""
     read = [read_trial([Path(path) for path in paths], l4_checksum) for paths in trials]
-    cut = min((len(part.content) for frames in read for _, part in frames if not part.whole), default=None)
+    cut = min((len(part.content) for frames in read for _, part in frames if not part.complete), default=None)
     return [numbered(frames, cut) for frames in read]
 
 
@@ -268,33 +268,33 @@ def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tupl
 def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)) -> dict:
     """Return a pair as in `acapella kappa --json`, without windows and histograms, with exact components."""
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
-    both = [packet.key for packet in b if packet.key in l_a]
-    offsets = [l_b[key] - l_a[key] for key in both]
-    gap = [abs(g_a[key] - g_b[key]) for key in both]
+    common = [packet.key for packet in b if packet.key in l_a]
+    offsets = [l_b[key] - l_a[key] for key in common]
+    gap = [abs(g_a[key] - g_b[key]) for key in common]
     ranks = permutation(a, b)
     moves = moved(ranks)
     bursts = burst_list(moves)
     burst_moves = [run[0][0] - run[0][1] for run in bursts]
     spans = (max(duration(a), duration(b)), duration(a) + duration(b))
     found = components(ranks, [abs(offset) for offset in offsets], gap, (len(a), len(b)), spans)
-    median = nearest_rank(offsets, 50) if both else None
+    median = nearest_rank(offsets, 50) if common else None
     centered = sum(abs(offset - median) for offset in offsets)
     signed = [x - y for x, y in moves]
     return found | {
-        **{"n_a": len(a), "n_b": len(b), "n_common": len(both)},
-        "L_offset_removed": quotient(centered, len(both) * spans[0]) if both else None,
+        **{"n_a": len(a), "n_b": len(b), "n_common": len(common)},
+        "L_offset_removed": quotient(centered, len(common) * spans[0]) if common else None,
         "offset_ns": median,
-        "within_ns": {str(w): sum(g <= w for g in gap) / len(both) if both else None for w in within_ns},
+        "within_ns": {str(w): sum(g <= w for g in gap) / len(common) if common else None for w in within_ns},
         "iat_delta_ns": deltas(gap),
         "latency_delta_ns": deltas([abs(offset) for offset in offsets]),
         **{"duration_a_ns": duration(a), "duration_b_ns": duration(b)},
         **{"ambiguous_a": ambiguous(a), "ambiguous_b": ambiguous(b)},
-        "moves": {"count": len(moves), "share": len(moves) / len(both) if both else 0.0, **table_1(signed)},
+        "moves": {"count": len(moves), "share": len(moves) / len(common) if common else 0.0, **table_1(signed)},
         "bursts": {"count": len(bursts), "longest": max(map(len, bursts), default=0), **table_1(burst_moves)},
     }
 
 
-DISTANCES = (1, 4, 16, 64, 256, 1024, 4096)  # packets of A between the two of a pair
+DISTANCES = (1, 4, 16, 64, 256, 1024, 4096)  # differences of the positions of a pair's packets in A
 
 
 def spacings(a: list[Packet], b: list[Packet]) -> list[tuple[int, bool]]:
@@ -308,12 +308,15 @@ def spacings(a: list[Packet], b: list[Packet]) -> list[tuple[int, bool]]:
 
 
 def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]:
-    """Return pairs and reversed pairs by bin: 0 for equal times, n for spacings from 10^((n-1)/5) to 10^(n/5) ns."""
+    """Return pairs and reversed pairs by bin: 0 for equal times, n for spacings from 10^((n-1)/5) to 10^(n/5) ns.
+
+    The last bin, 56, also contains longer spacings.
+    """
     counted = {}
-    for spacing, changed in spacings(a, b):
+    for spacing, is_reversed in spacings(a, b):
         place = next(n for n in range(57) if spacing == 0 or (n > 0 and (n == 56 or spacing**5 < 10**n)))
         pairs, reversed_ = counted.get(place, (0, 0))
-        counted[place] = pairs + 1, reversed_ + changed
+        counted[place] = pairs + 1, reversed_ + is_reversed
     return counted
 
 
@@ -330,16 +333,16 @@ def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
     inside = {key for key, ns in (l_b | l_a).items() if begin <= ns < end}
     in_a, in_b = [p for p in a if p.key in inside], [p for p in b if p.key in inside]
-    both = [packet.key for packet in in_b if packet.key in l_a]
+    common = [packet.key for packet in in_b if packet.key in l_a]
     all_gaps = sum(g_a[p.key] for p in in_a) + sum(g_b[p.key] for p in in_b)
     found = components(
         permutation(in_a, in_b),
-        [abs(l_a[key] - l_b[key]) for key in both],
-        [abs(g_a[key] - g_b[key]) for key in both],
+        [abs(l_a[key] - l_b[key]) for key in common],
+        [abs(g_a[key] - g_b[key]) for key in common],
         (len(in_a), len(in_b)),
         (max(duration(a), duration(b)), all_gaps),
     )
-    counts = {"n_a": len(in_a), "n_b": len(in_b), "n_common": len(both)}
+    counts = {"n_a": len(in_a), "n_b": len(in_b), "n_common": len(common)}
     return counts | {name: found[name] for name in ("U", "O", "L", "I", "O_kendall", "kappa")}
 
 
@@ -367,7 +370,7 @@ def most_moved(size: int) -> tuple[int, tuple[int, ...]]:
 
 
 def main() -> None:
-    """Print when equation 2 has two values, and compare the largest sums with their stated maxima."""
+    """Print the smallest trial for which equation 2 has two values, and the largest sums with their stated maxima."""
     ranks = smallest_ambiguous()
     print("smallest trial with two values of equation 2: B has A's packets in the order", *ranks)
     for chain, distance in readings_of_equation_2(ranks).items():

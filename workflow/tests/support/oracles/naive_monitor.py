@@ -1,8 +1,8 @@
 """The expected counts of a monitor, computed plainly from two captures: of sent and of arrived packets.
 
 Independent of acapella-monitor: a packet is recognized by its whole stamp among those that were sent, its departure is
-its time in the capture of sent packets, and reordering, loss and duplicates follow the definitions in RFC 4737 and
-RFC 3550 over lists.
+its time in the capture of sent packets, and lists of packets are searched for loss, duplicates, reordering (RFC 4737)
+and jitter (RFC 3550).
 """
 
 from collections import Counter, defaultdict
@@ -117,7 +117,7 @@ def discontinuities(sequences: list[int]) -> int:
 
 
 def jitter_of(latencies: list[int]) -> tuple[float | None, float | None]:
-    """Return the last and the largest jitter, as the code of RFC 3550, appendix A.8, computes it; None: too few."""
+    """Return last and largest jitter by the algorithm of RFC 3550, appendix A.8; None for fewer than two packets."""
     scaled, largest = 0, 0
     for before, now in pairwise(latencies):
         scaled += abs(now - before) - ((scaled + JITTER_UNITS // 2) // JITTER_UNITS)

@@ -67,7 +67,7 @@ NS_1980 = 3652 * 86400 * 10**9
 
 
 def misdated(samples: list[Sample]) -> dict[str, bool | None]:
-    """Return for each sample whether it is ten years or more from the median sample."""
+    """Return for each sample whether it is more than ten years from the median sample; None without a time."""
     starts = sorted(s.span[0] for s in samples if s.span)
     starts = [start for start in starts if start >= NS_1980] or starts
     middle = starts[(len(starts) - 1) // 2] if starts else 0

@@ -119,8 +119,8 @@ def distributions(samples, measures):
         sites = ("all",) if scope == "campaign" else (flow["site"], "all")
         for site, (measure, column) in itertools.product(sites, measures.items()):
             values[scope, site, measure].append(flow[column])
-    for (scope, site, measure), all_of in values.items():
-        known = [v for v in all_of if v is not None]
+    for (scope, site, measure), own in values.items():
+        known = [v for v in own if v is not None]
         for threshold in THRESHOLDS:
             if reached := sum(v >= threshold for v in known):
                 yield scope, site, measure, threshold, reached, len(known), counts[site]

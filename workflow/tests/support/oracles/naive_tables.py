@@ -1,6 +1,6 @@
 """Naive reference of every table of a campaign: loops over frames and flows, one definition after the other.
 
-It follows schemas/tables/*.yaml, not the SQL. Intervals are tested in test_bootstrap.py.
+It follows schemas/tables/*.yaml, not the SQL. Confidence intervals are tested in test_bootstrap.py.
 """
 
 import functools
@@ -142,8 +142,8 @@ TRANSPORTS = {"TCP", "UDP", "UDPLite", "SCTP", "DCCP", "ICMP", "ICMPv6", "IGMP"}
 
 def to_transport(labels):
     """Return the labels up to the last transport protocol; all if there is none."""
-    places = [n for n, label in enumerate(labels, 1) if label in TRANSPORTS]
-    return labels[: places[-1]] if places else labels
+    ends = [n for n, label in enumerate(labels, 1) if label in TRANSPORTS]
+    return labels[: ends[-1]] if ends else labels
 
 
 def tcp_flags(frame):
@@ -198,7 +198,7 @@ def pairs(sample):
 
 
 def flows_per_sample(samples):
-    """Return the flows of each sample."""
+    """Return the number of flows of each sample."""
     for s in samples:
         stamps = [f["ts_ns"] for f in s.frames]
         first, last = (min(stamps), max(stamps)) if stamps else (None, None)
@@ -368,7 +368,7 @@ def quality_row(s):
         lost_between(m["frames_captured"], n),
     ]
     known = [stage for stage in stages if stage is not None]
-    # the file alone only shows a loss if it lacks frames
+    # without counters of the other stages, loss is known only if the file lacks frames
     lost = sum(known) if stages[3] or any(stage is not None for stage in stages[:3]) else None
     steps = [b - a for a, b in itertools.pairwise(f["ts_ns"] for f in s.frames)]
     start, end, by = s.span or (None, None, None)
@@ -376,16 +376,17 @@ def quality_row(s):
     def count(column, *values):
         return sum(f[column] in values for f in s.frames)
 
-    kept = n + (m.get("sampled_out") or 0)
-    arrives = survival(stages[0], mirror["offered_frames"])
-    arrives = [*arrives, *survival(sum(stage or 0 for stage in stages[1:]), kept + sum(s or 0 for s in stages[1:]))]
-    kept_keys = ("direction", "method", "snaplen", "sha256")
+    unsampled = n + (m.get("sampled_out") or 0)
+    lost_after_mirror = sum(stage or 0 for stage in stages[1:])
+    survived = survival(stages[0], mirror["offered_frames"])
+    survived = [*survived, *survival(lost_after_mirror, unsampled + lost_after_mirror)]
+    settings = ("direction", "method", "snaplen", "sha256")
     counters = ("frames_received", "frames_captured", "dropped_kernel", "dropped_interface")
     of_digest = ("clock_resolution_ns", "peers_ambiguous", "file_issue", "file_unread_bytes", "engine")
     of_mirror = ("offered_frames", "delivered_frames", "offered_bytes", "delivered_bytes")
     return {
         **{"site": s.site, "port": s.port, "sample": s.name, "filtered": filtered(s), "one_in": one_in(s)},
-        **{key: m[key] for key in (*kept_keys, *counters)},
+        **{key: m[key] for key in (*settings, *counters)},
         **{f"mirror_{key.removesuffix('_frames')}": mirror[key] for key in of_mirror},
         **{key: s.digest[key] for key in of_digest},
         **{f"requested_{key}": m["requested"][key] for key in ("start_ns", "end_ns")},
@@ -394,7 +395,7 @@ def quality_row(s):
         "sampled_out": 0 if m.get("one_in") == 1 else m.get("sampled_out"),
         **{"frames": n, "wire_bytes": sum(f["wire_len"] for f in s.frames)},
         **{"lost_frames": lost, "loss_stages_known": len(known)},
-        "loss_share": float(1 - math.prod(arrives)) if lost is not None and arrives else None,
+        "loss_share": float(1 - math.prod(survived)) if lost is not None and survived else None,
         "equal_stamps_share": steps.count(0) / len(steps) if steps else None,
         "time_reversals": sum(step < 0 for step in steps),
         **{"untimed_frames": count("ts_ns", None), "implausible_frames": s.digest.get("implausible_times")},

@@ -68,12 +68,12 @@ def over_udp(port: int):
 
 
 def over_gre(flags: int, kind: int):
-    """Return the same for GRE."""
+    """Return a function that puts a payload into GRE and IPv4."""
     return lambda payload: (IPV4, outer(47, struct.pack(">HH", flags, kind) + payload))
 
 
 def word(value: int) -> bytes:
-    """Return 32 bits."""
+    """Return a value as 32 bits."""
     return struct.pack(">I", value)
 
 
@@ -180,9 +180,9 @@ class Reader:
 
     def has(self, end: int) -> bool:
         """Return whether the capture reaches ``end``; otherwise mark the frame as cut."""
-        whole = len(self.data) >= end
-        self.found.cut |= not whole
-        return whole
+        captured = len(self.data) >= end
+        self.found.cut |= not captured
+        return captured
 
     def label(self, name: str) -> None:
         self.found.labels.append(name)
@@ -334,7 +334,7 @@ class Reader:
             reader(at + 8)
 
     def vni(self, name: str, at: int, *, valid: bool) -> None:
-        """Add the VNI of a header at ``at``, unless it is invalid or was sent from the tunnel's port."""
+        """Add the VNI of a header at ``at`` if it is valid and the destination port is that of a tunnel."""
         self.found.outside = self.found.outside or (len(self.found.vlans), len(self.found.tunnels))
         if self.has(at + 7) and valid and self.sent_to_tunnel:
             self.tunnel(name, at + 4, 3)
@@ -440,13 +440,13 @@ def peers(keys: list[tuple]) -> list[int | None]:
     The choice is the only candidate; if there are several, the only one of these with the same VLANs; if there are
     still several, the only one with the same GRE keys.
     """
-    both = [identifiers(tunnels, NETWORK + KEYS) for _, tunnels, *_ in keys]
+    network_and_keys = [identifiers(tunnels, NETWORK + KEYS) for _, tunnels, *_ in keys]
 
     def choice(row: int, found: list[int]) -> int | None:
         if len(found) > 1:
             found = [other for other in found if keys[other][0] == keys[row][0]]
         if len(found) > 1:
-            found = [other for other in found if both[other] == both[row]]
+            found = [other for other in found if network_and_keys[other] == network_and_keys[row]]
         return found[0] if len(found) == 1 else None
 
     chosen = [choice(row, found) for row, found in enumerate(candidates(keys))]

@@ -104,7 +104,7 @@ class Plain:
         return self.transport(packet[28:-4])
 
     def transport(self, data: bytes) -> tuple[str, bytes]:  # noqa: PLR0911
-        """Check a packet, beginning with its BTH."""
+        """Return the outcome of a packet, given from its BTH to its payload, and the payload."""
         if data[0] != 0x2A or data[1] & 15:
             return "bad_opcode", b""
         if len(data) < 28:
@@ -122,8 +122,8 @@ class Plain:
             return "bad_key", b""
         if length != size:
             return "bad_length", b""
-        slot, beside = divmod(address - pair.base, size)
-        if beside or not 0 <= slot < pair.slots:
+        slot, remainder = divmod(address - pair.base, size)
+        if remainder or not 0 <= slot < pair.slots:
             return "out_of_bounds", b""
         if not self.known(payload):
             return "bad_version", b""
@@ -343,15 +343,18 @@ class Published(Flow):
             self.current = counts
             return
         moduli = (2**32, 2**16)
-        fell = [count < known % modulus for count, known, modulus in zip(counts, self.current, moduli, strict=True)]
-        more = [(count - known) % modulus for count, known, modulus in zip(counts, self.current, moduli, strict=True)]
-        plausible = more[1] * 20 <= more[0] <= more[1] * 65535 and more[0] < 2**31 and more[1] < 2**15
-        if any(fell) and (all(fell) or not plausible):
+        cells = list(zip(counts, self.current, moduli, strict=True))
+        decreased = [count < known % modulus for count, known, modulus in cells]
+        increases = [(count - known) % modulus for count, known, modulus in cells]
+        added_bytes, added_packets = increases
+        plausible = added_packets * 20 <= added_bytes <= added_packets * 65535
+        plausible = plausible and added_bytes < 2**31 and added_packets < 2**15
+        if any(decreased) and (all(decreased) or not plausible):
             self.closed = [x + y for x, y in zip(self.closed, self.current, strict=True)]
             self.current = counts
             self.begun += 1
         else:
-            self.current = [x + y for x, y in zip(self.current, more, strict=True)]
+            self.current = [x + y for x, y in zip(self.current, increases, strict=True)]
 
 
 class Tagged(Flow):

@@ -55,7 +55,7 @@ def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
 
 
 def key_of(flow: tuple) -> tuple:
-    """Return the key of a flow that determines its peer: without labels."""
+    """Return the part of a flow's key that determines its peer: without MPLS labels and IP version."""
     vlans, _, tunnels, _, src, dst, protocol, *ports = flow
     return (vlans, tunnels, src, dst, protocol, None if None in ports else tuple(ports))
 
@@ -66,7 +66,7 @@ def unwrapped(seq: int, highest: int) -> int:
 
 
 def sent(frames: list[Frame]):
-    """Yield begin and end of the payload, and one above the highest position so far, for TCP frames of a direction."""
+    """Yield begin and end of the payload, and the highest end so far, for TCP frames of a direction; else None."""
     highest = None
     for frame in frames:
         if frame.tcp is None:
@@ -145,13 +145,13 @@ def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], other: tuple
     names = [*FLAGS, "retransmitted_bytes", "duplicate_acks", "handshake_rtt_ns", "cut_start", "cut_end"]
     if not headers:
         return dict.fromkeys(names)
-    both = [frame.tcp[0] for frame in frames if frame.tcp and frame.flow in (flow, other)]
+    connection = [frame.tcp[0] for frame in frames if frame.tcp and frame.flow in (flow, other)]
     return {name: sum(flags & bits == bits for flags in headers) for name, bits in FLAGS.items()} | {
         "retransmitted_bytes": retransmitted(own),
         "duplicate_acks": None if other is None else duplicate_acks(frames, flow, other),
         "handshake_rtt_ns": None if other is None else handshake_rtt(frames, flow, other),
         "cut_start": not (own[0].tcp and own[0].tcp[0] & SYN),
-        "cut_end": not any(flags & (FIN | RST) for flags in both),
+        "cut_end": not any(flags & (FIN | RST) for flags in connection),
     }
 
 

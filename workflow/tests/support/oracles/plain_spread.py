@@ -34,18 +34,18 @@ def rate_bps(size: int, span: int) -> int | None:
 
 
 class Times:
-    """Times of `packets` packets: one at a known end, possibly one at a known earlier time, others evenly spread."""
+    """Times of `packets` packets: one at `end` if it is known, one `iat` before it if known, others evenly spread."""
 
     def __init__(self, since: int, end: int, known: bool, iat: int | None, packets: int):
-        self.since, self.evenly, self.packets = since, end, packets
+        self.since, self.even_end, self.packets = since, end, packets
         self.points = [end] if known and packets else []
         if self.points and packets > 1 and iat is not None:
             if end - iat < since:
                 self.since = end
                 self.points = []
             else:
-                self.evenly = end - iat
-                self.points.append(self.evenly)
+                self.even_end = end - iat
+                self.points.append(self.even_end)
         self.end = end
 
     def windows(self, width: int, stop: int) -> range:
@@ -56,15 +56,15 @@ class Times:
         """Return the part of an amount before `time`."""
         each = amount // self.packets if self.points else 0
         rest = amount - each * len(self.points)
-        passed, whole = min(time, self.evenly) - self.since, self.evenly - self.since
-        share = Fraction(1) if time > self.evenly else Fraction(max(0, passed), whole)
+        passed, whole = min(time, self.even_end) - self.since, self.even_end - self.since
+        share = Fraction(1) if time > self.even_end else Fraction(max(0, passed), whole)
         return floor(rest * share) + each * sum(point < time for point in self.points)
 
     def rows(self, shares: dict, width: int) -> list[dict]:
         """Return windows with their shares. Windows within the evenly distributed time are one row."""
         rows = []
         for number, share in sorted(shares.items()):
-            even = self.since // width < number < self.evenly // width
+            even = self.since // width < number < self.even_end // width
             if even and rows and rows[-1]["even"]:
                 rows[-1]["windows"] += 1
                 for name in SPREAD:
@@ -75,7 +75,7 @@ class Times:
 
 
 def divide(flow, fields: dict, series: list[dict], width: int) -> None:
-    """Assign counts that a report added to the windows before the one that it opened."""
+    """Distribute the counts that a report added over the windows before the one that it opened."""
     window, totals = flow.window, flow.totals()
     last = last_packet(fields)
     until = fields["timestamp"] if last is None else last
@@ -86,13 +86,13 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
     times = Times(
         since, max(since, until), last is not None, iat_of(fields), totals["packets"] - window["totals"]["packets"]
     )
-    begun, shares = {}, {}
+    assigned, shares = {}, {}
     for name in SPREAD:
         added = totals[name] - window["totals"][name]
         for number in times.windows(width, window["start"]):
-            came = times.until(min(number + 1, window["start"]) * width, added)
-            shares.setdefault(number, {})[name] = came - begun.get(name, 0)
-            begun[name] = came
+            so_far = times.until(min(number + 1, window["start"]) * width, added)
+            shares.setdefault(number, {})[name] = so_far - assigned.get(name, 0)
+            assigned[name] = so_far
     if window["closed"] and flow.slot is not None:  # even without a share, because the slot is known by then
         window["closed"] |= {name: window["closed"][name] or 0 for name in flow.slots}
     for row in times.rows(shares, width):
@@ -101,7 +101,7 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
         elif any(row[name] for name in SPREAD):
             series.append(without_reports(flow, row, fields["timestamp"], width))
     for name in SPREAD:
-        window["totals"][name] += begun.get(name, 0)
+        window["totals"][name] += assigned.get(name, 0)
 
 
 def enlarge(closed: dict, row: dict, width: int) -> None:

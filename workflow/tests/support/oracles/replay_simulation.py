@@ -1,7 +1,7 @@
 """Simulate two replays of a recording over a path, and compute the kappa that perfect replays would have measured.
 
 Independent of the native core and of acapella.kappa. The path loses packets in bursts, delays them with correlated
-jitter, and reorders some. The replayer departs late, in bursts of which only the first packet's departure is known. The
+jitter, and reorders some. The replayer sends late, in bursts of which only the first packet's departure is known. The
 receiver adds its own error to each timestamp.
 """
 
@@ -53,7 +53,7 @@ class Replayer:
 
 @dataclass(frozen=True)
 class Setup:
-    """A recording, a path, a replayer and the sigma of the receiver's timestamps; ``even``: its error is uniform."""
+    """A recording, a path, a replayer and the sigma of the receiver's timestamps; ``even``: their error is uniform."""
 
     packets: int = 4000
     gap_ns: float = 10_000.0
@@ -84,8 +84,8 @@ class Replay:
     delivered: np.ndarray  # by packet: whether the path delivers it
 
 
-def recorded_gaps(setup: Setup, rng: np.random.Generator) -> np.ndarray:
-    """Return the offsets of a recording: half of the gap is constant, half is exponential."""
+def recorded_offsets(setup: Setup, rng: np.random.Generator) -> np.ndarray:
+    """Return the offsets of a recording's packets: half of each gap is constant, half is exponential."""
     gaps = setup.gap_ns * (0.5 + 0.5 * rng.exponential(size=setup.packets))
     return np.rint(np.cumsum(gaps) - gaps[0]).astype(np.int64)
 
@@ -128,7 +128,7 @@ def reversed_blocks(offsets: np.ndarray) -> np.ndarray:
 
 
 def clock_errors(replayer: Replayer, offsets: np.ndarray) -> np.ndarray:
-    """Return the errors of all replayers' clocks, which determine reported departures, in trial A."""
+    """Return the error of each packet's reported departure in trial A: that of its replayer's clock."""
     errors = replayer.drift_ns * offsets / offsets[-1]
     errors[1::2] += replayer.second_ns
     return errors
@@ -186,7 +186,7 @@ def replay(setup: Setup, offsets: np.ndarray, start_ns: int, rng: np.random.Gene
 def two_replays(setup: Setup, seed: int) -> tuple[Replay, Replay]:
     """Return trials A and B, which start at different times."""
     rng = np.random.default_rng([20_251_028, seed])
-    offsets = recorded_gaps(setup, rng)
+    offsets = recorded_offsets(setup, rng)
     return replay(setup, offsets, START_NS, rng, 1), replay(setup, offsets, START_NS + 10**12, rng, -1)
 
 

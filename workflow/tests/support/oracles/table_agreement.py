@@ -11,7 +11,7 @@ DECIDED = {"mirror_verdict", "mirror_verdict_by", "mirror_loss_low", "mirror_los
 
 
 def naively(name, samples, which="unfiltered"):
-    """Return the columns of the schema and the rows of the reference, sorted by key."""
+    """Return the columns that are compared, and the rows of the reference, sorted by key."""
     columns = [
         c["name"]
         for c in schemas.table(name)["columns"]

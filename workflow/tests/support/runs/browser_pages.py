@@ -1,4 +1,4 @@
-"""Pages in a browser that records messages and requests, of which a page of this project causes none."""
+"""Pages opened in a browser, and their messages and requests. Pages of this project cause none."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,12 +12,12 @@ def opened_page(browser, path: Path) -> Iterator[tuple]:
     tab.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
     tab.on("pageerror", lambda error: messages.append(f"error: {error}"))
     tab.on("dialog", lambda dialog: (messages.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    tab.on("request", lambda request: messages.append(request.url) if is_request(request.url, url) else None)
+    tab.on("request", lambda request: messages.append(request.url) if is_external(request.url, url) else None)
     tab.goto(url)
     yield tab, messages
     tab.close()
 
 
-def is_request(requested: str, page: str) -> bool:
+def is_external(requested: str, page: str) -> bool:
     """Return whether a request reads something other than the page itself or data in it."""
     return requested != page and not requested.startswith(("data:", "blob:"))

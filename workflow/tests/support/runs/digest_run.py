@@ -54,7 +54,7 @@ class Digest:
         return pq.read_table(self.acap).to_pylist()
 
     def written(self) -> list[str]:
-        """Return all files of the directory except captures."""
+        """Return the names of all files in the directory except captures."""
         return sorted(p.name for p in self.directory.rglob("*") if p.is_file() and p.suffix != ".pcap")
 
     def hashes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command line of Acapella in forks of an interpreter in which fail_nth_call.c is preloaded."""
+"""The command line of Acapella in forks of an interpreter in which the library of fail_nth_call.c is preloaded."""
 
 import ctypes
 import os

@@ -1,5 +1,5 @@
 """An environment such as FABRIC's JupyterHub: Debian with Python, git, make, g++ and tcpdump only, an unprivileged
-user, and limits of memory and of the home directory. Needs root and a Debian mirror."""
+user, and limits on memory and on the home directory. Needs root and a Debian mirror."""
 
 import contextlib
 import os
@@ -79,7 +79,7 @@ def mirror() -> str:
 
 
 def memory_groups() -> Path | None:
-    """Return the directory in which control groups with a memory limit can be created: version 1, then version 2."""
+    """Return the directory in which control groups with a memory limit can be created: of version 1, else version 2."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -95,8 +95,8 @@ class MemoryGroup:
     def __init__(self, name: str, limit_bytes: int):
         self.directory = memory_groups() / name
         self.directory.mkdir()
-        self.old = (self.directory / "memory.limit_in_bytes").exists()
-        self.write("memory.limit_in_bytes" if self.old else "memory.max", limit_bytes)
+        self.version_1 = (self.directory / "memory.limit_in_bytes").exists()
+        self.write("memory.limit_in_bytes" if self.version_1 else "memory.max", limit_bytes)
 
     def write(self, name: str, value: object) -> None:
         (self.directory / name).write_text(f"{value}\n")
@@ -107,12 +107,12 @@ class MemoryGroup:
 
     def used_bytes(self) -> int:
         """Return the memory in use, without the page cache, which the kernel can reclaim."""
-        found = self.read("memory.stat")
-        return found["total_rss"] + found.get("total_shmem", 0) if self.old else found["anon"] + found["shmem"]
+        usage = self.read("memory.stat")
+        return usage["total_rss"] + usage.get("total_shmem", 0) if self.version_1 else usage["anon"] + usage["shmem"]
 
     def killed(self) -> int:
         """Return the number of processes that the kernel killed at the limit."""
-        return self.read("memory.oom_control" if self.old else "memory.events")["oom_kill"]
+        return self.read("memory.oom_control" if self.version_1 else "memory.events")["oom_kill"]
 
 
 class Hub:
@@ -124,12 +124,12 @@ class Hub:
         self.count = 0
 
     def run(self, *command: object, limit_bytes: int, user: str = USER) -> Ended:
-        """Run a command in the home directory, with a limit of its memory."""
+        """Run a command in the home directory, with a limit on its memory."""
         self.count += 1
         group = MemoryGroup(f"acapella-hub-{os.getpid()}-{self.count}", limit_bytes)
-        kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-        place = "/memory" if group.old else ""
-        environment = {"HOME": "/home/user", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "GROUP_PLACE": place} | kept
+        passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+        place = "/memory" if group.version_1 else ""
+        environment = {"HOME": "/home/user", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "GROUP_PLACE": place} | passed
         line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", ENTER, "sh", self.root, user]
         peaks, stop = [0], threading.Event()
 

@@ -8,7 +8,7 @@ import pytest
 
 
 def parsed(module: ModuleType, *words: object) -> argparse.Namespace:
-    """Return the arguments of a command line for the module of a command."""
+    """Return the parsed arguments of the command that a module implements."""
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     return parser.parse_args([str(word) for word in words])
@@ -18,8 +18,8 @@ def call_before(patch: pytest.MonkeyPatch, owner: object, name: str, action: Cal
     """Have each call of a function of an object call an action first, with the same arguments."""
     original = getattr(owner, name)
 
-    def both(*arguments: object, **options: object) -> object:
+    def extended(*arguments: object, **options: object) -> object:
         action(*arguments, **options)
         return original(*arguments, **options)
 
-    patch.setattr(owner, name, both)
+    patch.setattr(owner, name, extended)

@@ -33,7 +33,7 @@ def check_out(directory: Path) -> Path:
 
 
 def turkish(directory: Path) -> dict[str, str]:
-    """Compile the locale tr_TR, in which lower case of I is not i; return the variables that select it."""
+    """Compile the locale tr_TR, in which the lower case of I is not i; return the variables that select it."""
     directory.mkdir()
     command = ["localedef", "--quiet", "-i", "tr_TR", "-f", "UTF-8", str(directory / "tr_TR.UTF-8")]
     subprocess.run(command, check=True, capture_output=True)
@@ -41,7 +41,7 @@ def turkish(directory: Path) -> dict[str, str]:
 
 
 def run_elsewhere(checkout: Path, place: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
-    """Run Snakemake of ``checkout`` in ``place`` as another user on one CPU; return both output streams as one."""
+    """Run the Snakefile of ``checkout`` in ``place`` as another user on one CPU; return both output streams as one."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(checkout / "Snakefile"), "--directory", str(place)]
     sources = f"{checkout / 'workflow/src'}:{checkout / 'capture/src'}"
     environment = {"PATH": os.environ["PATH"], "HOME": str(place), "USER": "guestuser", "PYTHONPATH": sources}

@@ -34,7 +34,7 @@ def built_or_skip() -> Path:
 
 @dataclass(frozen=True)
 class Frame:
-    """A record of a capture: time in ns, length on the wire, the bytes that were kept."""
+    """A record of a capture: time in ns, length on the wire, captured bytes."""
 
     ts_ns: int
     wire: int

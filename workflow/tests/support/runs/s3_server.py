@@ -1,7 +1,7 @@
 """An S3 server on the loopback interface: moto in a separate process that serves until its standard input ends.
 
-s3_server.py BUCKET DIRECTORY COMMAND... serves the files of a directory as objects of a bucket while the command runs,
-with the environment that it needs, and exits with its status.
+s3_server.py BUCKET DIRECTORY COMMAND... serves the files of a directory as objects of a bucket while the command runs.
+The command has the variables that clients of the server need; s3_server.py exits with its status.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECRET = "secret-of-the-test-Zk3wQ"
-# Without the others, botocore uses files of the user, a server of Amazon's virtual machines, or a proxy.
+# Without the variables after the keys, botocore may use files of the user, EC2's metadata server, or a proxy.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "key-of-the-test",
     "AWS_SECRET_ACCESS_KEY": SECRET,

@@ -25,7 +25,7 @@ PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sb
 ACCOUNTING = {"slurmdbd": "slurmdbd", "mariadbd": "mariadb-server"}
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--uts")
-USER = ("--user", "--map-current-user", "--keep-caps")  # if we are not root; munged and slurmd do not need root either
+USER = ("--user", "--map-current-user", "--keep-caps")  # if we are not root, which munged and slurmd do not need to be
 START_S = 120  # reached only if a daemon hangs
 ADDRESS = "192.0.2.1"  # not the address of any machine, RFC 5737
 NODES = ("n1", "n2")
@@ -56,7 +56,7 @@ NodeName=n[1-{nodes}] NodeHostname=localhost NodeAddr={address} Port=[{first}-{l
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 WITHOUT_ACCOUNTING = "AccountingStorageType=accounting_storage/none\n"
-# As on most clusters: users belong to an account, and jobs without one are rejected.
+# As on most clusters: users belong to an account, and jobs of users without one are rejected.
 WITH_ACCOUNTING = """
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=localhost
@@ -103,10 +103,10 @@ def unshare() -> list[str]:
 
 @dataclass
 class Cluster:
-    """A cluster of the nodes NODES with files in ``directory``, whose path must be short enough for its Unix sockets.
+    """A cluster of nodes with files in ``directory``, whose path must be short enough for its Unix sockets.
 
-    ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory; ``cpus``: of
-    each node (default: all of this machine); ``nodes``: only the first ones.
+    ``accounting``: slurmdbd with MariaDB; ``over_memory_kill``: slurmd ends jobs that exceed their memory; ``cpus``:
+    CPUs of each node (default: all of this machine); ``nodes``: number of nodes, the first ones of NODES.
     """
 
     directory: Path
@@ -139,7 +139,7 @@ class Cluster:
         self._ask("stop_daemon", name, int(number))
 
     def start_daemon(self, name: str) -> None:
-        """Start a daemon that was stopped again."""
+        """Restart a stopped daemon."""
         self._ask("start_daemon", name)
 
     def fail_node(self, node: str) -> None:
@@ -275,7 +275,7 @@ def configure(directory: Path, *, accounting: bool, over_memory_kill: bool, cpus
 
 
 def until(phrase: str, *command: str, number: int = 1) -> None:
-    """Repeat a query until the answer contains a text a number of times. Exits on timeout."""
+    """Repeat a query until its output contains ``phrase`` at least ``number`` times. Exits on timeout."""
     end = time.monotonic() + START_S
     while (answer := subprocess.run(command, capture_output=True, text=True, check=False)).stdout.count(
         phrase

@@ -23,7 +23,7 @@ POLL_S = 0.2
 
 
 def one_sample(directory: Path) -> Workplace:
-    """Return a campaign with only one sample, because each Slurm job starts Snakemake twice."""
+    """Return a workplace with only one sample, because each Slurm job starts Snakemake twice."""
     place = workplace(directory)
     place.sheet(("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"))
     return place

@@ -48,7 +48,7 @@ CACHE = SimpleNamespace(open=lambda file: io.StringIO(Path(file.get_path_or_uri(
 
 
 def parse(path, running, linemap, overwrite_shellcmd=None, rulecount=0):
-    """Return what Snakemake's function of this name returns, for a file that has been parsed without parsing it."""
+    """Return what Snakemake's function of this name returns, but parse each file only once."""
     with running.sourcecache.open(path) as file:
         key = file.read(), rulecount
     if key not in PARSED:

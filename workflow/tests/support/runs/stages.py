@@ -1,4 +1,4 @@
-"""The stages after the digest, in the order of the workflow."""
+"""The stages from the digest of a capture to the tables of its campaign, in the order of the workflow."""
 
 from pathlib import Path
 

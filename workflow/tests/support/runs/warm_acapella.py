@@ -17,7 +17,7 @@ MODULE = "acapella_testing.runs.acapella_program"
 FAULTS = "acapella_testing.runs.fault_program"
 LIBRARY = "ACAPELLA_FAIL_LIBRARY"  # variable with the path of the library that FAULTS uses
 PROGRAM = "from {} import run\nraise SystemExit(run())"
-UNCHANGED = {"PATH"}  # variables that the interpreter does not read at its start
+NOT_READ_AT_START = {"PATH"}  # variables that do not affect the start of the interpreter
 # Read by the shell of each job (BASH_ENV). A process substitution is an open file that only a child of the shell has,
 # and a collection may need modules that the environment replaces.
 FUNCTION = """acapella() {{
@@ -47,4 +47,4 @@ def environment() -> dict[str, str]:
 
 def environment_for(changes: dict[str, str]) -> dict[str, str]:
     """Return these variables unless ``changes`` to the environment affect the start of an interpreter."""
-    return environment() if changes.keys() <= UNCHANGED else {}
+    return environment() if changes.keys() <= NOT_READ_AT_START else {}

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 @functools.cache
 def client() -> Path | None:
-    """Return the client, compiled once; None without a compiler."""
+    """Return the path of the client, compiled once; None without a compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -25,8 +25,9 @@ def client() -> Path | None:
 
 
 class WarmPython:
-    """A program `python3` in a directory. `environment` has what it needs; without a compiler it is the interpreter.
+    """A program `python3` in a directory; without a compiler, a link to the interpreter.
 
+    `environment` contains the variables that the program needs.
     ``modules``: modules of the virtual environment that the server imports before the first program; without any, it
     has only the standard library. ``variables``: changes to the environment of the server.
     """

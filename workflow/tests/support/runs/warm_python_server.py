@@ -5,7 +5,7 @@ which takes ten times as long as what the agent does. Each job of Snakemake impo
 modules that the server imports first.
 
 The client (warm_python_client.c) sends its arguments, environment, directory, network namespace, and open files. The
-server ends with its standard input.
+server ends when its standard input ends.
 """
 
 import array
@@ -22,7 +22,7 @@ import socket
 import sys
 import traceback
 
-HEADER = 16  # bytes and arguments that follow, in digits
+HEADER = 16  # length: the numbers of bytes and of arguments that follow, 8 digits each
 FILES = 4  # standard input, output, error; network namespace
 
 

@@ -103,7 +103,7 @@ class PausedProgram:
         self._writer = None
 
     def wait(self, running: subprocess.Popen) -> None:
-        """Wait until the program has started. Fails the test if the process that starts it ends before."""
+        """Wait until the program has started. Fails the test if the process that starts it ends first."""
         while self._writer is None:
             try:
                 self._writer = os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK)
@@ -238,7 +238,7 @@ class Workplace:
 
 
 def only_figures(*names: str) -> dict[str, dict]:
-    """Return the key of a config for these figures alone, or for FIGURES."""
+    """Return the key `figures` of a config that draws only these figures; FIGURES if none are named."""
     return {"figures": {"formats": ["svg"], "only": [*(names or FIGURES)]}}
 
 
