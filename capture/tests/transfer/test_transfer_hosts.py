@@ -53,7 +53,7 @@ class Files:
 
     def __init__(self, **maxima: int):
         names = ("tcp_rmem", "tcp_wmem")
-        self.values = {(h, f"{IPV4}/{name}"): f"4096 16384 {most}" for h, most in maxima.items() for name in names}
+        self.values = {(h, f"{IPV4}/{name}"): f"4096 16384 {size}" for h, size in maxima.items() for name in names}
         more = {"tcp_no_metrics_save": "0", "tcp_notsent_lowat": "4294967295"}
         self.values |= {(host, f"{IPV4}/{name}"): value for host in maxima for name, value in more.items()}
 
@@ -64,12 +64,12 @@ class Files:
         self.values[host, path] = value
 
 
-@pytest.mark.parametrize(("flight", "most"), [(100, 64 << 20), (32 << 20, 256 << 20)])
-def test_buffers_of_tcp_never_become_smaller(flight, most):
+@pytest.mark.parametrize(("flight", "max_bytes"), [(100, 64 << 20), (32 << 20, 256 << 20)])
+def test_buffers_of_tcp_never_become_smaller(flight, max_bytes):
     files = Files(h1=6 << 20, h2=64 << 20)
     hosts, before = Hosts(files, ("h1", "h2")), dict(files.values)
     hosts.set_window(flight)
-    assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {most}"}
+    assert {files.values[host, f"{IPV4}/tcp_rmem"] for host in ("h1", "h2")} == {f"4096 16384 {max_bytes}"}
     assert files.values["h1", f"{IPV4}/tcp_notsent_lowat"] == "131072"
     hosts.restore()
     assert files.values == before

@@ -1,4 +1,4 @@
-"""Hypothesis settings under which a busy machine cannot fail a test. Fixtures are made once per test."""
+"""Hypothesis settings under which a busy machine cannot fail a test. Fixtures are created once per test."""
 
 from hypothesis import HealthCheck, settings
 

@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a long test that is not selected, before its fixtures are made."""
+    """Skip a long test that is not selected, before its fixtures are created."""
     mark = None if SOAK else item.get_closest_marker("soak")
     if mark and mark.kwargs.get("minutes"):
         if not (SEED and is_selected(item.path.name, SHARE * MINUTES_SHARE, SEED)):

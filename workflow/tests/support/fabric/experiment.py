@@ -35,16 +35,16 @@ def experiment(fabric: Loopback, nodes: dict[str, str] = NODES) -> None:
     """Create the user's slice with FABRIC's client. `nodes` has the site of each node."""
     session = fabric.testbed("unused").session
     with GRAPH_LOCK:
-        made = session.fablib().new_slice(name=SLICE)
+        created = session.fablib().new_slice(name=SLICE)
         for site in dict.fromkeys(nodes.values()):
             ends = []
             for name in [name for name, place in nodes.items() if place == site]:
-                node = made.add_node(name=name, site=site, cores=2, ram=8, disk=10)
+                node = created.add_node(name=name, site=site, cores=2, ram=8, disk=10)
                 node.add_component(model="NIC_Basic", name="nic")
                 ends.append(node.get_interface(name=f"{name}-nic-p1"))
-            made.add_l2network(name=f"net-{site}", interfaces=ends, type="L2Bridge")
-        graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
-        session.fablib().remove_slice_from_cache(made)
+            created.add_l2network(name=f"net-{site}", interfaces=ends, type="L2Bridge")
+        graph, key = created.get_fim_topology().serialize(), created.get_slice_public_key().strip()
+        session.fablib().remove_slice_from_cache(created)
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=24)
     session.call_manager("cannot create", lambda manager: manager.create_slice(
         name=SLICE, graph_model=graph, ssh_keys=[key], lifetime=24, lease_end_time=end.strftime(LEASE)))  # fmt: skip

@@ -268,8 +268,8 @@ class Orchestrator:
         needed = [("Component.SmartNIC", f"Component.{nic.replace('-', '_')}")
                   for node in wanted for nic in node.nics if nic.startswith("SmartNIC")]  # fmt: skip
         needed += [("Net.PortMirroring",)] * bool(foreign_mirrors(model))
-        needed += [(tag, "VM.NoLimit") for node in wanted for key, (most, tag) in LIMITS.items()
-                   if (node.asked[key] or 0) > most]  # fmt: skip
+        needed += [(tag, "VM.NoLimit") for node in wanted for key, (limit, tag) in LIMITS.items()
+                   if (node.asked[key] or 0) > limit]  # fmt: skip
         lacking = [tags for tags in needed if not set(tags) & set(self.tags)]
         reason = f"Policy Violation: Your project is lacking {' or '.join(lacking[0])}" if lacking else ""
         return reason and f"PDP Failure: PDP Authorization check failed - {reason}"
