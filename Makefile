@@ -31,7 +31,7 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 # ---- set-up -------------------------------------------------------------------------------------------------------
 
 # Copied to FABRIC's nodes. `make setup` rebuilds existing ones, because they must contain the code of the core, and
-# removes those that cannot be built: a collection would use the code of an earlier version.
+# removes those that cannot be built: a collection would otherwise use the code of an earlier version.
 NODE_PROGRAMS := $(addprefix $(BIN)/,acapella-anonymize acapella-digest acapella-dpdk-replay-static)
 
 .PHONY: setup packages packages-test packages-lint packages-bench

@@ -1,10 +1,10 @@
 # report: tables/, figures/, provenance/process.json -> report.html, one self-contained page
 #
-# Without samples, the page contains only the sections on transfers and on the infrastructure study.
+# Without samples, the page has no sections on traffic.
 #
-# The report has a section about the storage study after `snakemake storage` has run, and one about the outcomes of all
-# collections after `snakemake outcomes` has run. Neither is an input: a report must neither start a measurement that
-# changes the machine's thresholds nor wait for other campaigns.
+# After `snakemake storage`, `snakemake search` or `snakemake outcomes` has run, the report has a section about the
+# storage study, the searches, or the outcomes of all collections. Their tables are not inputs: a report must neither
+# start a measurement of the machine nor wait for other campaigns.
 #
 # As the last rule of a campaign, it also recreates the views of the catalog over the tables of all stages. The
 # modification time of the catalog does not change, so Snakemake does not rerun the rules that depend on it.

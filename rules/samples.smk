@@ -2,7 +2,8 @@
 # and optional stages of the campaign.
 #
 # files: the sheet is read immediately. Other testbeds: the samples are known after the checkpoint collect. A campaign
-# of transfers may have no samples (HAS_SAMPLES): rules figures and report then do not need any other stage.
+# of transfers may have no samples (HAS_SAMPLES): rules figures and report then have no inputs from stages that process
+# samples.
 # acapella.snakefile does not import acapella_capture: this file passes its functions.
 
 from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names

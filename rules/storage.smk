@@ -2,8 +2,8 @@
 #          (storage_tables) -> figures/storage_latency.* (Patchwork, appendix B, Tables 1 and 2).
 #
 # Only `snakemake storage` runs these rules, because the study changes the machine's dirty-page thresholds.
-# Afterwards, the report contains a section about it (rules/report.smk). Without root or bpftrace, the tables are empty
-# and the study contains the reason.
+# Afterwards, the report contains a section about it (rules/report.smk). Without root, bpftrace or
+# acapella-dpdk-capture, the tables are empty and the study contains the reason.
 
 from acapella.figures.registry import STORAGE_FIGURES
 from acapella.campaign.storage import TABLES as STORAGE_TABLES

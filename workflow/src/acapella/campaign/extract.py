@@ -17,9 +17,10 @@ searched for in the directory of IN. If OUT ends in .pcap, the records of a sing
 existing output file is replaced.
 
 Digests record the positions of frames, so only parts of a large capture are read. This works for captures that are not
-compressed, for gzip, and for captures in several frames of zstd (seekable zstd) or lz4. A capture in a single frame of
-zstd or lz4 is decompressed up to the last selected frame; if that takes long, the command prints how to recompress the
-capture. If a capture has changed since the digest, the command reports it and writes nothing.
+compressed, for gzip and lz4, and for captures in several frames of zstd (seekable zstd). A capture in a single frame of
+zstd, or of lz4 with linked blocks and their checksums, is decompressed up to the last selected frame; if that takes
+long, the command prints how to recompress the capture. If a capture has changed since the digest, the command reports
+it and writes nothing.
 """
 
 import argparse

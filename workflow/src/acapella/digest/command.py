@@ -19,8 +19,9 @@ Engines:
 Exit codes:
 
     0    the files contain the whole capture, or all frames of a truncated one (a warning gives the offset)
-    1    files were written, but the capture is damaged: frames are missing or wrong
+    1    files were written, but the capture is damaged: frames are missing or wrong (0 with --damaged keep)
     2    nothing was written
+    75   nothing was written, because a limit on memory or time was exceeded, or because of the machine (a full disk)
     130  interrupted
 
 Snakemake keeps output only if the command exits with 0. To keep the packets before the damage, run

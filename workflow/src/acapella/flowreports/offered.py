@@ -7,13 +7,13 @@ Reports are read from a ring, as if an RDMA NIC had written them; like a NIC, th
 collector may read as many reports as the rate implies. If it falls behind by more than the size of the ring,
 overwritten reports are lost and counted. Reports also count as lost if they are not read within 1 % of the run's time
 after the last one was offered (otherwise the losses would not be visible, because the ring contains half a million
-reports), or if they are discarded because they are not newer than the previous report of their flow. Each pass over the
-ring has later times and larger counts; the time to update these is excluded.
+reports). Reports that are discarded because they are not newer than the previous report of their flow are counted
+separately. Each pass over the ring has later times and larger counts; the time to update these is excluded.
 
-After the given rates, the command repeatedly halves the interval between the highest rate without loss and the lowest
-rate with loss. It then offers reports as fast as this machine copies them in memory; no sender on this machine is
-faster (figure 7b of the P4/RDMA paper). Finally, it offers reports that the P4 program generates from two synthetic
-traces, of 166 and 2,989 Mbit/s, at multiples of the traces' rates (replay.py).
+After the given rates, the command repeatedly halves the interval between the highest rate at which all reports were
+accepted and the next higher rate. It then offers reports as fast as this machine copies them in memory; no sender on
+this machine is faster (figure 7b of the P4/RDMA paper). Finally, it offers reports that the P4 program generates from
+two synthetic traces, of 166 and 2,989 Mbit/s, at multiples of the traces' rates.
 """
 
 import argparse

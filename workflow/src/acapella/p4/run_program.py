@@ -12,10 +12,11 @@ to report to, assigned by a collector or set in a control file (docs/collector.m
 
 Exit codes:
 
-    0  success
-    1  an error while running or writing, or the compressed data of a capture is damaged (outputs contain the frames
-       before the damage)
-    2  a usage error
+    0   success
+    1   an error while running or writing, or the compressed data of a capture is damaged (outputs contain the frames
+        before the damage)
+    2   an error in the arguments or the input
+    75  the machine lacks disk space or memory, or a disk failed
 
 The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), otherwise
 in DPDK's interpreter. The output is the same; the statistics record which one was used.
