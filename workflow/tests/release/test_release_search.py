@@ -275,7 +275,7 @@ def test_unmodified_release_passes(created):
 def test_planted_leak_is_found(change, found, created, tmp_path):
     error = refused(created, tmp_path, change)
     assert found in error
-    assert "nothing was published" in error
+    assert "no release was created" in error
     assert "\n" not in error
 
 

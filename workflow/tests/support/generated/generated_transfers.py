@@ -49,7 +49,7 @@ def document(  # noqa: PLR0913
     ends = {"local_host": "10.0.0.1", "remote_host": "10.0.0.2", "remote_port": 5201}
     test = {"protocol": "TCP", "num_streams": len(streams), "blksize": 131072, "omit": omitted, "duration": 0}
     test |= {"bytes": size, "blocks": 0, "reverse": int(reverse)}
-    mark = {} if version < "3.7" and version != "3.12" else {"sender": not reverse}
+    mark = {} if tuple(map(int, version.split("."))) < (3, 7) else {"sender": not reverse}
     numbered, counts = [*zip(numbers, streams, strict=True)], (intervals, omitted)
     return {
         "start": {
