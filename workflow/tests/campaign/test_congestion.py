@@ -104,8 +104,8 @@ def test_verdict_does_not_depend_on_the_samples_that_are_judged_together(classes
 
 
 def test_runs_are_compared_with_one_stretch_each():
-    """Comparing each run with all stretches would take minutes. Each third stretch is too short to fill the queue, and
-    each fourth is after its run.
+    """Comparing each run with all stretches would take minutes. Every third stretch is too short to fill the queue, and
+    every fourth is after its run.
     """
     con, number = queries.connect(), 300_000
     con.execute("create table mirror as select 's' as sample, 1e9 as capacity_bps, 500 as fill_bytes")
@@ -160,11 +160,11 @@ def test_loss_free_samples_without_bursts_below_half_the_capacity_are_clear(clas
     assert quiet.count("clear") >= 0.8 * len(quiet)
 
 
-@pytest.mark.parametrize(("name", "least", "share"), [("exact lines", 5, 0.8), ("plain", 10, 0.7)])
-def test_most_loss_free_samples_below_half_the_capacity_are_clear(classes, name, least, share):
+@pytest.mark.parametrize(("name", "min_samples", "share"), [("exact lines", 5, 0.8), ("plain", 10, 0.7)])
+def test_most_loss_free_samples_below_half_the_capacity_are_clear(classes, name, min_samples, share):
     """The verdict assumes lines of 300 Mbit/s, so in "plain" bursts that just fit into the queue stay at risk."""
     quiet = quiet_verdicts(classes[name])
-    assert len(quiet) >= least
+    assert len(quiet) >= min_samples
     assert quiet.count("clear") >= share * len(quiet)
 
 
@@ -260,7 +260,7 @@ def test_constant_or_random_identifications_are_not_evidence(judged):
     assert set(shares) == {0}
 
 
-def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
+def test_small_flow_with_gaps_is_not_the_reason_of_a_verdict(judged, tmp_path):
     free = [s for s, found in judged if s.loss == 0 and found["verdict"] == "at risk" and found["busy_periods"]]
     assert len(free) >= 3
     changed, without_tcp = [], {"flow": 2, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}

@@ -156,13 +156,13 @@ def before(tmp_path_factory) -> dict[str, Path]:
     for name, stage in STAGES.items():
         made[name] = shutil.copytree(campaign, campaign.parent / name)
         if name == "analyze":
-            done(campaign, ("campaign", "analyze", ".", "--sample", SAMPLES[1]))
+            succeed(campaign, ("campaign", "analyze", ".", "--sample", SAMPLES[1]))
         if name in ("index", "analyze", "process"):
-            done(campaign, stage.words)
+            succeed(campaign, stage.words)
     return made
 
 
-def done(directory: Path, words: tuple[str, ...]) -> None:
+def succeed(directory: Path, words: tuple[str, ...]) -> None:
     """Run a command in this process; it must succeed."""
     with contextlib.chdir(directory):
         assert main(list(words)) == 0, words
@@ -207,8 +207,8 @@ def rows(path: Path) -> str:
 
 def chosen(kind: str, total: int, seed: str) -> list[int]:
     """Return the numbers of the calls to fail, from 1."""
-    most = CHOSEN[kind] if not SOAK else ALLOCATIONS if kind == "malloc" else total
-    return sorted(random.Random(seed).sample(range(1, total + 1), min(total, most)))
+    max_calls = CHOSEN[kind] if not SOAK else ALLOCATIONS if kind == "malloc" else total
+    return sorted(random.Random(seed).sample(range(1, total + 1), min(total, max_calls)))
 
 
 @pytest.fixture(scope="module", params=STAGES)

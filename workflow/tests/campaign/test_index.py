@@ -362,7 +362,7 @@ def test_invalid_manifest_is_reported_in_one_line_and_leaves_no_catalog(director
     assert sorted(path.name for path in directory.iterdir()) == ["acap", "flows", "raw"]
 
 
-def test_site_called_all_is_refused(tmp_path):
+def test_site_called_all_is_rejected(tmp_path):
     add_sample(tmp_path, "a", ("all", "p1"), (0, 20), [])
     with pytest.raises(UserError, match="sum over all sites"):
         index.build(Campaign(tmp_path))

@@ -392,7 +392,7 @@ def test_cells_that_look_like_formulas_begin_with_an_apostrophe(answer, form, de
     assert [row[0] for row in plain[1:]] == cells
 
 
-def test_other_formats_have_no_cells_for_spreadsheets(campaign, run_sql):
+def test_spreadsheet_option_is_rejected_for_other_formats(campaign, run_sql):
     code, out, err = run_sql(campaign, "select 1", "--format", "json", "--spreadsheet")
     assert (code, out, err.count("\n")) == (2, "", 1)
 

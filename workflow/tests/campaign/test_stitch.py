@@ -99,11 +99,11 @@ def test_flow_of_several_samples_is_stitched_as_the_case_states(stitched_flows, 
 def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitched):
     twice, once = flow(0, 0, **UNTIMED), flow(0, 0, src_port=1, **UNTIMED)
     table = stitched((WEST1, None, [twice]), (WEST1, None, [twice, once]))
-    both, one = sorted(table("stitched_flows"), key=lambda r: -r["samples"])
-    assert (both["samples"], both["frames"], both["wire_bytes"]) == (2, 4, 2000)
-    assert (one["samples"], one["frames"], one["wire_bytes"]) == (1, 2, 1000)
+    in_two, in_one = sorted(table("stitched_flows"), key=lambda r: -r["samples"])
+    assert (in_two["samples"], in_two["frames"], in_two["wire_bytes"]) == (2, 4, 2000)
+    assert (in_one["samples"], in_one["frames"], in_one["wire_bytes"]) == (1, 2, 1000)
     times = ("first_ns", "last_ns", "duration_ns", "rate_bps", "gaps", "gap_ns")
-    assert {row[key] for row in (both, one) for key in times} == {None}
+    assert {row[key] for row in (in_two, in_one) for key in times} == {None}
     top = [row for row in table("top_flows") if row["site"] == "all"]
     assert [(row["rank"], row["wire_bytes"], row["duration_ns"]) for row in top] == [(1, 2000, None), (2, 1000, None)]
     sizes = [row for row in table("flow_sizes") if (row["scope"], row["measure"]) == ("campaign", "wire")]

@@ -186,7 +186,7 @@ def test_invalid_manifest_of_a_trial_is_an_error_that_names_it(results, capsys, 
 
 def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):
     with_pseudonyms(results)
-    add_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
+    set_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
     rows = make(results, "--pseudonyms")
     assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
     assert rows["consistency_warnings"][0]["text"] == (
@@ -211,7 +211,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_contain_addresses(results, 
     used = {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
     change_result(results, "noisy", lambda result: result["parameters"].update(used))
     given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
-    add_warning(results, "noisy", f"None of the 9 frames read matches {given}.")
+    set_warning(results, "noisy", f"None of the 9 frames read matches {given}.")
     rows = make(results, *["--pseudonyms"] * hide)
     names = ["E0", "E1", "E2"] if hide else ENVIRONMENTS
     quiet, noisy, _ = (result_of(results, "consistency", name) for name in names)
@@ -254,7 +254,7 @@ def with_pseudonyms(directory) -> None:
     (directory / "pseudonyms.tsv").write_text(HEADER + lines, encoding="utf-8")
 
 
-def add_warning(directory, environment, text):
+def set_warning(directory, environment, text):
     """Set the text of the first warning of each pair of an environment."""
     change_result(
         directory, environment, lambda made: [pair["warnings"][0].update(text=text) for pair in made["pairs"]]

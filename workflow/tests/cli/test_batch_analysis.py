@@ -172,7 +172,7 @@ def groups_analyzed(monkeypatch) -> list[list[str]]:
 
 @pytest.mark.soak
 def test_failed_group_is_halved_until_the_sample_is_found(digested, groups_analyzed):
-    """Each fork rewrites all tables, so that analyzing each sample alone would take too long."""
+    """Each fork rewrites all tables, so analyzing each sample alone would take too long."""
     acap = Campaign.at(digested).acap("s2")
     acap.write_bytes(acap.read_bytes()[:-10])
     assert analyze(digested) == 2

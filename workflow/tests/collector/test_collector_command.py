@@ -121,7 +121,7 @@ UNREAD = ["; only the part before this was read", "6 reports, 3 flows"]
     ],
     ids=["other frames", "empty", "cut", "damaged"],
 )
-def test_damaged_capture_or_capture_of_other_frames_exits_with_1(file, expected, phrases, collect, tmp_path):
+def test_only_damaged_captures_and_captures_of_other_frames_exit_with_1(file, expected, phrases, collect, tmp_path):
     name, content = file
     code, lines = collect(write_file(tmp_path / name, content))
     messages = "\n".join(lines)

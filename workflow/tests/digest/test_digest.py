@@ -24,7 +24,7 @@ from acapella.common.tables import arrow_schema
 from acapella.digest.acap_files import metadata_of
 
 ((_, FRAME),) = frames(1)
-WILD = struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100  # a record of an impossible length
+IMPOSSIBLE_RECORD = struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100  # a record of an impossible length
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
 
 
 def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, capsys):
-    write_file(capture, capture.read_bytes() + WILD)
+    write_file(capture, capture.read_bytes() + IMPOSSIBLE_RECORD)
     assert digest(capture) == 1
     failed = digest.hashes()
     one_line(capsys)

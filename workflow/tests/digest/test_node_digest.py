@@ -191,13 +191,13 @@ def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, di
         content = bytearray(whole)
         content[draw.randrange(8, len(content))] ^= 1 << draw.randrange(8)
         altered.append(bytes(content))
-    refused = 0
+    rejected = 0
     for content in altered:
         columns.write_bytes(content)
         status = digest(columns, *PLACE)
         printed = capsys.readouterr().err
-        refused += status == 2
+        rejected += status == 2
         assert status == 0 or (status == 2 and printed.count("\n") == 1 and not digest.acap.exists()), printed
         digest.acap.unlink(missing_ok=True)
         digest.flows.unlink(missing_ok=True)
-    assert refused > ALTERED / 3
+    assert rejected > ALTERED / 3

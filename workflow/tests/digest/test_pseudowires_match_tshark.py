@@ -41,7 +41,7 @@ BODIES = (
     b"\5\xdd" + IPV4,  # neither length nor ethertype
     b"\x81\0\0\5\x08\0" + IPV4,
 )
-EVERY_NTH = 3 if SOAK else 16  # each of these frames of the corpus
+EVERY_NTH = 3 if SOAK else 16  # frame of the corpus is used
 SNAPLEN = 200
 
 

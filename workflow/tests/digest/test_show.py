@@ -54,7 +54,7 @@ SIX = IPv6(src="2001:db8::1", dst="2001:db8::2")
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
 
-@pytest.mark.parametrize("engine", ["native", pytest.param("hybrid", marks=needs_tshark)])  # its stacks end with Data
+@pytest.mark.parametrize("engine", ["native", pytest.param("hybrid", marks=needs_tshark)])  # hybrid stacks end in Data
 @pytest.mark.parametrize(
     ("packet", "line"),
     [

@@ -325,7 +325,7 @@ def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
     return naive_tunnels.ethernet(*naive_tunnels.over_udp(2152)(header + carried))
 
 
-# The second one has a PDU session container (TS 38.415 5.5.2).
+# The second one has a PDU session container (3GPP TS 38.415 clause 5.5.2).
 GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, b"\0\0\0\x85\1\x10\5\0"), gtp_of_ethernet(first=b"\x02")]
 
 
@@ -408,14 +408,14 @@ CUT = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4
 
 @needs_tshark
 @pytest.mark.parametrize(
-    ("frames", "least"), [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)], ids=["not listed", "cut"]
+    ("frames", "min_share"), [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)], ids=["not listed", "cut"]
 )
-def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, least):
+def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, min_share):
     """Verifies headers that tshark does not list, and truncated frames, whose other columns may differ."""
     digested(tmp_path, frames)
     code = main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tunnels ")]
-    assert len(frames) * least <= int(line[1].replace(",", "")) <= len(frames)
+    assert len(frames) * min_share <= int(line[1].replace(",", "")) <= len(frames)
     assert line[2:4] == ["0", "0"] and (code == 0 or frames is CUT)
 
 

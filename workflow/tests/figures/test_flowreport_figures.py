@@ -130,12 +130,14 @@ def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(source):
 
 
 def losses_begin(source, trace):
-    """Return the rates around the first loss, in million reports/s, and how many of the runs above have no loss."""
+    """Return the highest rate below and the lowest rate with a loss, in million reports/s; and, of the runs from there
+    on, how many have no loss, and their number.
+    """
     rows = [row for row in source.rows("flowreport_offered") if row["trace"] == trace]
-    whole = [(row["offered_rps"] / 1e6, row["accepted"] + row["discarded"] == row["offered"]) for row in rows]
-    first = min(rate for rate, all_ in whole if not all_)
-    above = [all_ for rate, all_ in whole if rate >= first]
-    return max(rate for rate, _ in whole if rate < first), first, sum(above), len(above)
+    runs = [(row["offered_rps"] / 1e6, row["accepted"] + row["discarded"] == row["offered"]) for row in rows]
+    first = min(rate for rate, lossless in runs if not lossless)
+    above = [lossless for rate, lossless in runs if rate >= first]
+    return max(rate for rate, _ in runs if rate < first), first, sum(above), len(above)
 
 
 @pytest.mark.parametrize(

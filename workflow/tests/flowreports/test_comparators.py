@@ -25,7 +25,7 @@ def needs(tool: str) -> None:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """Return a capture of a TCP connection and a UDP flow, plain and with two labels, and its flow table."""
+    """Return a capture of a TCP connection and a UDP flow, with labels before some UDP frames, and its flow table."""
     directory = tmp_path_factory.mktemp("comparators")
     tcp = [IP(**CLIENT) / TCP(sport=5000, dport=80, flags="A") / bytes(100 * n) for n in range(1, 4)]
     back = [IP(**SERVER) / TCP(sport=80, dport=5000, flags="A", seq=n) / bytes(10) for n in range(2)]
@@ -52,7 +52,7 @@ def compared(capsys, code: int, capture, flows) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
-def test_meter_finds_flows_of_plain_frames_but_not_of_labeled_ones(tool, seen):
+def test_meter_counts_plain_frames_but_not_labeled_ones(tool, seen):
     needs(tool)
     result = compare(*seen, [tool])
     (found,) = result["tools"]

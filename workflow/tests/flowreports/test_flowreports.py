@@ -154,9 +154,9 @@ def test_lost_reports_are_counted(busy, tmp_path):
     content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
     (tmp_path / "cut.pcap").write_bytes(content[: 24 + 5 * record] + content[24 + 9 * record :])
     ring = Settings().ring
-    with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as one:
-        one.feed(tmp_path / "cut.pcap")
-        counters = one.finish()
+    with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as collector:
+        collector.feed(tmp_path / "cut.pcap")
+        counters = collector.finish()
     assert (counters["accepted"], counters["psn_gap_lost"]) == ((len(content) - 24) // record - 4, 4)
 
 
@@ -171,8 +171,8 @@ def test_tshark_dissects_reports_and_their_icrc(busy):
     dissected, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
     assert set(dissected) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
     with RawPcapReader(str(busy / "reports.pcap")) as reader:
-        required = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
-    assert list(found) == required
+        expected = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
+    assert list(found) == expected
 
 
 @pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])

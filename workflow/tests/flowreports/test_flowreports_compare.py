@@ -15,7 +15,7 @@ from acapella_testing.oracles.naive_flowreports import nearest_rank
 
 from acapella.common import agreement, queries
 from acapella.flowreports import compare
-from acapella.flowreports import exact as made_exact
+from acapella.flowreports import exact as exact_tables
 
 WINDOW_NS = 50_000_000
 COUNTS = ("packets", "bytes", "payload_bytes", "retransmitted_bytes", "gap_bytes", "uncertain_bytes")
@@ -92,7 +92,7 @@ def judged_windows(con, length_ns: int) -> list[dict]:
     """Return the rows of judged_windows, made from stamps, starts (flow, start_ns) and compared_windows."""
     con.execute(JUDGED)
     for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
-        made_exact.create(con, name, {"length_ns": length_ns, "probes": True})
+        exact_tables.create(con, name, {"length_ns": length_ns, "probes": True})
     return rows(con, "select * from judged_windows order by flow, window_ns")
 
 

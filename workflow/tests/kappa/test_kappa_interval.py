@@ -38,7 +38,7 @@ CLASSES = {
     "replayer worse than path": replace(USUAL, path=Path(jitter_ns=100, loss=0.001), replayer=Replayer(late_ns=20_000)),
     "receiver as bad as path": replace(USUAL, path=Path(jitter_ns=300, loss=0.01), receiver_error_ns=300),
     "uniform errors": replace(USUAL, path=Path(jitter_ns=100, loss=0.01), receiver_error_ns=100, even=True),
-    "both stamps in error": Setup(
+    "errors of departures and arrivals": Setup(
         path=Path(jitter_ns=500), replayer=replace(LATE, stamp_error_ns=50), receiver_error_ns=30
     ),
     "short gaps": replace(

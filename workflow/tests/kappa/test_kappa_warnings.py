@@ -13,7 +13,7 @@ from acapella.cli.main import main
 from acapella.kappa import baseline, warnings
 from acapella_core.schemas import json_schema
 
-LATE = list(enumerate(steady(100)))
+STEADY = list(enumerate(steady(100)))
 
 
 def only(entry: dict, code: str) -> dict:
@@ -24,7 +24,7 @@ def only(entry: dict, code: str) -> dict:
 
 def coarse(numbers) -> list[tuple[int, bytes]]:
     """Return packets of a steady trial with times in microseconds."""
-    return [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in LATE if n in numbers]
+    return [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in STEADY if n in numbers]
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, i
 
 
 def test_gap_before_a_common_packet_is_reported_for_its_trial(compared):
-    (text,) = texts(compared(steady(100), [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]), "dominant_gap")
+    (text,) = texts(compared(steady(100), [ns + (300_000 if n >= 50 else 0) for n, ns in STEADY]), "dominant_gap")
     assert "a gap of 300 µs or more is 71.0 % of trial B" in text
     assert "trial A" not in text
 
@@ -226,7 +226,7 @@ def test_decreasing_time_in_a_file_is_reported(compared):
 
 
 def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
-    untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in LATE)])
+    untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in STEADY)])
     found = pair(capsys, clean, untimed)
     assert codes(found) == ["first_packet_missing", "untimed_frames"]
     assert found["I"] > 0.99  # one gap of fifty years dominates

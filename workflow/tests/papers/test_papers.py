@@ -210,7 +210,7 @@ def test_kappa_without_its_environment_states_why_it_was_not_measured(tmp_path):
         (1000, 0.9280, ["consistency.within_ns does not begin with 10 ns", "not measured"]),
     ],
 )
-def test_shares_of_deltas_within_10_ns_are_in_the_range_of_the_runs(tmp_path, within_ns, share, ours):
+def test_shares_of_deltas_within_10_ns_are_compared_with_the_range_of_the_runs(tmp_path, within_ns, share, ours):
     row = {"environment": "local-dual", "within_ns": within_ns, "iat_within_share": share}
     write_table(tmp_path, "consistency_environments", [row])
     rows = compare(tmp_path, "choir")

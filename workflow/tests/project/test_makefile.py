@@ -78,7 +78,7 @@ def test_setup_does_not_require_packages_for_tests(tmp_path):
     assert "chromium" in ended.stderr
 
 
-def test_package_of_a_different_architecture_counts_as_installed(tmp_path):
+def test_package_listed_with_an_architecture_counts_as_installed(tmp_path):
     assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
 
 
@@ -212,7 +212,7 @@ PIN = r"^([a-z0-9._-]+)(?:\[.*\])?==(\S+)"
 
 
 def is_uri_reference(value: object) -> bool:
-    """Return whether a string is a URI reference, which is stricter than an IRI reference (RFC 3987, 2)."""
+    """Return whether a string is a URI reference, which is stricter than an IRI reference (RFC 3987 section 2)."""
     return not isinstance(value, str) or bool(validate_rfc3986(value, rule="URI_reference"))
 
 

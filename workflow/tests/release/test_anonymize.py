@@ -35,7 +35,7 @@ from acapella_core.errors import UserError
 SAMPLE_KEY = bytes.fromhex("1522178d33a4cf80130a5b1649907d10d8988f83797965276257 4c2d2a842202")
 WITH_SECRET = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
 PLAIN = bytes((203, 0, 113, 9))  # an address that is replaced
-BLANK = "RedirectedHdr"  # the packet quoted in an ICMPv6 redirect option
+BLANK = "RedirectedHdr"  # scapy's name of the option with a packet quoted by an ICMPv6 redirect: zeroed
 
 
 def packed(address: str) -> bytes:
@@ -99,7 +99,7 @@ def test_ipv4_pseudonyms_match_the_published_ones(address, expected, tmp_path):
 
 
 def test_ipv6_pseudonyms_match_other_programs(tmp_path):
-    # The key above, 128 bits. Source: the tests of github.com/Yawning/cryptopan.
+    # The same key. Source: the tests of github.com/Yawning/cryptopan.
     (left,) = released(tmp_path, [bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))], SAMPLE_KEY)
     assert Ether(left)[IPv6].src == "4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e"
     assert Ether(left)[IPv6].dst == "78ff:f001:9fc0:20df:8380:b1f1:704:f838"
@@ -148,7 +148,7 @@ def test_ipv4_header_checksums_are_correct(pair):
 
 
 def pseudo(ip: Packet, proto: int, data: bytes) -> bytes:
-    """Return the pseudo-header of RFC 9293, 3.1, or RFC 8200, 8.1, followed by the data."""
+    """Return the pseudo-header of RFC 8200 section 8.1 (RFC 9293 section 3.1: same checksum) and the data."""
     return packed(ip.src) + packed(ip.dst) + struct.pack("!II", len(data), proto) + data
 
 
@@ -270,7 +270,7 @@ def test_identifiers_in_unparsed_data_are_removed(tmp_path, frame):
 
 
 def ends_in(frame: bytes, offset: int) -> list[bytes]:
-    """Return source and destination of an IPv4 header."""
+    """Return source and destination address of the IPv4 header at an offset."""
     return [frame[offset + 12 : offset + 16], frame[offset + 16 : offset + 20]]
 
 
@@ -376,7 +376,7 @@ def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_
         (0, 0o600, "0"),
     ],
 )
-def test_public_key_file_or_key_of_a_wrong_size_is_rejected(tmp_path, size, mode, message):
+def test_key_that_other_users_can_read_or_of_a_wrong_size_is_rejected(tmp_path, size, mode, message):
     path = write_file(tmp_path / "key", b"K" * size)
     path.chmod(mode)
     with pytest.raises(UserError, match=message) as raised:

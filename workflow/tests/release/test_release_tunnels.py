@@ -219,7 +219,7 @@ def test_community_ids_match_the_pseudonymous_addresses(sets):
 
 
 @pytest.mark.parametrize("table", release_flows.TABLES)
-def test_renamed_tables_have_no_copied_columns(table):
+def test_tables_of_flow_reports_have_no_identifiers_and_are_not_copied(table):
     """release_flows replaces only addresses and numbers of flows."""
     assert not release_columns.IDENTIFYING_COLUMNS & {column["name"] for column in schemas.table(table)["columns"]}
     assert release_columns.why_private(table)
@@ -276,7 +276,7 @@ def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
     (0x0002, "", ""), (0x0802, "0001ff03", "0001ff03"), (0x0202, "0000", "0000"), (0x0202, "0002ff03", "00020000"),
 ])  # fmt: skip
 def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags, rest, kept, ppp, tmp_path):
-    """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661 6.6)."""
+    """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661)."""
     session, naive = 0xFF03, TunnelMap(KEY, TYPES)
     header = struct.pack(">HHH", flags, session, session) + bytes.fromhex(rest)
     places = (("l2tp_tunnel", session, 2, 2), ("l2tp_session", session, 4, 2))
@@ -289,7 +289,7 @@ def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags,
 
 
 def test_ethernet_frame_after_gtp_does_not_become_an_ipv4_packet(tmp_path):
-    """GTP-U does not identify its payload: a MAC address of 45 to 4e in front would be read as an IPv4 header."""
+    """GTP-U does not identify its payload: a MAC address that begins with 45 to 4e would be read as an IPv4 header."""
     addresses = [bytes((first, 0x1B, 0x21, 0, 0, last)) for first in (0x40, 0x41, 0x44, 0x4F) for last in range(64)]
     carried = [tf.syn().with_header(each + bytes.fromhex("001b21ddeeff0800")) for each in addresses]
     originals, naive = [tf.frame(tf.gtp(7, each)).raw for each in carried], MacMap(KEY)
