@@ -227,8 +227,8 @@ def test_lower_bound_refers_to_missing_bytes_and_upper_bound_to_the_mirror(tmp_p
 
 def test_retransmitted_segments_are_not_loss(judged):
     """Segments lost before the mirrored port are retransmitted and fill their gap."""
-    whole = [(s.frames, found["tcp_missing_bytes"]) for s, found in judged if s.shape == "tcp" and s.loss == 0]
-    missing = [size for frames, size in whole if any(frame["tcp_seq"] != due for due, frame in in_order(frames))]
+    loss_free = [(s.frames, found["tcp_missing_bytes"]) for s, found in judged if s.shape == "tcp" and s.loss == 0]
+    missing = [size for frames, size in loss_free if any(frame["tcp_seq"] != due for due, frame in in_order(frames))]
     assert len(missing) >= 1
     assert max(missing) <= 2 * mirror_simulation.MSS  # segments in flight at the end
 

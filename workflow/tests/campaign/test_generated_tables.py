@@ -71,9 +71,9 @@ def test_flows_of_all_tables_agree(tables):
     for name, column in (("flow_sizes", "bytes"), ("flow_times", "value")):
         lowest = [row for row in tables[name] if row[column] == 1 and row["measure"] in ("wire", "duration_ns")]
         assert {r["site"]: r["flows"] for r in lowest if r["scope"] == "sample"} == with_all(sites)
-        whole = {(r["scope"], r["site"]): r["flows"] for r in lowest if r["scope"] != "sample"}
-        assert whole["campaign", "all"] == whole["site", "all"] == sum(whole["site", site] for site in sites)
-        assert whole["site", "all"] < sum(sites.values()), "a flow seen in several samples counts once"
+        totals = {(r["scope"], r["site"]): r["flows"] for r in lowest if r["scope"] != "sample"}
+        assert totals["campaign", "all"] == totals["site", "all"] == sum(totals["site", site] for site in sites)
+        assert totals["site", "all"] < sum(sites.values()), "a flow seen in several samples counts once"
     assert summed(tables["applications"], "flows") == with_all(sites)
     assert summed(tables["applications"], "frames") == with_all(summed(tables["flows_per_sample"], "flow_frames"))
     assert [row for row in tables["top_flows"] if row["site"] not in ("all", row["largest_site"])] == []
@@ -132,7 +132,7 @@ def test_flows_are_no_larger_and_no_faster_than_the_capture(sized):
 def test_components_of_trials_match_their_packets(runs):
     """The definitions are in docs/kappa.md."""
     made = result("e", runs, all_pairs=True)
-    packets = {one["name"]: one["packets"] for one in made["trials"]}
+    packets = {trial["name"]: trial["packets"] for trial in made["trials"]}
     for pair in made["pairs"]:
         total, common = pair["n_a"] + pair["n_b"], pair["n_common"]
         assert (pair["n_a"], pair["n_b"]) == (packets[pair["a"]], packets[pair["b"]])

@@ -155,8 +155,8 @@ def digested(tmp_path_factory):
         patch.setattr("acapella.digest.native.BATCH_ROWS", ROWS)
         for name, (frames, *makers) in samples.items():
             add_capture(root / "made", name, trace(frames, *makers), place=WEST, snaplen=150)
-    both = [root / "made" / "raw" / f"{name}.pcap" for name in ("tcp", "udp")]
-    run("digest", *both, "-o", root / "merged.parquet", "--engine", "native")
+    captures = [root / "made" / "raw" / f"{name}.pcap" for name in ("tcp", "udp")]
+    run("digest", *captures, "-o", root / "merged.parquet", "--engine", "native")
     return analyze_campaign(root / "made")
 
 

@@ -118,8 +118,8 @@ def test_truncation_at_each_end_is_that_of_the_outermost_sample(stitched):
         (WEST1, (0, 20), [flow(1, 2, cut_start=False), flow(1, 2, src_port=1)]),
         (WEST1, (20, 40), [flow(21, 22, cut_end=False), flow(21, 22, src_port=1)]),
     )
-    whole, cut = sorted(table("stitched_flows"), key=lambda r: -r["src_port"])
-    assert (whole["cut_start"], whole["cut_end"]) == (False, False)
+    complete, cut = sorted(table("stitched_flows"), key=lambda r: -r["src_port"])
+    assert (complete["cut_start"], complete["cut_end"]) == (False, False)
     assert (cut["cut_start"], cut["cut_end"]) == (True, True)
 
 

@@ -80,10 +80,10 @@ def test_histograms_contain_every_common_packet_and_shares_add_up(results):
 def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
     counts = {"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": [1, 2, 3, 4, 7, 10]}
     made = sorted(bins(counts), key=lambda b: b["bin"])
-    assert [one["bin"] for one in made] == [*range(-6, 7)]
-    assert [one["hi_ns"] + 1 for one in made[:-1]] == [following["lo_ns"] for following in made[1:]]
+    assert [row["bin"] for row in made] == [*range(-6, 7)]
+    assert [row["hi_ns"] + 1 for row in made[:-1]] == [following["lo_ns"] for following in made[1:]]
     assert (made[0]["lo_ns"], made[0]["hi_ns"], made[-1]["lo_ns"], made[-1]["hi_ns"]) == (None, -10, 10, None)
-    assert [one["packets"] for one in made] == [0] * 6 + [9] + [1] * 6
+    assert [row["packets"] for row in made] == [0] * 6 + [9] + [1] * 6
 
 
 @pytest.mark.soak

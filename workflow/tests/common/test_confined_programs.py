@@ -201,8 +201,8 @@ print(json.dumps([refused(attempt) for attempt in (
 def test_scan_in_a_separate_process_gives_the_same_result(tmp_path):
     capture, cut = write_pcap(tmp_path / "port.pcap", busy_port()), tmp_path / "cut.pcap"
     cut.write_bytes(capture.read_bytes()[:-3])
-    whole, truncated, _ = found = [scan.scan_in_subprocess(path) for path in (capture, cut, tmp_path / "none.pcap")]
-    assert whole.frames == len(busy_port())
+    complete, truncated, _ = found = [scan.scan_in_subprocess(path) for path in (capture, cut, tmp_path / "none.pcap")]
+    assert complete.frames == len(busy_port())
     assert truncated.fault
     assert found == [scan.scan(path) for path in (capture, cut, tmp_path / "none.pcap")]
 

@@ -163,8 +163,8 @@ def test_missing_capture_error_names_the_file(digest, tmp_path, capsys):
 
 
 def test_malformed_frames_are_kept_with_their_issue(digest, tmp_path):
-    whole = frames(3)[1]
-    assert digest(write_pcap(tmp_path / "o.pcap", [(START, b""), whole, (START - 5, whole[1][:20]), whole])) == 0
+    valid = frames(3)[1]
+    assert digest(write_pcap(tmp_path / "o.pcap", [(START, b""), valid, (START - 5, valid[1][:20]), valid])) == 0
     issues = pq.read_table(digest.acap)["issue"].to_pylist()
     assert issues[1] is None and issues[3] is None and None not in (issues[0], issues[2])
     assert digest.metadata()["issues"] == {issues[0]: 1, issues[2]: 1}

@@ -171,8 +171,8 @@ def test_flow_between_equal_endpoints_has_no_reverse_direction(tmp_path):
 
 
 def test_later_fragments_have_a_flow_without_ports(tmp_path):
-    whole = IP(src=A, dst=B, id=1) / UDP(sport=53, dport=5353) / Raw(b"y" * 2000)
-    parts = [ether(part) for part in fragment(whole, fragsize=800)]
+    packet = IP(src=A, dst=B, id=1) / UDP(sport=53, dport=5353) / Raw(b"y" * 2000)
+    parts = [ether(part) for part in fragment(packet, fragsize=800)]
     six = IPv6(src="2001:db8::1", dst="2001:db8::2")
     parts.append(ether(six / IPv6ExtHdrFragment(offset=100, m=0, id=9, nh=17) / Raw(b"z" * 64)))
     assert [row["src_port"] for row in check(tmp_path, spaced(parts))] == [53, None, None]

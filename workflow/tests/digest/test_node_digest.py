@@ -185,10 +185,10 @@ def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys
 def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):
     """A node is not trusted: whatever its file contains, it is accepted, or rejected in one line without output."""
     columns, draw = made_on_node(tmp_path, 30), random.Random(1)
-    whole = columns.read_bytes()
-    altered = [whole[: draw.randrange(8, len(whole))] for _ in range(ALTERED // 8)]
+    original = columns.read_bytes()
+    altered = [original[: draw.randrange(8, len(original))] for _ in range(ALTERED // 8)]
     for _ in range(ALTERED):
-        content = bytearray(whole)
+        content = bytearray(original)
         content[draw.randrange(8, len(content))] ^= 1 << draw.randrange(8)
         altered.append(bytes(content))
     rejected = 0

@@ -261,8 +261,8 @@ def test_source_of_completion_times_counts_settings():
     rows = [{"setting": number // 2, "completion_source": "wire"} for number in range(6)]
     assert transfer_scope.completion_note(rows) == OF_WIRE_TIMES
     changed = [{"setting": 0, "completion_source": "iperf3"}] * 2
-    both = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
-    assert with_spaces(transfer_scope.completion_note([*changed, *rows[2:]])) == both
+    expected = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
+    assert with_spaces(transfer_scope.completion_note([*changed, *rows[2:]])) == expected
     assert not transfer_scope.completion_note([{"setting": 1, "completion_source": None}])
 
 

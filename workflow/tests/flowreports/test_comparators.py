@@ -78,15 +78,15 @@ def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
     """Limits and damage of the capture have no effect."""
     damaged = write_file(tmp_path / "t.pcap.gz", b"\x1f\x8b" + bytes(9))
     monkeypatch.setattr(meters, "which", lambda _: None)
-    assert all("is not installed" in one["skipped"] for one in compare(damaged, seen[1])["tools"])
+    assert all("is not installed" in tool["skipped"] for tool in compare(damaged, seen[1])["tools"])
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
 def test_meter_reads_complete_frames_of_a_truncated_capture(tool, seen, tmp_path):
     needs(tool)
     cut = write_file(tmp_path / "cut.pcap", seen[0].read_bytes()[:-5])  # within the last frame, which is after labels
-    (found,), (whole,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
-    assert {**found, "own": None} == {**whole, "own": None}
+    (found,), (complete,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
+    assert {**found, "own": None} == {**complete, "own": None}
 
 
 def test_invalid_capture_error_has_the_tools_message(seen, tmp_path):

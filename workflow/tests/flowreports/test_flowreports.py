@@ -203,9 +203,9 @@ def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
     cut = tmp_path / "cut.pcap"
     cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
     assert reports(cut, tmp_path / "made") == 0
-    seen, whole = ({row["tool"]: row for row in table(path, "tools")} for path in (tmp_path / "made", busy))
-    assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
-    assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in whole.items()}
+    seen, complete = ({row["tool"]: row for row in table(path, "tools")} for path in (tmp_path / "made", busy))
+    assert 0 < seen["digest"]["packets"] <= complete["digest"]["packets"]
+    assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in complete.items()}
 
 
 def check_damage(busy, capture: Path, capsys, error: str) -> None:
@@ -223,9 +223,9 @@ def check_damage(busy, capture: Path, capsys, error: str) -> None:
 def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys):
     """The damage is a record of impossible length after all frames. With an existing digest, the exit code is 0."""
     wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
-    whole = (busy.parent / "busy.pcap").read_bytes()
-    wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
-    check_damage(busy, wild, capsys, f"acapella: error: wild: at byte {len(whole)}: ")
+    valid = (busy.parent / "busy.pcap").read_bytes()
+    wild.write_bytes(valid + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    check_damage(busy, wild, capsys, f"acapella: error: wild: at byte {len(valid)}: ")
     assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
     assert reports(wild, tmp_path / "kept", "--epoch", "3s", "--acap", acap, "--flows", flows) == 0
     last_line = capsys.readouterr().err.splitlines()[-1]
@@ -246,9 +246,9 @@ def loader_runs(parent: int) -> bool:
 @pytest.mark.soak
 @needs_program
 def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
-    whole = (busy.parent / "busy.pcap").read_bytes()
-    path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
-    check_damage(busy, path, capsys, f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
+    valid = (busy.parent / "busy.pcap").read_bytes()
+    path = damaged(tmp_path / "wild.pcap.zst", "zstd", valid, valid)
+    check_damage(busy, path, capsys, f"acapella: error: wild: at byte {len(valid)} of the decompressed data: zstd: ")
 
 
 @pytest.mark.soak
@@ -285,12 +285,12 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
         assert reports(capture, tmp_path / name, "--triggers", name, "--sketch", "1x64") == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     apart = {name: table(tmp_path / name, "accuracy") for name in ("all", "published")}
-    both = table(tmp_path / "both", "accuracy")
+    together = table(tmp_path / "both", "accuracy")
     for name, rows in apart.items():
         assert {row["triggers"] for row in rows} == {name}
-        assert {row["measure"]: row for row in both if row["triggers"] == name} == {row["measure"]: row for row in rows}
-    assert len(both) == len(apart["all"]) + len(apart["published"])
-    packets = {row["triggers"]: row for row in both if row["measure"] == "packets"}
+        assert {row["measure"]: row for row in together if row["triggers"] == name} == {row["measure"]: row for row in rows}
+    assert len(together) == len(apart["all"]) + len(apart["published"])
+    packets = {row["triggers"]: row for row in together if row["measure"] == "packets"}
     without = sum(row["ip_proto"] != 6 for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both")
     assert packets["published"]["missing"] >= without > packets["all"]["missing"] == 0
     assert [words for words in lines if words[0] == "published"] and ["all", "packets"] in lines

@@ -213,8 +213,8 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     exact = Counter()
     for number, at, size in [(number, *packet) for number, (packets, _) in enumerate(flows) for packet in packets]:
         exact[number, at // length_ns] += size
-    places = itertools.product(range(len(flows)), range(max(at for _, at in exact) + 1))
-    windows = [(flow, at * length_ns, exact[flow, at]) for flow, at in places]
+    keys = itertools.product(range(len(flows)), range(max(at for _, at in exact) + 1))
+    windows = [(flow, at * length_ns, exact[flow, at]) for flow, at in keys]
     compared = [("s", *row, round(row[-1] * draw.choice([1, 1, 1.05, 2]))) for row in windows]
     register(con, "compared_windows", WINDOWS, compared)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}

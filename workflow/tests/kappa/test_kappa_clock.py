@@ -118,8 +118,8 @@ def test_files_of_one_packet_show_a_grid_together(tmp_path, capsys, offset_ns):
 
 
 def test_single_packet_of_a_coarse_file_is_not_reported(tmp_path, capsys):
-    one = write_ng(tmp_path / "one.pcapng", [(0, START_NS // 1000)], [6])
-    assert codes(pair(capsys, one, one)) == []
+    trial = write_ng(tmp_path / "one.pcapng", [(0, START_NS // 1000)], [6])
+    assert codes(pair(capsys, trial, trial)) == []
 
 
 @pytest.mark.parametrize("far_ns", [LAST_NS + 1, 2**63 - 1, 2**64 - 1])

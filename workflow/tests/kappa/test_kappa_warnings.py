@@ -82,8 +82,8 @@ def in_vxlan(number: int) -> bytes:
 
 
 def test_truncated_inner_header_increases_u_as_warned(tmp_path, capsys):
-    whole = write(tmp_path / "a.pcap", steady(9), make=in_vxlan)
-    found = pair(capsys, whole, write(tmp_path / "b.pcap", steady(9), make=in_vxlan, snaplen=60))
+    complete = write(tmp_path / "a.pcap", steady(9), make=in_vxlan)
+    found = pair(capsys, complete, write(tmp_path / "b.pcap", steady(9), make=in_vxlan, snaplen=60))
     assert found["U"] == 1
     assert codes(found) == ["different_content", "truncated_identity"]
 
@@ -246,9 +246,9 @@ def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
 
 @pytest.mark.parametrize("snaplen", [20, 60])
 def test_snap_length_that_removed_tags_is_reported(tmp_path, capsys, snaplen):
-    whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
+    complete = write(tmp_path / "a.pcap", steady(9), make=tagged)
     cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
-    (text,) = texts(pair(capsys, whole, cut, "--identity", "tag"), "without_identity")
+    (text,) = texts(pair(capsys, complete, cut, "--identity", "tag"), "without_identity")
     assert "9 packets of trial B without the requested identity" in text
     assert "The capture truncated 9 frames of this trial: its snap length" in text
 

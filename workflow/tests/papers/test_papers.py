@@ -148,7 +148,7 @@ def test_samples_and_sites_match_the_tables(tmp_path):
 def test_writer_has_the_thresholds_and_frames_per_call_of_the_storage_study(tmp_path, limit, calls, verdicts):
     run = {"background_percent": 60, "limit_percent": limit, "writer": "buffered", "written": 1280, "calls": calls}
     direct = {"background_percent": 10, "limit_percent": 20, "writer": "direct", "written": 1280, "calls": 1}
-    write_table(tmp_path, "storage_runs", [one | {"memory_bytes": 256 * 10**6} for one in (run, direct)])
+    write_table(tmp_path, "storage_runs", [row | {"memory_bytes": 256 * 10**6} for row in (run, direct)])
     rows = compare(tmp_path, "patchwork")
     assert result(rows, "thresholds") == [f"10:20, 60:{limit}", verdicts[0]]
     assert result(rows, "batch") == [f"{1280 / calls:.3g} (mean of 1 run)", verdicts[1]]

@@ -250,9 +250,9 @@ def test_setup_installs_no_tests_or_linters():
     named = set(re.findall(r"^[a-z0-9-]+", DEVELOPMENT.with_suffix(".in").read_text(), re.M))
     assert {"pytest", "ruff", "hypothesis"} <= named <= dict(development).keys()
     assert not named & dict(runtime).keys()
-    both = dict(runtime).keys() & dict(development).keys()
-    assert both
-    assert {pin for pin in development if pin[0] in both} <= runtime, "one version of each"
+    common = dict(runtime).keys() & dict(development).keys()
+    assert common
+    assert {pin for pin in development if pin[0] in common} <= runtime, "one version of each"
     shown = [make("--dry-run", "-W", DEVELOPMENT.relative_to(ROOT), target) for target in ("setup", "lint")]
     assert [f"-r workflow/{DEVELOPMENT.name}" in text for text in shown] == [False, True]
 

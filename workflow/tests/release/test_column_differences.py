@@ -79,8 +79,8 @@ def test_random_tables_match_a_naive_comparison(tmp_path, seed):
         {n: {"site": "s", "rank": n, "a": rng.choice((1, None)), "b": rng.choice((0.5, math.nan))} for n in part}
         for part in (keys[:25], keys[5:])
     )
-    both, expected = ours.keys() & theirs.keys(), {ROWS: len(ours.keys() ^ theirs.keys())}
-    expected |= {name: sum(str(ours[n][name]) != str(theirs[n][name]) for n in both) for name in "ab"}
+    common, expected = ours.keys() & theirs.keys(), {ROWS: len(ours.keys() ^ theirs.keys())}
+    expected |= {name: sum(str(ours[n][name]) != str(theirs[n][name]) for n in common) for name in "ab"}
     counts = {column: count for column, count, _ in found(tmp_path, [*ours.values()], [*theirs.values()])}
     assert counts == {column: count for column, count in expected.items() if count}
 

@@ -305,7 +305,7 @@ def test_release_with_a_leak_is_not_published(campaign, tmp_path, monkeypatch, c
 def test_addresses_only_in_flow_tables_are_found(created, tmp_path):
     """The search does not depend on the list that the anonymization creates."""
     public, (captures, *rest) = created
-    empty = [replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
+    empty = [replace(capture, replaced=dict.fromkeys(capture.replaced, b"")) for capture in captures]
     assert "the original address 192.0.2.1" in search_error((public, (empty, *rest)), tmp_path, in_readme("see 192.0.2.1"))
 
 

@@ -134,9 +134,9 @@ def test_campaign_has_every_tunnel_type(sets):
 
 def test_captures_have_a_pseudonym_in_place_of_every_identifier(released_frames):
     naive = TunnelMap(KEY, TYPES)
-    places = [(packet, frame, place) for packet, frame in released_frames for place in packet.places]
-    assert len(places) > 100
-    for packet, frame, place in places:
+    found = [(packet, frame, place) for packet, frame in released_frames for place in packet.places]
+    assert len(found) > 100
+    for packet, frame, place in found:
         assert place.read(packet.raw) == place.id
         assert len(frame) >= place.offset + place.size, place
         assert place.read(frame) == naive.identifier(place.kind, place.id), place
@@ -164,8 +164,8 @@ def test_source_routes_of_gre_are_zeroed(released_frames):
 
 def test_no_part_of_an_nvgre_key_is_published(sets, program):
     lines = tshark_lines(program, sets[1] / "captures" / "x.pcap", "gre.proto", "gre.key")
-    places = [{place.kind: place.id for place in packet.places} for packet in packets()]
-    found = [(line, ids) for line, ids in zip(lines, places, strict=True) if line.startswith("0x6558\t")]
+    identifiers = [{place.kind: place.id for place in packet.places} for packet in packets()]
+    found = [(line, ids) for line, ids in zip(lines, identifiers, strict=True) if line.startswith("0x6558\t")]
     keys = [(int(line.split("\t")[1].split(",")[0], 16), ids) for line, ids in found if "nvgre_flow_id" in ids]
     assert len(keys) >= 12
     for key, ids in keys:
@@ -184,12 +184,12 @@ def test_no_original_identifier_is_in_a_released_file(sets):
     originals = {(place.kind, place.id) for packet in packets() for place in packet.places}
     released = {(t["type"], t["id"]) for row in flows(sets[1]) for t in row["tunnels"]}
     assert len({kind for kind, _ in originals & released}) == 0, "with this key no pseudonym is another's original"
-    places = {(each, TYPES[kind][1]) for kind, each in originals}
-    assert len({each for each, _ in places if each >= DISTINCTIVE}) > 40
+    identifiers = {(each, TYPES[kind][1]) for kind, each in originals}
+    assert len({each for each, _ in identifiers if each >= DISTINCTIVE}) > 40
     files = [path for path in sets[1].rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".pcap", ".parquet", ".csv", ".tsv", ".md"}
-    assert [path for path in files if shown(path, places)] == []
-    assert shown(sets[0] / "flows" / "x.parquet", places)
+    assert [path for path in files if shown(path, identifiers)] == []
+    assert shown(sets[0] / "flows" / "x.parquet", identifiers)
 
 
 @pytest.mark.parametrize("form", ["{:d}", "{:#x}", "{:08x}", "{:08X}", "big", "little"])

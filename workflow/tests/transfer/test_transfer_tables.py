@@ -201,11 +201,11 @@ def files(directory) -> list[tuple]:
 
 def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     runs(tmp_path, "bbr", 2.0)
-    whole, failed = (
+    complete, failed = (
         json.dumps(each)
         for each in (made.document(), {"start": {}, "intervals": [], "end": {}, "error": "unable to connect"})
     )
-    for name, content in (("cut", whole[:-30]), ("failed", failed), ("twice", whole * 2)):
+    for name, content in (("cut", complete[:-30]), ("failed", failed), ("twice", complete * 2)):
         write_file(made.cell(tmp_path, name, [made.document()]) / "iperf3-0.json", content)
     (made.cell(tmp_path, "missing", [made.document()]) / "iperf3-0.json").unlink()
     made.cell(tmp_path, "crashed", [made.document()], error="no route to host")

@@ -21,11 +21,11 @@ def complete_capture(first: int = 1000) -> Capture:
     return capture
 
 
-def capture_of(places, first: int = 1000) -> Capture:
+def capture_of(numbers, first: int = 1000) -> Capture:
     """Return a capture of these segments; segment n is sent at 100 + n ms."""
     capture = Capture(first)
-    for place in places:
-        capture.send(100 + place, place)
+    for number in numbers:
+        capture.send(100 + number, number)
     return capture
 
 

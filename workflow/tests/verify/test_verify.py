@@ -185,7 +185,7 @@ def test_difference_above_layer_4_is_counted_but_not_as_unexplained(capture, mon
 
 def reported_disagreements(result: Result) -> list[tuple[int, str]]:
     """Return frames and layers of all reported disagreements."""
-    lines = [line for places in result.disagreements.values() for line in places.first]
+    lines = [line for found in result.disagreements.values() for line in found.first]
     return [(int(at), layer) for at, layer in re.findall(r": frame (\d+), ([^:]+): ours", "\n".join(lines))]
 
 
@@ -206,8 +206,8 @@ def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     frames = len(tshark_lines(tshark.find(), capture))
     code, out = verify(capture)
     assert code == 0
-    places = [f"{capture}:{frame}" for frame in range(1, frames + 1)]
-    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(places)})" in out
+    named = [f"{capture}:{frame}" for frame in range(1, frames + 1)]
+    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(named)})" in out
 
 
 @pytest.mark.parametrize(
@@ -307,13 +307,13 @@ def test_frames_undecided_by_native_are_reported(capture, verify):
     code, out = verify(capture, "--engine", "native")
     assert code == 0
     compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
-    count, places = not_compared(out, "above layer 4")
+    count, listed = not_compared(out, "above layer 4")
     assert count > 0
     assert sum(map(int, compared[3:6])) + count == len(busy_port())
-    named = [int(place.removeprefix(f"{capture}:")) for place in places[:10]]
+    named = [int(place.removeprefix(f"{capture}:")) for place in listed[:10]]
     assert named == sorted(named)
     assert len(named) == min(count, 10)
-    assert (places[10:] == ["..."]) == (count > 10)
+    assert (listed[10:] == ["..."]) == (count > 10)
 
 
 def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
@@ -328,11 +328,11 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, verify):
     cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
     frames = [(START_NS, frame) for frame in (cut, *busy_frames(), cut)]
-    one, other = write_pcap(tmp_path / "one.pcap", frames), write_pcap(tmp_path / "other.pcap", frames[:1])
-    code, out = verify(one, other, "--first", first)
+    first_capture, other = write_pcap(tmp_path / "one.pcap", frames), write_pcap(tmp_path / "other.pcap", frames[:1])
+    code, out = verify(first_capture, other, "--first", first)
     assert code == 0
     assert out.count("not compared, ") == 1
-    named = [f"{one}:1", f"{one}:{len(frames)}", f"{other}:1"][:first]
+    named = [f"{first_capture}:1", f"{first_capture}:{len(frames)}", f"{other}:1"][:first]
     assert not_compared(out, "vlan, mpls, tunnels") == (3, [*named, "..."] if 0 < first < 3 else named)
 
 
