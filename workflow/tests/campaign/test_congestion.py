@@ -24,7 +24,7 @@ SEEDS_EACH = 6 if SOAK else 4
 SEEDS_OF = {"plain": 60, "exact lines": 24, "fan-in": 12} if SOAK else {"plain": 60, "exact lines": 16, "fan-in": 6}
 LOSSY, FREE = (60, 60) if SOAK else (50, 50)  # minimum numbers of samples with and without loss
 # Samples without the data that a verdict needs (docs/collect.md, limits). Excluded only from the check of detection.
-BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
+LOSS_UNSEEN = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
 
 @functools.cache
@@ -65,8 +65,8 @@ def table_of(name: str, rows_of: dict[str, list[dict]]) -> pa.Table:
 def classes(tmp_path_factory):
     """Return simulated samples of each class with their verdicts."""
     samples = {
-        name: [mirror_simulation.sample(6 * n + seed, given) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
-        for n, (name, given) in enumerate(mirror_simulation.CLASSES.items())
+        name: [mirror_simulation.sample(6 * n + seed, conditions) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
+        for n, (name, conditions) in enumerate(mirror_simulation.CLASSES.items())
     }
     # Together, because DuckDB plans the queries once.
     found = iter(judge_all([each for part in samples.values() for each in part], tmp_path_factory.mktemp("classes")))
@@ -169,15 +169,17 @@ def test_most_loss_free_samples_below_half_the_capacity_are_clear(classes, name,
 
 
 def test_samples_with_more_than_5_percent_loss_are_congested(classes):
-    lossy = [v["verdict"] for name, part in classes.items() for s, v in part if s.loss > 0.05 and name not in BLIND]
+    lossy = [
+        v["verdict"] for name, part in classes.items() for s, v in part if s.loss > 0.05 and name not in LOSS_UNSEEN
+    ]
     assert len(lossy) >= 0.8 * LOSSY
     assert lossy.count("congested") >= 0.9 * len(lossy)
 
 
 def test_few_loss_free_samples_are_congested(classes, all_samples):
     for name, part in classes.items():
-        wrong = [s for s, found in part if s.loss == 0 and found["verdict"] == "congested"]
-        assert len(wrong) <= max(1, 0.1 * len(part)), name
+        misjudged = [s for s, found in part if s.loss == 0 and found["verdict"] == "congested"]
+        assert len(misjudged) <= max(1, 0.1 * len(part)), name
     free = [found["verdict"] for s, found in all_samples if s.loss == 0]
     assert len(free) >= FREE
     assert free.count("congested") <= 0.1 * len(free)
@@ -216,8 +218,8 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
 @pytest.mark.parametrize("share", [0.05, 0.1])
 def test_lower_bound_refers_to_missing_bytes_and_upper_bound_to_the_mirror(tmp_path, share):
     """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
-    given, above = mirror_simulation.Conditions(switch_share=share), 0
-    samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
+    conditions, above = mirror_simulation.Conditions(switch_share=share), 0
+    samples = [mirror_simulation.sample(seed, conditions) for seed in range(12)]
     for simulated, row in zip(samples, judge_all(samples, tmp_path), strict=True):
         assert row["loss_low"] <= simulated.missing
         assert simulated.loss <= row["loss_high"]

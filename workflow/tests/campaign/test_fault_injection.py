@@ -193,7 +193,9 @@ def has_rows_of(path: Path, reference: Path) -> bool:
 
     If one of Arrow's allocations fails, Arrow may write a column without a dictionary. The bytes then differ.
     """
-    tables = [pq.read_table(file) for file in (path, reference)] if path.suffix == ".parquet" and reference.is_file() else []
+    tables = (
+        [pq.read_table(file) for file in (path, reference)] if path.suffix == ".parquet" and reference.is_file() else []
+    )
     return len(tables) == 2 and tables[0].equals(tables[1], check_metadata=True)
 
 

@@ -136,18 +136,18 @@ LARGEST = {
         [("EAST", 950, ""), ("WEST", 400, "")],
     ),
 }
-NO, FIVE, SIX = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
+NO_NETWORK, VNI_5, VNI_6 = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
 # Networks of the flows at WEST and at EAST, and the sizes of the campaign's flows.
 NETWORKS = [
-    ([FIVE], [SIX], [900, 950]),
-    ([FIVE], [FIVE], [950]),
-    ([FIVE], [NO], [950]),
-    ([FIVE, NO], [NO, FIVE], [940, 950]),
-    ([FIVE, NO], [NO], [900, 950]),
-    ([FIVE, SIX], [NO], [890, 900, 950]),
+    ([VNI_5], [VNI_6], [900, 950]),
+    ([VNI_5], [VNI_5], [950]),
+    ([VNI_5], [NO_NETWORK], [950]),
+    ([VNI_5, NO_NETWORK], [NO_NETWORK, VNI_5], [940, 950]),
+    ([VNI_5, NO_NETWORK], [NO_NETWORK], [900, 950]),
+    ([VNI_5, VNI_6], [NO_NETWORK], [890, 900, 950]),
     ([(("gre_key", 5),)], [(("gre_key", 6),)], [950]),
-    ([(("gre_key", 1), *FIVE)], [FIVE], [950]),
-    ([FIVE], [(("geneve_vni", 5),)], [900, 950]),
+    ([(("gre_key", 1), *VNI_5)], [VNI_5], [950]),
+    ([VNI_5], [(("geneve_vni", 5),)], [900, 950]),
 ]
 
 

@@ -107,14 +107,14 @@ def test_undefined_components_are_null_and_excluded_from_means(tmp_path):
     assert "NaN" not in (directory / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
 
 
-LOST, KEPT = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap is 500 ns
+LARGE_GAP, SMALL_GAP = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap is 500 ns
 
 
 @pytest.mark.soak
 def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     silent = {"largest_gap_ns": None, "median_gap_ns": None}
     # quiet-5 was not replayed
-    write_replays(results, {"quiet-1": KEPT, "quiet-2": LOST, "quiet-3": silent, "quiet-4": LOST})
+    write_replays(results, {"quiet-1": SMALL_GAP, "quiet-2": LARGE_GAP, "quiet-3": silent, "quiet-4": LARGE_GAP})
     rows = make(results)
     replays = rows["consistency_replays"]
     assert [(row["trial"], row["cpu_lost"]) for row in replays] == [(1, False), (2, True), (3, None), (4, True)]

@@ -31,10 +31,10 @@ from acapella_core.errors import MISTAKE, UserError
 
 FIELDS = ("frame.number", "frame.protocols")
 ACAPELLA = str(Path(sys.executable).with_name("acapella"))
-OFFERED = _native.confinement_support()
+SUPPORT = _native.confinement_support()
 
-needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
-needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
+needs_landlock = pytest.mark.skipif(SUPPORT["landlock_abi"] == 0, reason="this kernel has no Landlock")
+needs_seccomp = pytest.mark.skipif(not SUPPORT["seccomp"], reason="this kernel has no seccomp")
 
 # Prints the results of its attempts on the first line of standard error.
 ATTEMPTS = f"""{ATTEMPT}
@@ -354,9 +354,9 @@ def test_confined_process_can_only_signal_itself(how):
 
 def test_doctor_reports_active_confinement():
     found = {finding.piece: finding for finding in confinement()}
-    assert found["Landlock"].available == (OFFERED["landlock_abi"] > 0)
-    assert str(OFFERED["landlock_abi"]) in found["Landlock"].state or not found["Landlock"].available
-    assert found["seccomp"].available == OFFERED["seccomp"]
+    assert found["Landlock"].available == (SUPPORT["landlock_abi"] > 0)
+    assert str(SUPPORT["landlock_abi"]) in found["Landlock"].state or not found["Landlock"].available
+    assert found["seccomp"].available == SUPPORT["seccomp"]
     assert set(found) == {"Landlock", "seccomp", "signals", "user of tshark", "processes of tshark"}
 
 

@@ -29,11 +29,11 @@ from acapella.p4 import run_program
 from acapella_capture import collect, scan
 from acapella_core import _native, confinement
 
-OFFERED = _native.confinement_support()
+SUPPORT = _native.confinement_support()
 ACAPELLA = str(Path(sys.executable).with_name("acapella"))
 
-needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
-needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
+needs_seccomp = pytest.mark.skipif(not SUPPORT["seccomp"], reason="this kernel has no seccomp")
+needs_landlock = pytest.mark.skipif(SUPPORT["landlock_abi"] == 0, reason="this kernel has no Landlock")
 
 # Writes the results of its attempts to its first argument, and tries to write to its second.
 ATTEMPTS = """\

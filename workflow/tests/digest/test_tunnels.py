@@ -408,7 +408,9 @@ CUT = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4
 
 @needs_tshark
 @pytest.mark.parametrize(
-    ("frames", "min_share"), [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)], ids=["not listed", "cut"]
+    ("frames", "min_share"),
+    [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)],
+    ids=["not listed", "cut"],
 )
 def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, min_share):
     """Verifies headers that tshark does not list, and truncated frames, whose other columns may differ."""

@@ -30,7 +30,9 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
     assert second[0]["scale"] == second[1]["scale"]
     assert panels[0]["height"] == panels[1]["height"]
     all_sites = rows["all"]
-    sentence = f"All sites: {all_sites['distinct_headers']} distinct headers, deepest stack {all_sites['deepest_stack']}."
+    sentence = (
+        f"All sites: {all_sites['distinct_headers']} distinct headers, deepest stack {all_sites['deepest_stack']}."
+    )
     assert sentence in compose.compose_figure("header_depth", source).description
 
 

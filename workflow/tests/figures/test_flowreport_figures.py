@@ -239,9 +239,9 @@ def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, phras
     if "loss" in shares:
         rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
     assert with_spaces(flowreport_accuracy.title(rows)) == phrase
-    wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
+    expected = sorted((measure for measure, share in shares.items() if share), key=shares.get)
     ranked = sorted(rows, key=lambda measure: severity(rows[measure]))
-    assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
+    assert ranked[: len(shares)] == [*expected, *(["loss"] if "loss" in shares else [])]
 
 
 def agreeing(*measures, n, r2, **values):

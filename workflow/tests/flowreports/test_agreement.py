@@ -40,8 +40,10 @@ def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
     """Return the pairs; the measured values of a share of them, the smallest, are multiplied by ``factor``."""
     rows = sorted(rows, key=lambda row: row["exact"])
     count = round(share * len(rows))
-    wrong = [row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:count]]
-    return wrong + rows[count:]
+    changed_rows = [
+        row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:count]
+    ]
+    return changed_rows + rows[count:]
 
 
 def changed(rows: list[dict], count: int, **values) -> list[dict]:

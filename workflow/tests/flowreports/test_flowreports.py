@@ -154,7 +154,9 @@ def test_lost_reports_are_counted(busy, tmp_path):
     content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
     (tmp_path / "cut.pcap").write_bytes(content[: 24 + 5 * record] + content[24 + 9 * record :])
     ring = Settings().ring
-    with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as collector:
+    with Collector(
+        [QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)
+    ) as collector:
         collector.feed(tmp_path / "cut.pcap")
         counters = collector.finish()
     assert (counters["accepted"], counters["psn_gap_lost"]) == ((len(content) - 24) // record - 4, 4)
@@ -205,7 +207,9 @@ def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
     assert reports(cut, tmp_path / "made") == 0
     seen, complete = ({row["tool"]: row for row in table(path, "tools")} for path in (tmp_path / "made", busy))
     assert 0 < seen["digest"]["packets"] <= complete["digest"]["packets"]
-    assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in complete.items()}
+    assert {name: row["skipped"] for name, row in seen.items()} == {
+        name: row["skipped"] for name, row in complete.items()
+    }
 
 
 def check_damage(busy, capture: Path, capsys, error: str) -> None:
@@ -288,7 +292,9 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
     together = table(tmp_path / "both", "accuracy")
     for name, rows in apart.items():
         assert {row["triggers"] for row in rows} == {name}
-        assert {row["measure"]: row for row in together if row["triggers"] == name} == {row["measure"]: row for row in rows}
+        assert {row["measure"]: row for row in together if row["triggers"] == name} == {
+            row["measure"]: row for row in rows
+        }
     assert len(together) == len(apart["all"]) + len(apart["published"])
     packets = {row["triggers"]: row for row in together if row["measure"] == "packets"}
     without = sum(row["ip_proto"] != 6 for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both")

@@ -64,7 +64,9 @@ def test_altered_value_changes_only_its_own_verdict(place, column, text, verdict
 
 
 def test_disagreement_without_erratum_is_an_error(tmp_path, capsys):
-    error = conformance_error(capsys, altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853"), ERRATA, tmp_path)
+    error = conformance_error(
+        capsys, altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853"), ERRATA, tmp_path
+    )
     assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
 
 
@@ -149,7 +151,9 @@ def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
     """This also applies if the erratum describes the new number."""
     path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
     errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
-    assert "the erratum explains agrees_loosely, which needs no explanation" in conformance_error(capsys, path, errata, tmp_path)
+    assert "the erratum explains agrees_loosely, which needs no explanation" in conformance_error(
+        capsys, path, errata, tmp_path
+    )
 
 
 @pytest.mark.parametrize("count", [0, 2])

@@ -14,7 +14,7 @@ from acapella_core.kappa import IdentityRule, Selection, compare
 
 MACS = b"\2" * 6 + b"\4" * 6
 VLAN = struct.pack(">HH", 0x8100, 42)
-SERVICE = struct.pack(">HHHH", 0x88A8, 7, 0x8100, 42)
+QINQ_TAGS = struct.pack(">HHHH", 0x88A8, 7, 0x8100, 42)
 LABELS = struct.pack(">HII", 0x8847, 100 << 12 | 64, 200 << 12 | 0x100 | 64)
 
 
@@ -54,15 +54,15 @@ def gre(packet: bytes) -> bytes:
         pytest.param(ethernet(ipv4(udp(1), ident=9, dscp=0xB9)), id="dscp-ecn"),
         pytest.param(ethernet(ipv4(udp(1), ident=9, checksum=77)), id="ipv4-checksum"),
         pytest.param(ethernet(ipv4(udp(1), ident=9), tags=VLAN), id="vlan"),
-        pytest.param(ethernet(ipv4(udp(1), ident=9), tags=SERVICE), id="vlans"),
+        pytest.param(ethernet(ipv4(udp(1), ident=9), tags=QINQ_TAGS), id="vlans"),
         pytest.param(b"\6" * 12 + LABELS + ipv4(udp(1), ident=9), id="mpls"),
         pytest.param(pseudowire(ethernet(ipv4(udp(1), ident=9), tags=VLAN)), id="pseudowire"),
         pytest.param(gre(ipv4(udp(1), ident=9)), id="gre"),
         pytest.param(isl(ethernet(ipv4(udp(1), ident=9))), id="isl"),
         pytest.param(isl(ethernet(ipv4(udp(1), ident=9), tags=VLAN), first=0x0C) + b"more", id="isl-vlan"),
         pytest.param(MACS + snap(ipv4(udp(1), ident=9)), id="snap"),
-        pytest.param(MACS + SERVICE[:4] + snap(ipv4(udp(1), ident=9)) + bytes(6), id="service-vlan-snap"),
-        pytest.param(isl(MACS + SERVICE[:4] + snap(ipv4(udp(1), ident=9))), id="isl-service-vlan-snap"),
+        pytest.param(MACS + QINQ_TAGS[:4] + snap(ipv4(udp(1), ident=9)) + bytes(6), id="service-vlan-snap"),
+        pytest.param(isl(MACS + QINQ_TAGS[:4] + snap(ipv4(udp(1), ident=9))), id="isl-service-vlan-snap"),
         pytest.param(ethernet(ipv4(udp(1), ident=9)) + bytes(46), id="padding"),
         pytest.param(ethernet(ipv4(udp(1), ident=9)) + b"fcs!", id="trailer"),
     ],
@@ -121,7 +121,9 @@ def test_frame_in_cisco_isl_has_the_identity_of_the_frame(tmp_path):
     assert same_identity(tmp_path, full, isl(full))
     assert same_identity(tmp_path, full, isl(full), snaplens=(100, 65535))
     assert same_identity(tmp_path, full, isl(full), snaplens=(65535, 100))
-    assert not same_identity(tmp_path, isl(full), isl(full), snaplens=(39, 65535)), "too little of the inner frame is captured"
+    assert not same_identity(tmp_path, isl(full), isl(full), snaplens=(39, 65535)), (
+        "too little of the inner frame is captured"
+    )
     assert not same_identity(tmp_path, full, isl(ethernet(ipv4(udp(2, size=1472)))))
     assert not same_identity(tmp_path, isl(full), isl(full, kind=1)), "an inner Token Ring frame is not dissected"
     assert same_identity(tmp_path, isl(full, kind=1), isl(full, kind=1))
@@ -140,8 +142,8 @@ def test_frame_in_cisco_isl_has_the_identity_of_the_frame(tmp_path):
     [
         pytest.param(lambda frame: b"\7" * 12 + frame[12:], id="addresses"),
         pytest.param(lambda frame: frame[:12] + VLAN + frame[12:], id="vlan"),
-        pytest.param(lambda frame: frame[:12] + SERVICE + frame[12:], id="vlans"),
-        pytest.param(lambda frame: frame[:12] + SERVICE[:4] + frame[12:] + bytes(6), id="service-vlan-and-padding"),
+        pytest.param(lambda frame: frame[:12] + QINQ_TAGS + frame[12:], id="vlans"),
+        pytest.param(lambda frame: frame[:12] + QINQ_TAGS[:4] + frame[12:] + bytes(6), id="service-vlan-and-padding"),
         pytest.param(lambda frame: frame + bytes(9), id="padding"),
         pytest.param(pseudowire, id="pseudowire"),
         pytest.param(isl, id="isl"),
@@ -205,7 +207,9 @@ def trailer(number: int, layout: str, node: int = 3, port: int = 1) -> bytes:
 def test_choirs_tag_identifies_a_packet(tmp_path, layout):
     a = ethernet(ipv4(udp(1))) + trailer(5, layout)
     for accepted in (layout, "auto"):
-        assert same_identity(tmp_path, a, ethernet(ipv6(udp(2)), tags=VLAN) + trailer(5, layout), kind="tag", tag=accepted)
+        assert same_identity(
+            tmp_path, a, ethernet(ipv6(udp(2)), tags=VLAN) + trailer(5, layout), kind="tag", tag=accepted
+        )
         assert not same_identity(tmp_path, a, ethernet(ipv4(udp(1))) + trailer(6, layout), kind="tag", tag=accepted)
     path = write_pcap(tmp_path / "t.pcap", [(BASE_NS, a), (BASE_NS, plain(1)), (BASE_NS, b"short")])
     assert packets_of(path, kind="tag", tag=layout) == (1, 2)

@@ -114,16 +114,16 @@ def test_less_than_half_of_packets_in_common_is_reported(compared, common, expec
 
 
 @pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize(("held", "expected"), [(10, True), (49, True), (50, False)])
-def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, held, expected):
-    clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:held])
+@pytest.mark.parametrize(("remaining", "expected"), [(10, True), (49, True), (50, False)])
+def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, remaining, expected):
+    clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:remaining])
     found = pair(capsys, *((few, clean) if swap else (clean, few)))
     assert (found["L"], found["I"]) == (0, 0)
     assert ("different_content" in codes(found)) == expected
     if expected:
         lacks, holds = ("A", "B") if swap else ("B", "A")
         text = found["warnings"][0]["text"]
-        assert f"trial {lacks} lacks {100 - held} packets of trial {holds}, {100 - held}.0 %" in text
+        assert f"trial {lacks} lacks {100 - remaining} packets of trial {holds}, {100 - remaining}.0 %" in text
         assert "L, I and O describe only the common packets" in text
 
 

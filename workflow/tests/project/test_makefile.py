@@ -226,8 +226,13 @@ def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
     small = bill | {"components": bill["components"][:1], "dependencies": []}
     assert schema.validate_str(json.dumps(small)) is None
     no_uri = [{"type": "website", "url": "https://example.com/a b"}]
-    wrong = {"serialNumber": "urn:uuid:1", "components": [{"type": "library"}], "externalReferences": no_uri, "more": 1}
-    for key, value in wrong.items():
+    invalid = {
+        "serialNumber": "urn:uuid:1",
+        "components": [{"type": "library"}],
+        "externalReferences": no_uri,
+        "more": 1,
+    }
+    for key, value in invalid.items():
         assert schema.validate_str(json.dumps(small | {key: value})) is not None, key
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
     text, components = "".join(map(Path.read_text, LOCKS)), {each["purl"]: each for each in bill["components"]}

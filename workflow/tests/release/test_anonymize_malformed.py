@@ -132,7 +132,7 @@ def test_no_run_of_payload_survives_random_malformed_headers(kind, tmp_path: Pat
     for body, frame, left in zip(bodies, frames, released(tmp_path, frames), strict=True):
         allowed = ALLOWED[kind](body)
         same = [a == b != 0 for a, b in zip(left[begin:], frame[begin : begin + len(body)], strict=False)]
-        wrong = "".join("x" if equal and at not in allowed else " " for at, equal in enumerate(same))
-        assert "x" * RUN not in wrong, (kind, body.hex(), left[begin:].hex())
+        survivors = "".join("x" if equal and at not in allowed else " " for at, equal in enumerate(same))
+        assert "x" * RUN not in survivors, (kind, body.hex(), left[begin:].hex())
         kept += sum(equal for at, equal in enumerate(same) if at in allowed)
     assert kept > 500, "well-formed parts are kept"

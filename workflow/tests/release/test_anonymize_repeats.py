@@ -18,7 +18,7 @@ from acapella_testing.release_records import published, released
 RUN = 16  # bytes of contiguous text that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
 CODES = ("ascii", "utf-16-be", "utf-16-le")
-MAPPED = bytes((203, 0, 113, 9))  # an address that is replaced
+ADDRESS = bytes((203, 0, 113, 9))  # an address that is replaced
 PACKET = ipv4(17, b"\0\1\0\2\0\x08\0\0")[14:]
 
 
@@ -149,7 +149,7 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "icmp: prefixes": lambda t: neighbor(t.each(15, b"\3\4", 14, bytes(16))),
     "icmp: name servers": lambda t: neighbor(t.each(20, b"\x19\3", 6, bytes(16))),
     "icmp: listener records": lambda t: ipv6(58, b"\x8f" + bytes(5) + b"\0\x19" + t.each(25, 1, bytes(19))),
-    "icmp: IGMP records": lambda t: ipv4(2, b"\x22\0\0\0\0\0\0\x3c" + t.each(60, 1, b"\0\0\0", MAPPED)),
+    "icmp: IGMP records": lambda t: ipv4(2, b"\x22\0\0\0\0\0\0\x3c" + t.each(60, 1, b"\0\0\0", ADDRESS)),
     "transport: TCP option kinds": lambda t: tcp(t.each(20, 1, b"\2")),
     "transport: TCP options as text": lambda t: tcp(t.take(40)),
     "transport: TCP segment sizes": lambda t: tcp(t.each(10, b"\2\4", 2)),
@@ -158,7 +158,7 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "transport: TCP SACK blocks": lambda t: tcp(b"\5\x22" + t.take(32)),
     "transport: TCP SACK options": lambda t: tcp(t.each(4, b"\5\x0a", 8)),
     "transport: MPTCP options": lambda t: tcp(t.each(13, b"\x1e\3", 1)),
-    "transport: MPTCP addresses": lambda t: tcp(t.each(5, b"\x1e\x08\x30", 1, MAPPED)),
+    "transport: MPTCP addresses": lambda t: tcp(t.each(5, b"\x1e\x08\x30", 1, ADDRESS)),
     "transport: SCTP chunks of 4 bytes": lambda t: sctp(t.each(200, 2, b"\0\4")),
     "transport: SCTP chunks of 4 bytes, known types": lambda t: sctp(t.each(200, b"\x0b", 1, b"\0\4")),
     "transport: SCTP SACK": lambda t: sctp(blocks(t, 300, 0)),
@@ -171,7 +171,7 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "transport: SCTP parameters": lambda t: init(t.each(105, 2, b"\0\4")),
     "transport: SCTP address types": lambda t: init(t.each(35, b"\0\x0c\0\x0a", 6, b"\0\0")),
     "transport: SCTP parameters with a number": lambda t: sctp(chunk(
-        0xC1, bytes(4) + b"\0\5\0\x08" + MAPPED + t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", MAPPED))),
+        0xC1, bytes(4) + b"\0\5\0\x08" + ADDRESS + t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", ADDRESS))),
     "tunnel: Geneve options of length 0": lambda t: geneve(t.each(60, 3, b"\0")),
     "tunnel: Geneve options as text": lambda t: geneve(t.take(240)),
     "tunnel: Geneve options with data": lambda t: geneve(t.each(15, 3, b"\3", 12)),
@@ -179,7 +179,7 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "tunnel: GTP extensions": lambda t: gtp(t.each(60, b"\1", 3) + b"\1\0\0\0"),
     "tunnel: GTP extensions of a known type": lambda t: gtp(t.each(60, b"\1", 2, b"\x85") + b"\1\0\0\0"),
     "tunnel: GRE routes of length 0": lambda t: routes(t.each(60, 3, b"\0")),
-    "tunnel: GRE routes of IPv4": lambda t: routes(t.each(60, b"\x08\0", 1, b"\4", MAPPED)),
+    "tunnel: GRE routes of IPv4": lambda t: routes(t.each(60, b"\x08\0", 1, b"\4", ADDRESS)),
 }  # fmt: skip
 
 

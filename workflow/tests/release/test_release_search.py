@@ -306,7 +306,9 @@ def test_addresses_only_in_flow_tables_are_found(created, tmp_path):
     """The search does not depend on the list that the anonymization creates."""
     public, (captures, *rest) = created
     empty = [replace(capture, replaced=dict.fromkeys(capture.replaced, b"")) for capture in captures]
-    assert "the original address 192.0.2.1" in search_error((public, (empty, *rest)), tmp_path, in_readme("see 192.0.2.1"))
+    assert "the original address 192.0.2.1" in search_error(
+        (public, (empty, *rest)), tmp_path, in_readme("see 192.0.2.1")
+    )
 
 
 def test_planted_checksum_is_found(campaign, created, tmp_path):

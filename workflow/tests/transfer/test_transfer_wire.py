@@ -283,7 +283,9 @@ BUSY = {"busy_ns": 9, "rwnd_limited_ns": 0, "sndbuf_limited_ns": 0}
         (None, [], None),
     ],
 )
-def test_run_without_capture_is_known_to_be_unlimited_only_if_the_kernel_counted_its_waiting(tmp_path, samples, flags, limited):
+def test_run_without_capture_is_known_to_be_unlimited_only_if_the_kernel_counted_its_waiting(
+    tmp_path, samples, flags, limited
+):
     made.cell(tmp_path, "a", [made.document()], tcp_info=samples, flags=flags)
     assert rows(tmp_path, "cells", "window_limited, window_unknown is null") == [(limited, limited is not None)]
 

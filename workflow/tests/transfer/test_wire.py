@@ -41,7 +41,9 @@ def test_values_of_a_stream_without_loss_match_values_computed_by_hand(tmp_path)
 
 
 def test_transfer_is_done_when_the_last_requested_byte_is_acknowledged(tmp_path):
-    done = {size: row_of(tmp_path, complete_capture(), size=size)["done_ns"] for size in (1, 1000, 3000, 3001, 4000, 4001)}
+    done = {
+        size: row_of(tmp_path, complete_capture(), size=size)["done_ns"] for size in (1, 1000, 3000, 3001, 4000, 4001)
+    }
     third, last = 142 * MS, 153 * MS
     assert done == {1: 120 * MS, 1000: 120 * MS, 3000: third, 3001: last, 4000: last, 4001: None}
 
@@ -95,7 +97,9 @@ def test_more_than_two_to_the_31_bytes_are_counted(tmp_path):
 
 def test_stream_that_is_not_in_the_capture_has_no_row(tmp_path):
     assert (
-        measure_streams(*complete_capture().write(tmp_path), [RequestedStream(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)])
+        measure_streams(
+            *complete_capture().write(tmp_path), [RequestedStream(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)]
+        )
         == []
     )
 

@@ -417,7 +417,7 @@ def test_lengths_exclude_a_declared_fcs(tmp_path, capture, head, make, kept, eng
 
 @pytest.mark.soak
 def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, verify):
-    """500 wrong times, followed by two kinds of wrong network headers; each kind is reported."""
+    """500 altered times, followed by two kinds of altered network headers; each kind is reported."""
     frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]
     captures = [write_pcap(tmp_path / f"{name}.pcap", frames) for name in "ab"]
 
@@ -432,7 +432,7 @@ def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monke
 
     tamper(monkeypatch, change)
     protocols = tshark_lines(tshark.find(), captures[0])
-    wrong = [row for row in range(550, 600) if ":ip:" in protocols[row]]
+    altered = [row for row in range(550, 600) if ":ip:" in protocols[row]]
     code, out = verify(*captures, "--first", 3)
     assert code == 1
     values = r"(?:, ours '([^']*)', tshark '([^']*)')?"
@@ -441,7 +441,7 @@ def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monke
     assert kinds[-1] == ("time", "", "", "1,000")
     network = {(ours, theirs): int(frames) for layer, ours, theirs, frames in kinds if layer == "network"}
     for odd, token in enumerate(("arp", "ipv6")):
-        rows = [row for row in wrong if row % 2 == odd]
+        rows = [row for row in altered if row % 2 == odd]
         assert sum(frames for (ours, _), frames in network.items() if ours.split(":")[0] == token) == 2 * len(rows) > 0
         assert f"{captures[0]}: frame {rows[0] + 1}, network: ours '{token}" in out
     assert out.count(", time: ours") == 3

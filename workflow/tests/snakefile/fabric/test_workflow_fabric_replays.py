@@ -17,13 +17,13 @@ from acapella_capture.testbeds.local import replay_capture
 
 pytestmark = pytest.mark.soak
 
-MINE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
+SLICE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
 RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node
 PAIRS = (("left0", "right0"), ("left1", "right1"))
 PORT = "HundredGigE0/0/0/5"
 PACKETS, TRIALS = 200, 2
 REPLAY = {
-    **{"repeats": TRIALS, "slice": MINE, "site": "STAR", "port": PORT},
+    **{"repeats": TRIALS, "slice": SLICE, "site": "STAR", "port": PORT},
     "senders": [
         {"node": node, "interface": interface, "destination_mac": f"02:00:00:00:00:7{number}"}
         for number, (node, interface) in enumerate(zip(NODES, ("left0", "left1"), strict=True))
@@ -64,7 +64,7 @@ def connect(prefix: list[str], interfaces: list[str]) -> None:
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
     assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
     senders = "; ".join(f"node {node}, interface left{number}" for number, node in enumerate(NODES))
-    assert f"by {replay.PROGRAM}\nreplay: uploaded to slice {MINE}: {senders}\n" in place.dry_run
+    assert f"by {replay.PROGRAM}\nreplay: uploaded to slice {SLICE}: {senders}\n" in place.dry_run
     assert "single-1 to single-2; dual-1 to dual-2, by 2 replayers together, 2 times as fast" in place.dry_run
 
 
