@@ -363,11 +363,11 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
     readings = [[start + round(s * 10**9), round((s + counters_s / 2) * per_s) * counted] for s in times_s]
     rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
     rates |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}
-    some = mirror_simulation.template()
-    manifest = some.manifest | {"frames_captured": len(frames), "dropped_kernel": 0, "congestion": rates}
+    template = mirror_simulation.template()
+    manifest = template.manifest | {"frames_captured": len(frames), "dropped_kernel": 0, "congestion": rates}
     manifest |= {"direction": "both", "port_rate_bps": 10**9}
     flows = [{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}]
-    return replace(some, frames=frames, flows=flows, manifest=manifest, loss=1 - len(frames) / (seconds * per_s))
+    return replace(template, frames=frames, flows=flows, manifest=manifest, loss=1 - len(frames) / (seconds * per_s))
 
 
 def judged_losses(samples: dict, directory) -> dict[object, dict]:

@@ -201,12 +201,12 @@ def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tu
 
 def clients(chance, server_port):
     """Return 300 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
-    talk = []
+    packets = []
     for port in [port for port in PORTS.values() for _ in range(300)]:
         there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
-        talk.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
-        talk.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
-    return [naive_tunnels.ethernet(0x0800, packet) for packet in talk]
+        packets.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
+        packets.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
+    return [naive_tunnels.ethernet(0x0800, packet) for packet in packets]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -82,7 +82,9 @@ def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolutio
 @pytest.mark.parametrize(("interfaces", "expected"), [((0, 1), True), ((0, 0), False)])
 def test_coarsest_interface_with_packets_is_reported(tmp_path, capsys, interfaces, expected):
     times = jittered(100, 1)
-    stamps = [(which, ns // 1000 if which else ns) for which, ns in zip(interfaces * 50, times, strict=True)]
+    stamps = [
+        (interface, ns // 1000 if interface else ns) for interface, ns in zip(interfaces * 50, times, strict=True)
+    ]
     mixed = write_ng(tmp_path / "b.pcapng", stamps, [9, 6])
     found = pair(capsys, write(tmp_path / "a.pcap", [ns - START_NS for ns in times]), mixed)
     assert ("on a grid of 1 µs" in " ".join(texts(found, "coarse_clock"))) == expected

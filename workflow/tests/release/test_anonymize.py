@@ -31,7 +31,7 @@ from acapella_core import _native
 from acapella_core.anonymize import anonymize, make_key, read_key
 from acapella_core.errors import UserError
 
-# The key that is distributed with the authors' program.
+# The key that is distributed with the program of Crypto-PAn's authors.
 SAMPLE_KEY = bytes.fromhex("1522178d33a4cf80130a5b1649907d10d8988f83797965276257 4c2d2a842202")
 FRAME_WITH_SECRET = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
 ORIGINAL_ADDRESS = bytes((203, 0, 113, 9))  # an address that is replaced
@@ -72,7 +72,7 @@ def test_core_without_aes_is_reported_before_anything_is_written(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"),  # a part of the trace that is distributed with the authors' program
+    ("address", "expected"),  # a part of the trace that is distributed with the key
     [
         ("128.11.68.132", "135.242.180.132"),
         ("129.118.74.4", "134.136.186.123"),

@@ -252,8 +252,8 @@ def test_pseudonyms_match_the_permutation_in_plain_python(kind):
     assert len(set(found)) == len(set(ids))
     assert max(found) < 1 << bits
     assert not [pair for pair in zip(ids, found, strict=True) if pair[0] == pair[1] != 0]
-    some = draw.sample(list(zip(ids, found, strict=True)), 100)
-    assert [naive.identifier(kind, each) for each, _ in some] == [pseudonym for _, pseudonym in some]
+    sampled = draw.sample(list(zip(ids, found, strict=True)), 100)
+    assert [naive.identifier(kind, each) for each, _ in sampled] == [pseudonym for _, pseudonym in sampled]
     assert (tunnel_pseudonyms_of(kind, [0], KEY) == [0]) == (RANGES.get(kind, (1,))[0] == 0)
 
 
