@@ -10,7 +10,7 @@ pytestmark = takes_minutes
 
 
 class StoredPlace(Workplace):
-    """A workplace that starts Snakemake beside an S3 server with the captures of .test/, in the cluster's namespaces."""
+    """A workplace that starts Snakemake and an S3 server with the captures of .test/ in namespaces of the cluster."""
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, s3_server.__file__, "captures", str(CAPTURES), *super().command(*arguments)]
