@@ -73,7 +73,7 @@ def test_each_connection_reads_a_footer_once(made, tmp_path, monkeypatch):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("small_bytes", [0, 1 << 30])
-def test_partials_do_not_depend_on_the_batching_of_digests(made, tmp_path, monkeypatch, small_bytes):
+def test_partials_of_samples_analyzed_together_equal_those_of_each_alone(made, tmp_path, monkeypatch, small_bytes):
     monkeypatch.setattr(analyze, "SMALL_BYTES", small_bytes)
     together = partials(made, [*FLOWS], tmp_path / "together")
     for sample in FLOWS:

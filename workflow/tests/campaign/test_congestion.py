@@ -24,7 +24,7 @@ SEEDS_EACH = 6 if SOAK else 4
 SEEDS_OF = {"plain": 60, "exact lines": 24, "fan-in": 12} if SOAK else {"plain": 60, "exact lines": 16, "fan-in": 6}
 LOSSY, FREE = (60, 60) if SOAK else (50, 50)  # minimum numbers of samples with and without loss
 # Samples without the data that a verdict needs (docs/collect.md, limits). Excluded only from the check of detection.
-BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
+LOSS_UNSEEN = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
 
 @functools.cache
@@ -65,8 +65,8 @@ def table_of(name: str, rows_of: dict[str, list[dict]]) -> pa.Table:
 def classes(tmp_path_factory):
     """Return simulated samples of each class with their verdicts."""
     samples = {
-        name: [mirror_simulation.sample(6 * n + seed, given) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
-        for n, (name, given) in enumerate(mirror_simulation.CLASSES.items())
+        name: [mirror_simulation.sample(6 * n + seed, conditions) for seed in range(SEEDS_OF.get(name, SEEDS_EACH))]
+        for n, (name, conditions) in enumerate(mirror_simulation.CLASSES.items())
     }
     # Together, because DuckDB plans the queries once.
     found = iter(judge_all([each for part in samples.values() for each in part], tmp_path_factory.mktemp("classes")))
@@ -104,8 +104,8 @@ def test_verdict_does_not_depend_on_the_samples_that_are_judged_together(classes
 
 
 def test_runs_are_compared_with_one_stretch_each():
-    """Comparing each run with all stretches would take minutes. Each third stretch is too short to fill the queue, and
-    each fourth is after its run.
+    """Comparing each run with all stretches would take minutes. Every third stretch is too short to fill the queue, and
+    every fourth is after its run.
     """
     con, number = queries.connect(), 300_000
     con.execute("create table mirror as select 's' as sample, 1e9 as capacity_bps, 500 as fill_bytes")
@@ -160,24 +160,26 @@ def test_loss_free_samples_without_bursts_below_half_the_capacity_are_clear(clas
     assert quiet.count("clear") >= 0.8 * len(quiet)
 
 
-@pytest.mark.parametrize(("name", "least", "share"), [("exact lines", 5, 0.8), ("plain", 10, 0.7)])
-def test_most_loss_free_samples_below_half_the_capacity_are_clear(classes, name, least, share):
+@pytest.mark.parametrize(("name", "min_samples", "share"), [("exact lines", 5, 0.8), ("plain", 10, 0.7)])
+def test_most_loss_free_samples_below_half_the_capacity_are_clear(classes, name, min_samples, share):
     """The verdict assumes lines of 300 Mbit/s, so in "plain" bursts that just fit into the queue stay at risk."""
     quiet = quiet_verdicts(classes[name])
-    assert len(quiet) >= least
+    assert len(quiet) >= min_samples
     assert quiet.count("clear") >= share * len(quiet)
 
 
 def test_samples_with_more_than_5_percent_loss_are_congested(classes):
-    lossy = [v["verdict"] for name, part in classes.items() for s, v in part if s.loss > 0.05 and name not in BLIND]
+    lossy = [
+        v["verdict"] for name, part in classes.items() for s, v in part if s.loss > 0.05 and name not in LOSS_UNSEEN
+    ]
     assert len(lossy) >= 0.8 * LOSSY
     assert lossy.count("congested") >= 0.9 * len(lossy)
 
 
 def test_few_loss_free_samples_are_congested(classes, all_samples):
     for name, part in classes.items():
-        wrong = [s for s, found in part if s.loss == 0 and found["verdict"] == "congested"]
-        assert len(wrong) <= max(1, 0.1 * len(part)), name
+        misjudged = [s for s, found in part if s.loss == 0 and found["verdict"] == "congested"]
+        assert len(misjudged) <= max(1, 0.1 * len(part)), name
     free = [found["verdict"] for s, found in all_samples if s.loss == 0]
     assert len(free) >= FREE
     assert free.count("congested") <= 0.1 * len(free)
@@ -216,8 +218,8 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
 @pytest.mark.parametrize("share", [0.05, 0.1])
 def test_lower_bound_refers_to_missing_bytes_and_upper_bound_to_the_mirror(tmp_path, share):
     """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
-    given, above = mirror_simulation.Conditions(switch_share=share), 0
-    samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
+    conditions, above = mirror_simulation.Conditions(switch_share=share), 0
+    samples = [mirror_simulation.sample(seed, conditions) for seed in range(12)]
     for simulated, row in zip(samples, judge_all(samples, tmp_path), strict=True):
         assert row["loss_low"] <= simulated.missing
         assert simulated.loss <= row["loss_high"]
@@ -227,8 +229,8 @@ def test_lower_bound_refers_to_missing_bytes_and_upper_bound_to_the_mirror(tmp_p
 
 def test_retransmitted_segments_are_not_loss(judged):
     """Segments lost before the mirrored port are retransmitted and fill their gap."""
-    whole = [(s.frames, found["tcp_missing_bytes"]) for s, found in judged if s.shape == "tcp" and s.loss == 0]
-    missing = [size for frames, size in whole if any(frame["tcp_seq"] != due for due, frame in in_order(frames))]
+    loss_free = [(s.frames, found["tcp_missing_bytes"]) for s, found in judged if s.shape == "tcp" and s.loss == 0]
+    missing = [size for frames, size in loss_free if any(frame["tcp_seq"] != due for due, frame in in_order(frames))]
     assert len(missing) >= 1
     assert max(missing) <= 2 * mirror_simulation.MSS  # segments in flight at the end
 
@@ -260,7 +262,7 @@ def test_constant_or_random_identifications_are_not_evidence(judged):
     assert set(shares) == {0}
 
 
-def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
+def test_small_flow_with_gaps_is_not_the_reason_of_a_verdict(judged, tmp_path):
     free = [s for s, found in judged if s.loss == 0 and found["verdict"] == "at risk" and found["busy_periods"]]
     assert len(free) >= 3
     changed, without_tcp = [], {"flow": 2, "tcp_seq": None, "tcp_ack": None, "tcp_flags": None}
@@ -361,11 +363,11 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
     readings = [[start + round(s * 10**9), round((s + counters_s / 2) * per_s) * counted] for s in times_s]
     rates = {"capacity_bps": 160_000_000, "buffer_bytes": buffer_bytes, "readings": readings}
     rates |= {"capacity_overhead_bytes": 0, "counter_overhead_bytes": 0} if buffer_bytes else {}
-    some = mirror_simulation.template()
-    manifest = some.manifest | {"frames_captured": len(frames), "dropped_kernel": 0, "congestion": rates}
+    template = mirror_simulation.template()
+    manifest = template.manifest | {"frames_captured": len(frames), "dropped_kernel": 0, "congestion": rates}
     manifest |= {"direction": "both", "port_rate_bps": 10**9}
     flows = [{"flow": 0, "peer_flow": None, "retransmitted_bytes": None, "fin": None}]
-    return replace(some, frames=frames, flows=flows, manifest=manifest, loss=1 - len(frames) / (seconds * per_s))
+    return replace(template, frames=frames, flows=flows, manifest=manifest, loss=1 - len(frames) / (seconds * per_s))
 
 
 def judged_losses(samples: dict, directory) -> dict[object, dict]:

@@ -10,14 +10,14 @@ from acapella_testing.processes import run
 from acapella.cli.main import main
 from acapella.digest.acap_files import POSITIONS_KEY, metadata_of
 
-EVERY = 20  # every 20th capture of a directory is tested
+EVERY_NTH = 20  # every 20th capture of a directory is tested
 EXTRA_BYTES = 64  # allowed for captures of fewer than 1,000 frames
 
 
 def ranges_of(frames: int) -> str:
     """Return a selection of the first three and the last two frames, and of frames at regular distances between."""
-    some = {1, 2, 3, frames - 1, frames, *range(5, frames, max(3, frames // 40))}
-    return ",".join(str(frame) for frame in sorted(some) if 1 <= frame <= frames)
+    numbers = {1, 2, 3, frames - 1, frames, *range(5, frames, max(3, frames // 40))}
+    return ",".join(str(frame) for frame in sorted(numbers) if 1 <= frame <= frames)
 
 
 def editcap(capture, target, ranges: str) -> None:
@@ -37,7 +37,7 @@ def digested(capture, directory) -> dict | None:
 def test_frames_of_public_captures_equal_those_of_editcap(corpus, tmp_path, part):
     compared = damaged = 0
     cut = tmp_path / "cut.pcap"
-    for capture in (path for whole in sorted((corpus / part).iterdir())[::EVERY] for path in (whole, cut)):
+    for capture in (path for whole in sorted((corpus / part).iterdir())[::EVERY_NTH] for path in (whole, cut)):
         if capture != cut:
             cut.write_bytes(capture.read_bytes()[:-3])  # the next capture: a truncated copy
         metadata = digested(capture, tmp_path)
@@ -59,7 +59,7 @@ def test_positions_have_at_most_two_bytes_per_frame(corpus, tmp_path):
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
 
     sizes = {}
-    for capture in [path for part in ("ndpi", "tcpdump") for path in sorted((corpus / part).iterdir())[::EVERY]]:
+    for capture in [path for part in ("ndpi", "tcpdump") for path in sorted((corpus / part).iterdir())[::EVERY_NTH]]:
         if metadata := digested(capture, tmp_path):
             keys = pq.read_metadata(tmp_path / "t.acap.parquet").metadata
             sizes[capture.name] = (len(keys.get(POSITIONS_KEY.encode(), b"")), metadata["frames"])

@@ -156,13 +156,13 @@ def before(tmp_path_factory) -> dict[str, Path]:
     for name, stage in STAGES.items():
         made[name] = shutil.copytree(campaign, campaign.parent / name)
         if name == "analyze":
-            done(campaign, ("campaign", "analyze", ".", "--sample", SAMPLES[1]))
+            succeed(campaign, ("campaign", "analyze", ".", "--sample", SAMPLES[1]))
         if name in ("index", "analyze", "process"):
-            done(campaign, stage.words)
+            succeed(campaign, stage.words)
     return made
 
 
-def done(directory: Path, words: tuple[str, ...]) -> None:
+def succeed(directory: Path, words: tuple[str, ...]) -> None:
     """Run a command in this process; it must succeed."""
     with contextlib.chdir(directory):
         assert main(list(words)) == 0, words
@@ -188,12 +188,14 @@ def content(path: Path) -> str:
     return sha256_of(path)
 
 
-def has_rows_of(path: Path, whole: Path) -> bool:
+def has_rows_of(path: Path, reference: Path) -> bool:
     """Return whether a Parquet file has the rows, the schema and the metadata of a file of an undisturbed run.
 
     If one of Arrow's allocations fails, Arrow may write a column without a dictionary. The bytes then differ.
     """
-    tables = [pq.read_table(file) for file in (path, whole)] if path.suffix == ".parquet" and whole.is_file() else []
+    tables = (
+        [pq.read_table(file) for file in (path, reference)] if path.suffix == ".parquet" and reference.is_file() else []
+    )
     return len(tables) == 2 and tables[0].equals(tables[1], check_metadata=True)
 
 
@@ -207,25 +209,25 @@ def rows(path: Path) -> str:
 
 def chosen(kind: str, total: int, seed: str) -> list[int]:
     """Return the numbers of the calls to fail, from 1."""
-    most = CHOSEN[kind] if not SOAK else ALLOCATIONS if kind == "malloc" else total
-    return sorted(random.Random(seed).sample(range(1, total + 1), min(total, most)))
+    max_calls = CHOSEN[kind] if not SOAK else ALLOCATIONS if kind == "malloc" else total
+    return sorted(random.Random(seed).sample(range(1, total + 1), min(total, max_calls)))
 
 
 @pytest.fixture(scope="module", params=STAGES)
 def counted(request, before, run, tmp_path_factory) -> tuple[str, dict[str, int], dict[str, str], Path]:
     """Return a stage, its calls of each kind without a failure, the files before it, and the directory after it."""
     name, directory = request.param, tmp_path_factory.mktemp("whole")
-    count, whole = directory / "count", shutil.copytree(before[name], directory / "campaign")
-    ended = run(whole, *STAGES[name], ACAPELLA_FAIL_COUNT=str(count))
+    count_file, succeeded = directory / "count", shutil.copytree(before[name], directory / "campaign")
+    ended = run(succeeded, *STAGES[name], ACAPELLA_FAIL_COUNT=str(count_file))
     assert ended.returncode == 0, ended.stderr
-    calls = {kind: int(number) for kind, number in map(str.split, count.read_text().splitlines())}
-    return name, calls, contents(before[name]), whole
+    calls = {kind: int(number) for kind, number in map(str.split, count_file.read_text().splitlines())}
+    return name, calls, contents(before[name]), succeeded
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, tmp_path):
-    name, calls, start, whole = counted
-    stage, total, new = STAGES[name], calls[kind], contents(whole)
+    name, calls, start, succeeded = counted
+    stage, total, new = STAGES[name], calls[kind], contents(succeeded)
     assert total > 0
     assert new != start
     for number in chosen(kind, total, f"{name} {kind}"):
@@ -238,7 +240,7 @@ def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, run, 
             del found["collected/counters.json"]  # counters.json lists the missing tables; the other tables are kept
         damaged = [path for path, held in found.items() if held not in (start.get(path), new.get(path))]
         if kind == "malloc" and ended.returncode == 0:
-            damaged = [path for path in damaged if not has_rows_of(directory / path, whole / path)]
+            damaged = [path for path in damaged if not has_rows_of(directory / path, succeeded / path)]
         left = list(directory.rglob("*.part*"))
         if kind == "malloc" and left:  # a library without memory crashed: files remain, as after kill -9
             damaged = [path for path in damaged if ".part" not in path]

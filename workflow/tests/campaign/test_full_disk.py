@@ -219,8 +219,8 @@ def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
     Path("disk").rmdir()
     Path("before").rename("disk")
     assert main(words["digest"](campaign)) == 0
-    again, whole = ([Campaign.at(place).acap(n).read_bytes() for n in ("s0", "s1")] for place in (kept, campaign))
-    assert again == whole
+    again, expected = ([Campaign.at(place).acap(n).read_bytes() for n in ("s0", "s1")] for place in (kept, campaign))
+    assert again == expected
     if stage == "analyze":
         assert batch_campaign.analyze(campaign) == 0
         assert batch_campaign.partials(kept) == batch_campaign.partials(campaign)

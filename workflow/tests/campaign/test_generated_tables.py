@@ -71,9 +71,9 @@ def test_flows_of_all_tables_agree(tables):
     for name, column in (("flow_sizes", "bytes"), ("flow_times", "value")):
         lowest = [row for row in tables[name] if row[column] == 1 and row["measure"] in ("wire", "duration_ns")]
         assert {r["site"]: r["flows"] for r in lowest if r["scope"] == "sample"} == with_all(sites)
-        whole = {(r["scope"], r["site"]): r["flows"] for r in lowest if r["scope"] != "sample"}
-        assert whole["campaign", "all"] == whole["site", "all"] == sum(whole["site", site] for site in sites)
-        assert whole["site", "all"] < sum(sites.values()), "a flow seen in several samples counts once"
+        totals = {(r["scope"], r["site"]): r["flows"] for r in lowest if r["scope"] != "sample"}
+        assert totals["campaign", "all"] == totals["site", "all"] == sum(totals["site", site] for site in sites)
+        assert totals["site", "all"] < sum(sites.values()), "a flow seen in several samples counts once"
     assert summed(tables["applications"], "flows") == with_all(sites)
     assert summed(tables["applications"], "frames") == with_all(summed(tables["flows_per_sample"], "flow_frames"))
     assert [row for row in tables["top_flows"] if row["site"] not in ("all", row["largest_site"])] == []
@@ -83,8 +83,8 @@ def test_flows_of_all_tables_agree(tables):
 
 
 LINK_BPS = 100 * 10**9  # rate of the ports, type HundredGigE
-LEAST = 60  # bytes of an Ethernet frame without FCS (IEEE 802.3, section 4.2.3.3: 64 with FCS)
-RAW = 20  # bytes of a frame that starts with IP: at least the IP header
+MIN_ETHERNET_BYTES = 60  # of a frame without FCS (IEEE 802.3, section 4.2.3.3: 64 with FCS)
+MIN_IP_BYTES = 20  # of a frame that starts with IP: the IPv4 header
 PARTS = {"tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames", "issue_frames", "flow_frames"}
 
 
@@ -106,15 +106,15 @@ def test_no_share_is_below_0_or_above_1(sized):
 def test_bytes_correspond_to_possible_frame_lengths(sized):
     names = ("capture_quality", "flows_per_sample", "throughput", "top_flows", "applications", "encapsulations")
     for name, row in [(table, row) for table in names for row in sized[table]]:
-        least = RAW if row.get("encapsulation") == "none" else LEAST
-        assert least * row["frames"] <= row["wire_bytes"] <= 9216 * row["frames"], (name, row)
+        min_bytes = MIN_IP_BYTES if row.get("encapsulation") == "none" else MIN_ETHERNET_BYTES
+        assert min_bytes * row["frames"] <= row["wire_bytes"] <= 9216 * row["frames"], (name, row)
         assert bool(row["frames"]) == bool(row["wire_bytes"]), (name, row)
 
 
 def test_flows_are_no_larger_and_no_faster_than_the_capture(sized):
     for name in ("frames", "wire_bytes"):
-        most = with_all(summed(sized["capture_quality"], name))
-        assert all(row[name] <= most[row["site"]] for row in sized["top_flows"])
+        available = with_all(summed(sized["capture_quality"], name))
+        assert all(row[name] <= available[row["site"]] for row in sized["top_flows"])
     size = with_all(summed(sized["capture_quality"], "wire_bytes"))
     assert all(row["bytes"] <= size[row["site"]] for row in sized["flow_sizes"] if row["flows_ge"])
     rates = [row for row in sized["flow_times"] if row["measure"] == "rate_bps" and row["flows_ge"]]
@@ -132,11 +132,11 @@ def test_flows_are_no_larger_and_no_faster_than_the_capture(sized):
 def test_components_of_trials_match_their_packets(runs):
     """The definitions are in docs/kappa.md."""
     made = result("e", runs, all_pairs=True)
-    packets = {one["name"]: one["packets"] for one in made["trials"]}
+    packets = {trial["name"]: trial["packets"] for trial in made["trials"]}
     for pair in made["pairs"]:
-        both, common = pair["n_a"] + pair["n_b"], pair["n_common"]
+        total, common = pair["n_a"] + pair["n_b"], pair["n_common"]
         assert (pair["n_a"], pair["n_b"]) == (packets[pair["a"]], packets[pair["b"]])
-        assert pair["U"] == pytest.approx((both - 2 * common) / both)
+        assert pair["U"] == pytest.approx((total - 2 * common) / total)
         counts = ("n_a", "n_b", "n_common")
         assert [sum(window[c] for window in pair["timeline"]) for c in counts] == [pair[c] for c in counts]
         for window in pair["timeline"]:

@@ -47,9 +47,9 @@ def test_padding_is_not_payload(tmp_path):
 @pytest.mark.parametrize("kept", [0, 13, 19])
 def test_segment_with_a_truncated_header_has_no_known_payload(kept, tmp_path):
     found = found_of(tmp_path / "made", [("mpls", segment("A")), ("vlan", segment("A"))], snaplen=22 + 20 + kept)
-    whole = kept + 4 >= 20
-    assert sum(cells[1] for cells in found.values()) == int(whole)
-    assert sum(cells[4] for cells in found.values()) == 2 - whole
+    complete = kept + 4 >= 20
+    assert sum(cells[1] for cells in found.values()) == int(complete)
+    assert sum(cells[4] for cells in found.values()) == 2 - complete
 
 
 @pytest.mark.soak

@@ -64,13 +64,13 @@ def test_failed_merge_keeps_the_previous_tables_and_the_next_run_recreates_them(
     again = place.copy(tmp_path / "again")
     before = again.sha256("tables/*")
     partial = again.campaign / "partial" / "half" / "frame_sizes.parquet"
-    whole = partial.read_bytes()
-    partial.write_bytes(whole[:-10])
+    content = partial.read_bytes()
+    partial.write_bytes(content[:-10])
     ended = again.run("--cores", "2", "--forcerun", "process", "--allowed-rules", "process", "--", "process")
     assert ended.returncode != 0
     assert "sample half cannot be merged: " in ended.stdout, ended.stdout
     assert again.sha256("tables/*") == before
-    partial.write_bytes(whole)
+    partial.write_bytes(content)
     assert "process" in rules_run(again.succeed("--cores", "2", "process"))
     assert again.sha256("tables/*") == before
     assert (again.campaign / "provenance" / "process.json").is_file()

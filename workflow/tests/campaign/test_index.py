@@ -155,8 +155,8 @@ def digested(tmp_path_factory):
         patch.setattr("acapella.digest.native.BATCH_ROWS", ROWS)
         for name, (frames, *makers) in samples.items():
             add_capture(root / "made", name, trace(frames, *makers), place=WEST, snaplen=150)
-    both = [root / "made" / "raw" / f"{name}.pcap" for name in ("tcp", "udp")]
-    run("digest", *both, "-o", root / "merged.parquet", "--engine", "native")
+    captures = [root / "made" / "raw" / f"{name}.pcap" for name in ("tcp", "udp")]
+    run("digest", *captures, "-o", root / "merged.parquet", "--engine", "native")
     return analyze_campaign(root / "made")
 
 
@@ -362,7 +362,7 @@ def test_invalid_manifest_is_reported_in_one_line_and_leaves_no_catalog(director
     assert sorted(path.name for path in directory.iterdir()) == ["acap", "flows", "raw"]
 
 
-def test_site_called_all_is_refused(tmp_path):
+def test_site_called_all_is_rejected(tmp_path):
     add_sample(tmp_path, "a", ("all", "p1"), (0, 20), [])
     with pytest.raises(UserError, match="sum over all sites"):
         index.build(Campaign(tmp_path))

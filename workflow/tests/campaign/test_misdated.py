@@ -17,7 +17,7 @@ from acapella.report import summary, warnings
 YEAR_S = 31_557_600
 SINCE_1970_S = -START // SECOND  # seconds from START back to 1970
 WEST, EAST = ("WEST", "p1"), ("EAST", "p1")
-OTHER = {"src": "10.0.0.9"}
+OTHER_SOURCE = {"src": "10.0.0.9"}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def made(tmp_path_factory):
     add_sample(made, "a")
     add_sample(made, "b", WEST, None, [flow(100, 119)])
     add_sample(made, "c", EAST, (200, 220), [flow(201, 202)])
-    old = [flow(SINCE_1970_S + 5, SINCE_1970_S + 7), flow(SINCE_1970_S + 5, SINCE_1970_S + 8, **OTHER)]
+    old = [flow(SINCE_1970_S + 5, SINCE_1970_S + 7), flow(SINCE_1970_S + 5, SINCE_1970_S + 8, **OTHER_SOURCE)]
     add_sample(made, "d", WEST, None, old)
     add_sample(made, "e", EAST, (SINCE_1970_S, SINCE_1970_S + 20), [])
     return analyze_campaign(made)
@@ -52,7 +52,7 @@ def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_ow
 
 def test_duration_of_a_flow_ignores_misdated_samples(made):
     flows = {(row["site"], row["src"]): row for row in rows(made, "stitched_flows")}
-    mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER["src"]]
+    mixed, alone = flows["WEST", "10.0.0.1"], flows["WEST", OTHER_SOURCE["src"]]
     assert (mixed["samples"], mixed["frames"]) == (3, 6)
     assert (mixed["first_ns"], mixed["duration_ns"]) == (START + SECOND, 118 * SECOND)
     assert (mixed["gaps"], mixed["gap_ns"], mixed["rate_bps"]) == (1, 80 * SECOND, None)

@@ -34,7 +34,7 @@ from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import sha256_of
 
 SMALL = {"frames": 120, "flows": 60, "ports": 1, "samples": 3}
-ALL = {"traffic": "all"}
+ALL_TRAFFIC = {"traffic": "all"}
 
 
 def checksums(directory):
@@ -47,7 +47,7 @@ def checksums(directory):
 def small(tmp_path_factory):
     """Return a campaign of 3 sites with its tables, in which all samples count. Tests must not modify it."""
     directory = make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL)
-    return analyze_campaign(directory, alone=True, choice=ALL)
+    return analyze_campaign(directory, alone=True, choice=ALL_TRAFFIC)
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_seconds_without_frames_within_a_capture_have_rate_zero(tmp_path):
 
 
 def test_second_run_elsewhere_in_a_different_order_with_threads_gives_the_same_bytes(small, copied):
-    assert checksums(analyze_campaign(copied, reverse=True, threads=2, choice=ALL)) == checksums(small)
+    assert checksums(analyze_campaign(copied, reverse=True, threads=2, choice=ALL_TRAFFIC)) == checksums(small)
 
 
 @pytest.mark.parametrize(("size", "limit"), [("1M", "256.0 MiB"), ("2G", "1.2 GiB"), (None, None), ("900T", None)])

@@ -28,7 +28,7 @@ from acapella_core import _native
 from acapella_core.errors import UserError
 
 COLUMNS = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))  # more than fit on a terminal
-KNOWN = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
+TABLE_NAMES = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
 
 
 @pytest.fixture
@@ -370,7 +370,7 @@ def test_commands_that_open_a_catalog_lock_its_settings(campaign):
 
 
 def test_each_table_is_listed_once(answer):
-    assert answer("show tables", "csv").splitlines()[1:] == sorted(KNOWN)
+    assert answer("show tables", "csv").splitlines()[1:] == sorted(TABLE_NAMES)
 
 
 FORMULAS = ("=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x")
@@ -392,7 +392,7 @@ def test_cells_that_look_like_formulas_begin_with_an_apostrophe(answer, form, de
     assert [row[0] for row in plain[1:]] == cells
 
 
-def test_other_formats_have_no_cells_for_spreadsheets(campaign, run_sql):
+def test_spreadsheet_option_is_rejected_for_other_formats(campaign, run_sql):
     code, out, err = run_sql(campaign, "select 1", "--format", "json", "--spreadsheet")
     assert (code, out, err.count("\n")) == (2, "", 1)
 
@@ -444,7 +444,7 @@ def test_usage_error_prints_one_line(campaign, run_sql, mistake):
 def test_unknown_table_error_lists_known_tables(campaign, run_sql):
     _, _, err = run_sql(campaign, "select * from frmes")
     assert "frmes" in err
-    assert err.endswith(f"; existing tables: {', '.join(sorted(KNOWN))}\n")
+    assert err.endswith(f"; existing tables: {', '.join(sorted(TABLE_NAMES))}\n")
 
 
 def test_missing_catalog_error_names_the_command_to_run(tmp_path):

@@ -99,11 +99,11 @@ def test_flow_of_several_samples_is_stitched_as_the_case_states(stitched_flows, 
 def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(stitched):
     twice, once = flow(0, 0, **UNTIMED), flow(0, 0, src_port=1, **UNTIMED)
     table = stitched((WEST1, None, [twice]), (WEST1, None, [twice, once]))
-    both, one = sorted(table("stitched_flows"), key=lambda r: -r["samples"])
-    assert (both["samples"], both["frames"], both["wire_bytes"]) == (2, 4, 2000)
-    assert (one["samples"], one["frames"], one["wire_bytes"]) == (1, 2, 1000)
+    in_two, in_one = sorted(table("stitched_flows"), key=lambda r: -r["samples"])
+    assert (in_two["samples"], in_two["frames"], in_two["wire_bytes"]) == (2, 4, 2000)
+    assert (in_one["samples"], in_one["frames"], in_one["wire_bytes"]) == (1, 2, 1000)
     times = ("first_ns", "last_ns", "duration_ns", "rate_bps", "gaps", "gap_ns")
-    assert {row[key] for row in (both, one) for key in times} == {None}
+    assert {row[key] for row in (in_two, in_one) for key in times} == {None}
     top = [row for row in table("top_flows") if row["site"] == "all"]
     assert [(row["rank"], row["wire_bytes"], row["duration_ns"]) for row in top] == [(1, 2000, None), (2, 1000, None)]
     sizes = [row for row in table("flow_sizes") if (row["scope"], row["measure"]) == ("campaign", "wire")]
@@ -118,8 +118,8 @@ def test_truncation_at_each_end_is_that_of_the_outermost_sample(stitched):
         (WEST1, (0, 20), [flow(1, 2, cut_start=False), flow(1, 2, src_port=1)]),
         (WEST1, (20, 40), [flow(21, 22, cut_end=False), flow(21, 22, src_port=1)]),
     )
-    whole, cut = sorted(table("stitched_flows"), key=lambda r: -r["src_port"])
-    assert (whole["cut_start"], whole["cut_end"]) == (False, False)
+    complete, cut = sorted(table("stitched_flows"), key=lambda r: -r["src_port"])
+    assert (complete["cut_start"], complete["cut_end"]) == (False, False)
     assert (cut["cut_start"], cut["cut_end"]) == (True, True)
 
 
@@ -136,18 +136,18 @@ LARGEST = {
         [("EAST", 950, ""), ("WEST", 400, "")],
     ),
 }
-NO, FIVE, SIX = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
+NO_NETWORK, VNI_5, VNI_6 = (), (("vxlan_vni", 5),), (("vxlan_vni", 6),)
 # Networks of the flows at WEST and at EAST, and the sizes of the campaign's flows.
 NETWORKS = [
-    ([FIVE], [SIX], [900, 950]),
-    ([FIVE], [FIVE], [950]),
-    ([FIVE], [NO], [950]),
-    ([FIVE, NO], [NO, FIVE], [940, 950]),
-    ([FIVE, NO], [NO], [900, 950]),
-    ([FIVE, SIX], [NO], [890, 900, 950]),
+    ([VNI_5], [VNI_6], [900, 950]),
+    ([VNI_5], [VNI_5], [950]),
+    ([VNI_5], [NO_NETWORK], [950]),
+    ([VNI_5, NO_NETWORK], [NO_NETWORK, VNI_5], [940, 950]),
+    ([VNI_5, NO_NETWORK], [NO_NETWORK], [900, 950]),
+    ([VNI_5, VNI_6], [NO_NETWORK], [890, 900, 950]),
     ([(("gre_key", 5),)], [(("gre_key", 6),)], [950]),
-    ([(("gre_key", 1), *FIVE)], [FIVE], [950]),
-    ([FIVE], [(("geneve_vni", 5),)], [900, 950]),
+    ([(("gre_key", 1), *VNI_5)], [VNI_5], [950]),
+    ([VNI_5], [(("geneve_vni", 5),)], [900, 950]),
 ]
 
 

@@ -87,7 +87,7 @@ def test_title_names_calls_that_last_longer_than_the_run():
             [],
             id="the run is the longest of several",
         ),
-        # The first interval has a sum of 66 us, and the axis starts at 1 ms.
+        # The first interval has a sum of 66 µs, and the axis starts at 1 ms.
         pytest.param(
             [RUN],
             ["none of its calls is long", "\u22641", "sums below 1 ms are at the lower end"],
@@ -124,8 +124,8 @@ def values_of(part: object) -> list[dict]:
     return own + [value for key, each in part.items() if key != "data" for value in values_of(each)]
 
 
-def many(**changes) -> dict:
-    """Return a run of 100 calls: 98 of 4 to 8 us, one of 1 to 2 ms, and one of 0.5 to 1 s."""
+def run_of_100_calls(**changes) -> dict:
+    """Return a run of 100 calls: 98 of 4 to 8 µs, one of 1 to 2 ms, and one of 0.5 to 1 s."""
     run = copy.deepcopy(RUN) | changes
     run["intervals"][0]["buckets"] = [[4096, 8191, 98], [1 << 20, (1 << 21) - 1, 1]]
     run["intervals"][0]["calls"] = 99
@@ -133,7 +133,7 @@ def many(**changes) -> dict:
 
 
 def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile(tmp_path):
-    directory = campaign(tmp_path / "c", study(many()))
+    directory = campaign(tmp_path / "c", study(run_of_100_calls()))
     calls = sorted([8192] * 98 + [1 << 21, 1 << 30])
     average_end = calls[95 - 1]  # smallest upper bound that at least 95 of 100 calls do not exceed
     long = [end for end in calls if end > average_end]
@@ -153,8 +153,8 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
 
 
 def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):
-    direct = many(writer="direct", call="io_uring")
-    ((dirty, writev, uring),) = panels_of(campaign(tmp_path / "c", study(many(), direct)))
+    direct = run_of_100_calls(writer="direct", call="io_uring")
+    ((dirty, writev, uring),) = panels_of(campaign(tmp_path / "c", study(run_of_100_calls(), direct)))
     assert [{value["line"] for value in values_of(panel) if "line" in value} for panel in (dirty, writev, uring)] == [
         {"dirty memory, writev", "dirty memory, io_uring"},
         {"writev, long calls", "writev, average case"},

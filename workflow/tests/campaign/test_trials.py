@@ -80,10 +80,10 @@ def test_histograms_contain_every_common_packet_and_shares_add_up(results):
 def test_bins_meet_without_gap_or_overlap_and_the_outermost_have_no_end():
     counts = {"zero": 9, "negative": [0] * 6, "positive": [1] * 6, "starts_ns": [1, 2, 3, 4, 7, 10]}
     made = sorted(bins(counts), key=lambda b: b["bin"])
-    assert [one["bin"] for one in made] == [*range(-6, 7)]
-    assert [one["hi_ns"] + 1 for one in made[:-1]] == [following["lo_ns"] for following in made[1:]]
+    assert [row["bin"] for row in made] == [*range(-6, 7)]
+    assert [row["hi_ns"] + 1 for row in made[:-1]] == [following["lo_ns"] for following in made[1:]]
     assert (made[0]["lo_ns"], made[0]["hi_ns"], made[-1]["lo_ns"], made[-1]["hi_ns"]) == (None, -10, 10, None)
-    assert [one["packets"] for one in made] == [0] * 6 + [9] + [1] * 6
+    assert [row["packets"] for row in made] == [0] * 6 + [9] + [1] * 6
 
 
 @pytest.mark.soak
@@ -107,14 +107,14 @@ def test_undefined_components_are_null_and_excluded_from_means(tmp_path):
     assert "NaN" not in (directory / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
 
 
-LOST, KEPT = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap is 500 ns
+LARGE_GAP, SMALL_GAP = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap is 500 ns
 
 
 @pytest.mark.soak
 def test_trials_whose_sender_lost_the_cpu_are_marked(results):
     silent = {"largest_gap_ns": None, "median_gap_ns": None}
     # quiet-5 was not replayed
-    write_replays(results, {"quiet-1": KEPT, "quiet-2": LOST, "quiet-3": silent, "quiet-4": LOST})
+    write_replays(results, {"quiet-1": SMALL_GAP, "quiet-2": LARGE_GAP, "quiet-3": silent, "quiet-4": LARGE_GAP})
     rows = make(results)
     replays = rows["consistency_replays"]
     assert [(row["trial"], row["cpu_lost"]) for row in replays] == [(1, False), (2, True), (3, None), (4, True)]
@@ -186,7 +186,7 @@ def test_invalid_manifest_of_a_trial_is_an_error_that_names_it(results, capsys, 
 
 def test_pseudonyms_hide_samples_and_their_files_even_in_warnings(results):
     with_pseudonyms(results)
-    add_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
+    set_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
     rows = make(results, "--pseudonyms")
     assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
     assert rows["consistency_warnings"][0]["text"] == (
@@ -211,7 +211,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_contain_addresses(results, 
     used = {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
     change_result(results, "noisy", lambda result: result["parameters"].update(used))
     given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
-    add_warning(results, "noisy", f"None of the 9 frames read matches {given}.")
+    set_warning(results, "noisy", f"None of the 9 frames read matches {given}.")
     rows = make(results, *["--pseudonyms"] * hide)
     names = ["E0", "E1", "E2"] if hide else ENVIRONMENTS
     quiet, noisy, _ = (result_of(results, "consistency", name) for name in names)
@@ -254,7 +254,7 @@ def with_pseudonyms(directory) -> None:
     (directory / "pseudonyms.tsv").write_text(HEADER + lines, encoding="utf-8")
 
 
-def add_warning(directory, environment, text):
+def set_warning(directory, environment, text):
     """Set the text of the first warning of each pair of an environment."""
     change_result(
         directory, environment, lambda made: [pair["warnings"][0].update(text=text) for pair in made["pairs"]]

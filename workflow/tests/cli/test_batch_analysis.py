@@ -146,13 +146,13 @@ def test_analysis_of_a_batch_computes_only_missing_results(digested):
     """One acap is damaged: the others are complete. When it is repaired, only this sample is analyzed."""
     (digested / "partial" / "s0").mkdir(parents=True)
     acap = Campaign.at(digested).acap("s1")
-    whole = acap.read_bytes()
-    acap.write_bytes(whole[:-10])
+    content = acap.read_bytes()
+    acap.write_bytes(content[:-10])
     assert analyze(digested) == 2
     assert read_failures(digested / "logs" / "batches" / "analyze" / "b0001.failed.tsv") == {"s1": 2}
     assert {row["sample"] for row in partials(digested)["quality"]} == {"s0", "s2"}
     assert not (digested / "partial" / "s0").exists()
-    acap.write_bytes(whole)
+    acap.write_bytes(content)
     assert analyze(digested) == 0
     assert analyzed_samples(digested) == ["s1"]
     with_kept = partials(digested)
@@ -172,7 +172,7 @@ def groups_analyzed(monkeypatch) -> list[list[str]]:
 
 @pytest.mark.soak
 def test_failed_group_is_halved_until_the_sample_is_found(digested, groups_analyzed):
-    """Each fork rewrites all tables, so that analyzing each sample alone would take too long."""
+    """Each fork rewrites all tables, so analyzing each sample alone would take too long."""
     acap = Campaign.at(digested).acap("s2")
     acap.write_bytes(acap.read_bytes()[:-10])
     assert analyze(digested) == 2

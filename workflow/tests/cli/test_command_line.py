@@ -15,8 +15,7 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import write_file
 from acapella_testing.processes import run
 
-from acapella.cli import commands, doctor
-from acapella.cli import entry as start
+from acapella.cli import commands, doctor, entry
 from acapella.cli.commands import COMMANDS, Group
 from acapella.cli.main import format_error, main
 from acapella_capture import collect
@@ -161,7 +160,7 @@ sys.exit(entry.main())
 def test_sigint_handler_is_installed_before_imports():
     """Python itself imports os before any program; -S omits the additional imports of the virtual environment."""
     program = (
-        f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[2])!r}); before = {{*sys.modules}}; "
+        f"import os, sys; sys.path.insert(0, {str(Path(entry.__file__).parents[2])!r}); before = {{*sys.modules}}; "
         "import acapella.cli.entry; print(sorted({*sys.modules} - before))"
     )
     assert (

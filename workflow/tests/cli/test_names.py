@@ -46,7 +46,7 @@ def test_usage_errors_contain_no_control_characters(capsys):
     assert line.removesuffix("\n").isprintable() and r"\x1b[2J\u202eb" in line
 
 
-def test_lines_of_two_threads_are_not_mixed():
+def test_line_is_printed_with_one_write():
     """Another thread may print between two writes."""
     writes = []
     names.report("listening on 127.0.0.1:4800", SimpleNamespace(write=writes.append, flush=lambda: None))

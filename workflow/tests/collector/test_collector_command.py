@@ -103,7 +103,7 @@ def test_capture_without_accepted_report_is_an_error(wrong, what, capture, contr
     assert counters_of(capture.parent / "out")["reports"]["accepted"] == 0
 
 
-GOOD = pcap(reports(6))
+VALID = pcap(reports(6))
 UNREAD = ["; only the part before this was read", "6 reports, 3 flows"]
 
 
@@ -116,12 +116,12 @@ UNREAD = ["; only the part before this was read", "6 reports, 3 flows"]
             ["all are not RoCEv2 (not_roce); use a file written by acapella p4 run --out"],
         ),
         (("empty", pcap([])), 0, []),
-        (("cut", GOOD + GOOD[24:124]), 0, ["collector: cut: ", *UNREAD]),
-        (("damaged", GOOD + b"\xff" * 100), 1, ["collector: damaged: ", *UNREAD]),
+        (("cut", VALID + VALID[24:124]), 0, ["collector: cut: ", *UNREAD]),
+        (("damaged", VALID + b"\xff" * 100), 1, ["collector: damaged: ", *UNREAD]),
     ],
     ids=["other frames", "empty", "cut", "damaged"],
 )
-def test_damaged_capture_or_capture_of_other_frames_exits_with_1(file, expected, phrases, collect, tmp_path):
+def test_only_damaged_captures_and_captures_of_other_frames_exit_with_1(file, expected, phrases, collect, tmp_path):
     name, content = file
     code, lines = collect(write_file(tmp_path / name, content))
     messages = "\n".join(lines)

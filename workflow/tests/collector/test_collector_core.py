@@ -50,7 +50,7 @@ def fields_of_format_2(random_: random.Random, n: int) -> dict:
         "packets": random_.choice((n, n // 9 + 1, random_.randrange(2**20))),
         "last": random_.choice((n * SECOND // 5 + SECOND - random_.randrange(3 * SECOND), 0, 2**64 - 1)) % 2**64,
         **{"rtt_syn": 5_000_000, "rtt_ack": 300},
-        "iat": random_.choice([random_.randrange(most) for most in (1000, 4 * SECOND, 60 * SECOND)]),
+        "iat": random_.choice([random_.randrange(max_ns) for max_ns in (1000, 4 * SECOND, 60 * SECOND)]),
         "seq_end": random_.randrange(2**32),
         "first_ack": random_.choice((n * 100 - 50 & 2**32 - 1, random_.randrange(2**32))),
         "ack": random_.choice((n * 100, random_.randrange(2**32))),
@@ -134,14 +134,14 @@ def test_core_matches_the_plain_collector(tmp_path, seed, number, series_ns):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_newest_epoch_is_of_accepted_reports_of_any_flow(threads):
-    def of(epoch: int, host: int, **given) -> bytes:
+    def report_of(epoch: int, host: int, **given) -> bytes:
         payload = report(2, src=bytes((10, 0, 0, host)), dst=b"\x0a\0\0\2", trigger=2, epoch=epoch)
         return frame(payload, address=BASE, **given)
 
     with Collector(pairs(), Options(threads=threads)) as collector:
         assert collector.newest_epoch() == 0
-        collector.feed_frames([of(5, host, psn=host) for host in range(9)])
-        collector.feed_frames([of(9, 3, psn=9), of(7, 3, psn=10), of(2**32 - 1, 3, psn=11, key=1)])
+        collector.feed_frames([report_of(5, host, psn=host) for host in range(9)])
+        collector.feed_frames([report_of(9, 3, psn=9), report_of(7, 3, psn=10), report_of(2**32 - 1, 3, psn=11, key=1)])
         collector.finish()
         assert collector.newest_epoch() == 9
 
@@ -191,7 +191,7 @@ def timed(psn: int, **fields) -> bytes:
     return frame(report(2, dst=b"\x0a\0\0\2", valid=ALL_TIMES, **fields), psn=psn, address=BASE)
 
 
-def hostile(random_: random.Random, n: int, most: int) -> dict:
+def hostile(random_: random.Random, n: int, max_ns: int) -> dict:
     """Return fields with times a few ns apart or impossible, in any order, and with impossible sizes."""
     return {
         **{"src": bytes((10, 0, 0, random_.randrange(2))), "dst": b"\x0a\0\0\2"},
@@ -199,9 +199,9 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
         "trigger": random_.choice((0, 1, 4, 16, 32, 64, 128, 256)),
         "epoch": random_.choice((0, 0, 1, n, 2**32 - 1)),
         "report_sequence": random_.choice((n, n, 0, 2**32 - 1)),
-        **{"timestamp": random_.randrange(most), "start": random_.randrange(most)},
-        "last": random_.choice((random_.randrange(most), random_.randrange(most), 0, 2**64 - 1)),
-        "iat": random_.choice((random_.randrange(most), 0, 2**63 - 1)),
+        **{"timestamp": random_.randrange(max_ns), "start": random_.randrange(max_ns)},
+        "last": random_.choice((random_.randrange(max_ns), random_.randrange(max_ns), 0, 2**64 - 1)),
+        "iat": random_.choice((random_.randrange(max_ns), 0, 2**63 - 1)),
         "bytes": random_.choice((n * 100, n, 0, random_.randrange(1000), 2**40 + n)),
         "packets": random_.choice((n, n * 2, 0, 1, random_.randrange(100), 2**40)),
         **{"payload_bytes": n * 50 + random_.randrange(50), "duplicate_acks": n},
@@ -213,8 +213,8 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
 def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path, seed):
     """Uses windows of a few ns: bytes at known times, spread bytes, and both at the windows' edges."""
     random_ = random.Random(seed)
-    most, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
-    reports = [report(2, **hostile(random_, n, most)) for n in range(random_.randrange(1, 14))]
+    max_ns, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
+    reports = [report(2, **hostile(random_, n, max_ns)) for n in range(random_.randrange(1, 14))]
     frames = [frame(data, psn=psn, address=BASE) for psn, data in enumerate(reports)]
     model = plain(2, frames, series_ns)
     _, flows, series = collected(tmp_path, frames, Options(series_ns=series_ns, threads=1 + seed % 2))

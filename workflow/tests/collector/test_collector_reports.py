@@ -18,7 +18,7 @@ from acapella_core.errors import UserError
 
 BASE = 0x10_0000_0000
 RING = [QueuePair(number=0x11, key=0x1234, base=BASE, slots=16)]
-GOOD = report(2, src=b"\x0a\0\0\1", dst=b"\x0a\0\0\2", report_sequence=1, timestamp=5, bytes=100, packets=1)
+VALID = report(2, src=b"\x0a\0\0\1", dst=b"\x0a\0\0\2", report_sequence=1, timestamp=5, bytes=100, packets=1)
 
 
 def counters(*frames: bytes, number: int = 2) -> dict:
@@ -36,18 +36,18 @@ def counters(*frames: bytes, number: int = 2) -> dict:
         ("out_of_bounds", {"address": BASE + 16 * 192}),
         ("bad_opcode", {"opcode": 0x26}),
         ("bad_icrc", {"damage_icrc": True}),
-        ("bad_version", {"payload": b"\3" + GOOD[1:]}),
+        ("bad_version", {"payload": b"\3" + VALID[1:]}),
         ("bad_length", {"payload": b""}),
         ("not_roce", {"port": 4792}),
     ],
 )
 def test_invalid_report_is_counted_by_reason_and_discarded(reason, changes):
-    assert counters(frame(**{"payload": GOOD, "psn": 0, "address": BASE} | changes)) == {"frames": 1, reason: 1}
+    assert counters(frame(**{"payload": VALID, "psn": 0, "address": BASE} | changes)) == {"frames": 1, reason: 1}
 
 
 def test_truncated_frame_is_counted_as_truncated(tmp_path):
     with Collector(RING, Options(series_ns=None)) as collector:
-        collector.feed(write_file(tmp_path / "cut.pcap", pcap([frame(GOOD, psn=0, address=BASE)], cut=100)))
+        collector.feed(write_file(tmp_path / "cut.pcap", pcap([frame(VALID, psn=0, address=BASE)], cut=100)))
         found = collector.finish()
     assert (found["truncated"], found["accepted"], found["flows"]) == (1, 0, 0)
 
@@ -59,13 +59,13 @@ def test_random_bytes_are_counted_and_discarded():
 
 
 def test_duplicate_and_reordered_sequence_numbers_are_distinguished():
-    found = counters(*[frame(GOOD, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)])
+    found = counters(*[frame(VALID, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)])
     assert found.items() >= {"accepted": 3, "psn_gap_lost": 3, "psn_duplicate": 2, "psn_reordered": 1}.items()
 
 
 def test_columns_match_the_schemas():
     with Collector(RING, Options()) as collector:
-        collector.feed_frames([frame(GOOD, psn=0, address=BASE)])
+        collector.feed_frames([frame(VALID, psn=0, address=BASE)])
         collector.finish()
         rows = pa.Table.from_batches(collector.flow_batches())
     assert rows.schema == arrow_schema("flow_reports")
@@ -85,7 +85,7 @@ def test_report_layouts_have_no_gaps():
 def test_icrc_matches_scapy(vlans):
     packets = pytest.importorskip("scapy.layers.l2", reason="scapy is not installed")
     pytest.importorskip("scapy.contrib.roce", reason="this scapy has no RoCE")
-    data = frame(GOOD, psn=77, address=BASE, vlans=vlans)
+    data = frame(VALID, psn=77, address=BASE, vlans=vlans)
     transport = packets.Ether(data)["BTH"]
     assert transport.opcode == 0x2A
     assert transport.psn == 77
@@ -96,7 +96,7 @@ def test_icrc_matches_scapy(vlans):
 @pytest.mark.parametrize("number", [1, 2])
 def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, number):
     require_programs("tshark")
-    created = GOOD if number == 2 else report(1, timestamp=5)
+    created = VALID if number == 2 else report(1, timestamp=5)
     good = [frame(created, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
     damaged = frame(created, psn=6, address=BASE, damage_icrc=True)
     capture = write_file(tmp_path / "r.pcap", pcap([*good, damaged]))

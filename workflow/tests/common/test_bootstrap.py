@@ -28,16 +28,16 @@ def test_bounds_equal_those_of_a_plain_loop_over_resamples(category):
     assert (lo[category], hi[category]) == (order[2], order[997])  # Phi(-2.571 * sqrt(6 / 5)) = 0.0024
 
 
-@pytest.mark.parametrize(("samples", "least"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
-def test_interval_covers_the_true_share_at_its_confidence_level(samples, least):
-    """Without expanded tails, it would be covered in 84 % of cases with 6 samples, and in half with 2."""
+@pytest.mark.parametrize(("samples", "min_share"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
+def test_interval_covers_the_true_share_at_its_confidence_level(samples, min_share):
+    """Without expanded tails, intervals would cover it in 84 % of cases with 6 samples, and in half with 2."""
     covered, rng = 0, np.random.default_rng(5)
     for _ in range(300):
         totals = rng.integers(200, 2000, samples)
         share = rng.beta(3, 7, samples)  # the share differs between samples, around 0.3
         lo, hi = share_intervals(rng.binomial(totals, share)[:, None], totals, resamples=400)
         covered += bool(lo[0] <= 0.3 <= hi[0])
-    assert least <= covered / 300 <= 0.98
+    assert min_share <= covered / 300 <= 0.98
 
 
 def test_frames_of_one_sample_are_not_independent():

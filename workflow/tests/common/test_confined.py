@@ -31,10 +31,10 @@ from acapella_core.errors import MISTAKE, UserError
 
 FIELDS = ("frame.number", "frame.protocols")
 ACAPELLA = str(Path(sys.executable).with_name("acapella"))
-OFFERED = _native.confinement_support()
+SUPPORT = _native.confinement_support()
 
-needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
-needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
+needs_landlock = pytest.mark.skipif(SUPPORT["landlock_abi"] == 0, reason="this kernel has no Landlock")
+needs_seccomp = pytest.mark.skipif(not SUPPORT["seccomp"], reason="this kernel has no seccomp")
 
 # Prints the results of its attempts on the first line of standard error.
 ATTEMPTS = f"""{ATTEMPT}
@@ -195,7 +195,7 @@ def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):
 @needs_landlock
 @needs_seccomp
 def test_process_that_confines_itself_writes_only_below_its_outputs(tmp_path):
-    inside, there = new_directory(tmp_path / "in"), write_file(tmp_path / "out" / "there", "kept")
+    inside, outside = new_directory(tmp_path / "in"), write_file(tmp_path / "out" / "there", "kept")
     code = f"""{ATTEMPT}
 import ctypes, os, platform, signal, socket, subprocess
 from acapella_core import _native
@@ -207,14 +207,14 @@ def called(result):
     if result < 0:
         raise OSError(ctypes.get_errno(), "")
 _native.confine_self([{str(inside)!r}, "/nonexistent"])
-there = {str(there)!r}
+outside = {str(outside)!r}
 print([refused(attempt) for attempt in (
     lambda: open({str(inside / "a")!r}, "w").write("x"),
     lambda: os.rename({str(inside / "a")!r}, {str(inside / "b")!r}),
-    lambda: open(there).read(),
-    lambda: open(there, "w"),
-    lambda: os.unlink(there),
-    lambda: os.rename({str(inside / "b")!r}, there),
+    lambda: open(outside).read(),
+    lambda: open(outside, "w"),
+    lambda: os.unlink(outside),
+    lambda: os.rename({str(inside / "b")!r}, outside),
     lambda: socket.socket(),
     lambda: subprocess.run(["true"], check=True),
     lambda: called(libc.syscall(SYS_CLONE, CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)),
@@ -224,7 +224,7 @@ print([refused(attempt) for attempt in (
     found = json.loads(processes.run(sys.executable, "-c", code, check=True).stdout)
     assert found.pop(5) in (errno.EACCES, errno.EXDEV)  # EXDEV: without the right to move files between directories
     assert found == [0, 0, 0, errno.EACCES, errno.EACCES, errno.EPERM, 0, errno.EPERM, errno.ENOSYS]
-    assert there.read_text() == "kept"
+    assert outside.read_text() == "kept"
 
 
 def test_digest_confines_itself_and_writes_both_tables(capture, tmp_path):
@@ -354,9 +354,9 @@ def test_confined_process_can_only_signal_itself(how):
 
 def test_doctor_reports_active_confinement():
     found = {finding.piece: finding for finding in confinement()}
-    assert found["Landlock"].available == (OFFERED["landlock_abi"] > 0)
-    assert str(OFFERED["landlock_abi"]) in found["Landlock"].state or not found["Landlock"].available
-    assert found["seccomp"].available == OFFERED["seccomp"]
+    assert found["Landlock"].available == (SUPPORT["landlock_abi"] > 0)
+    assert str(SUPPORT["landlock_abi"]) in found["Landlock"].state or not found["Landlock"].available
+    assert found["seccomp"].available == SUPPORT["seccomp"]
     assert set(found) == {"Landlock", "seccomp", "signals", "user of tshark", "processes of tshark"}
 
 

@@ -29,11 +29,11 @@ from acapella.p4 import run_program
 from acapella_capture import collect, scan
 from acapella_core import _native, confinement
 
-OFFERED = _native.confinement_support()
+SUPPORT = _native.confinement_support()
 ACAPELLA = str(Path(sys.executable).with_name("acapella"))
 
-needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
-needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
+needs_seccomp = pytest.mark.skipif(not SUPPORT["seccomp"], reason="this kernel has no seccomp")
+needs_landlock = pytest.mark.skipif(SUPPORT["landlock_abi"] == 0, reason="this kernel has no Landlock")
 
 # Writes the results of its attempts to its first argument, and tries to write to its second.
 ATTEMPTS = """\
@@ -201,8 +201,8 @@ print(json.dumps([refused(attempt) for attempt in (
 def test_scan_in_a_separate_process_gives_the_same_result(tmp_path):
     capture, cut = write_pcap(tmp_path / "port.pcap", busy_port()), tmp_path / "cut.pcap"
     cut.write_bytes(capture.read_bytes()[:-3])
-    whole, truncated, _ = found = [scan.scan_in_subprocess(path) for path in (capture, cut, tmp_path / "none.pcap")]
-    assert whole.frames == len(busy_port())
+    complete, truncated, _ = found = [scan.scan_in_subprocess(path) for path in (capture, cut, tmp_path / "none.pcap")]
+    assert complete.frames == len(busy_port())
     assert truncated.fault
     assert found == [scan.scan(path) for path in (capture, cut, tmp_path / "none.pcap")]
 

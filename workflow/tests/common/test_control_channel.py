@@ -27,9 +27,9 @@ from acapella_core.control_lines import InvalidMessage
 from acapella_core.errors import UserError
 
 HELLO = Hello("flowstats", 2, "a1")
-PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
-SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [PAIR]}
-PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 + "0000")
+QUEUE_PAIR = {"index": 0, "number": 7, "key": 99, "base": 4096, "size": 384, "psn": 5}
+SESSION = {"session": 1, "report_bytes": 192, "epoch": 5, "queue_pairs": [QUEUE_PAIR]}
+CHALLENGE_AND_PROOF = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 + "0000")
 
 
 def proof_line(secret: str, challenge: str) -> bytes:
@@ -69,15 +69,23 @@ def sessions_of(rings: Rings, queue_pairs: int = 1, **options) -> Sessions:
 
 
 def test_messages_round_trip():
-    session = Session(1, 192, 5, (QueuePair(**PAIR),))
-    for message in (*PROVED, HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
+    session = Session(1, 192, 5, (QueuePair(**QUEUE_PAIR),))
+    for message in (
+        *CHALLENGE_AND_PROOF,
+        HELLO,
+        session,
+        channel.Written(3),
+        channel.Alive(0),
+        Ended(1, None),
+        Ended(1, 5),
+    ):
         assert decode(encode(message).rstrip(b"\n")) == message
     assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
 
 
 def with_members(**parts) -> dict:
     """Return a session with the members of its queue pair changed."""
-    return {**SESSION, "queue_pairs": [{**PAIR, **parts}]}
+    return {**SESSION, "queue_pairs": [{**QUEUE_PAIR, **parts}]}
 
 
 @pytest.mark.parametrize(
@@ -115,8 +123,8 @@ def with_members(**parts) -> dict:
                 {**SESSION, "epoch": 1 << 32},
                 {**SESSION, "epoch": None},
                 {**SESSION, "queue_pairs": []},
-                {**SESSION, "queue_pairs": [PAIR] * 17},
-                {**SESSION, "queue_pairs": [PAIR, {**PAIR, "index": 1}]},
+                {**SESSION, "queue_pairs": [QUEUE_PAIR] * 17},
+                {**SESSION, "queue_pairs": [QUEUE_PAIR, {**QUEUE_PAIR, "index": 1}]},
                 with_members(number=0),
                 with_members(number=1 << 24),
                 with_members(key="99"),
@@ -137,7 +145,7 @@ def test_invalid_messages_are_rejected(line):
 
 
 def test_keys_are_not_in_messages():
-    assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, 5, (QueuePair(**PAIR),)))
+    assert "99" not in repr(QueuePair(**QUEUE_PAIR)) + repr(Session(1, 192, 5, (QueuePair(**QUEUE_PAIR),)))
     assert SECRET.value not in repr(SECRET)
 
 
@@ -203,7 +211,7 @@ def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
             assert set(bad.receive()) == {"error"}
         good.send(encode(HELLO))
         assert good.receive()["session"] == 1
-        for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
+        for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**QUEUE_PAIR),)))):
             good.send(line)
             assert set(good.receive()) == {"error"}
         for _ in range(MAX_REJECTED_LINES - 4):
@@ -288,8 +296,8 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
 @pytest.mark.parametrize(
     "first",
     [
-        encode(PROVED[0]),
-        encode(PROVED[1]),
+        encode(CHALLENGE_AND_PROOF[0]),
+        encode(CHALLENGE_AND_PROOF[1]),
         proof_line(SECRET.value, "0" * 64),
         encode(HELLO),
         b"\n",

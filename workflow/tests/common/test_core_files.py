@@ -77,11 +77,11 @@ def digest_to(directory: Path) -> list:
 
 def digest_that_waits(directory: Path) -> subprocess.Popen:
     """Start a digest of standard input; return it once it has two temporary files in the directory."""
-    required = len(list(directory.iterdir())) + 2  # both have temporary names
+    expected = len(list(directory.iterdir())) + 2  # both have temporary names
     process = subprocess.Popen(digest_to(directory), stdin=subprocess.PIPE)
     process.stdin.write(HEADER + 100 * RECORD)
     process.stdin.flush()
-    wait_until(lambda: len(list(directory.iterdir())) == required, f"{required} files expected", running=process)
+    wait_until(lambda: len(list(directory.iterdir())) == expected, f"{expected} files expected", running=process)
     return process
 
 

@@ -1,4 +1,4 @@
-"""Malicious captures end within the documented memory and time, with one line that names the limit."""
+"""Commands end at malicious captures within the documented memory and time, with a line that names the limit."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def zstd(plain: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def bomb(tmp_path_factory) -> Path:
-    """Write 10 GiB of empty frames in less than 400 KB. A zstd file may contain any number of zstd frames."""
+    """Write 10 GiB of empty frames in less than 400 kB. A zstd file may contain any number of zstd frames."""
     path = tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst"
     path.write_bytes(zstd(PCAP) + zstd(bytes(64 * MIB)) * 160)
     assert path.stat().st_size < 400_000

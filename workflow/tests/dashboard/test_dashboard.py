@@ -307,7 +307,7 @@ def test_campaigns_without_samples_have_no_values(tmp_path):
     assert "no campaign has a value" in (dashboard(tmp_path) / "index.html").read_text(encoding="utf-8")
 
 
-def many(number: int) -> page.Dashboard:
+def dashboard_of(number: int) -> page.Dashboard:
     """Return a dashboard over a number of campaigns without files."""
     found = {f"week-{week}": summary_of(week) for week in range(number)}
     return page.Dashboard(History(found), {}, frozenset(found))
@@ -327,14 +327,14 @@ def summary_of(week: int) -> Summary:
 def test_labels_of_campaigns_are_created_once_for_all_ports(tmp_path, monkeypatch):
     labels = []
     monkeypatch.setattr(history, "utc_text", lambda start: labels.append(start) or "2024-01-01")
-    page.write_files(many(12), tmp_path)
+    page.write_files(dashboard_of(12), tmp_path)
     assert len(labels) == 12
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
     """Return the pages over 500 campaigns of 3 ports per site."""
-    page.write_files(many(LARGE), output := tmp_path_factory.mktemp("large") / "dashboard")
+    page.write_files(dashboard_of(LARGE), output := tmp_path_factory.mktemp("large") / "dashboard")
     return output
 
 

@@ -132,4 +132,5 @@ def test_corpus_flows_have_the_reference_id(corpus):
         rows = flows_of(capture)
         assert [row for row in rows if row["community_id"] != reference(row)] == [], capture
         counts.update(row["ip_proto"] for row in rows if row["community_id"] is not None)
-    assert all(counts[proto] >= least / (1 if SOAK else 2 * EVERY_NTH) for proto, least in MIN_FLOWS.items()), counts
+    divisor = 1 if SOAK else 2 * EVERY_NTH
+    assert all(counts[proto] >= minimum / divisor for proto, minimum in MIN_FLOWS.items()), counts

@@ -24,7 +24,7 @@ from acapella.common.tables import arrow_schema
 from acapella.digest.acap_files import metadata_of
 
 ((_, FRAME),) = frames(1)
-WILD = struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100  # a record of an impossible length
+IMPOSSIBLE_RECORD = struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100  # a record of an impossible length
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
 
 
 def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, capsys):
-    write_file(capture, capture.read_bytes() + WILD)
+    write_file(capture, capture.read_bytes() + IMPOSSIBLE_RECORD)
     assert digest(capture) == 1
     failed = digest.hashes()
     one_line(capsys)
@@ -163,8 +163,8 @@ def test_missing_capture_error_names_the_file(digest, tmp_path, capsys):
 
 
 def test_malformed_frames_are_kept_with_their_issue(digest, tmp_path):
-    whole = frames(3)[1]
-    assert digest(write_pcap(tmp_path / "o.pcap", [(START, b""), whole, (START - 5, whole[1][:20]), whole])) == 0
+    valid = frames(3)[1]
+    assert digest(write_pcap(tmp_path / "o.pcap", [(START, b""), valid, (START - 5, valid[1][:20]), valid])) == 0
     issues = pq.read_table(digest.acap)["issue"].to_pylist()
     assert issues[1] is None and issues[3] is None and None not in (issues[0], issues[2])
     assert digest.metadata()["issues"] == {issues[0]: 1, issues[2]: 1}

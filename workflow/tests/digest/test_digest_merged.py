@@ -29,8 +29,8 @@ def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
 
 def tables(digest: Digest) -> list:
     """Return both tables as they were written, without column `file`, which only a merged acap has."""
-    both = [pq.read_table(path).replace_schema_metadata(None) for path in (digest.acap, digest.flows)]
-    return [table.drop_columns([name for name in ("file",) if name in table.column_names]) for table in both]
+    read = [pq.read_table(path).replace_schema_metadata(None) for path in (digest.acap, digest.flows)]
+    return [table.drop_columns([name for name in ("file",) if name in table.column_names]) for table in read]
 
 
 def of_three_queues(directory, records) -> list[Path]:

@@ -25,7 +25,7 @@ from acapella.digest.acap_format import node_digest_record
 PROGRAM = Path(sys.executable).with_name("acapella-digest")
 ALTERED = 300 if SOAK else 100  # files with a wrong bit
 SITE, PORT = "STAR", 'HundredGigE0/0/0/5 "x"'
-PLACE = (f"--site={SITE}", f"--port={PORT}")
+SITE_AND_PORT = (f"--site={SITE}", f"--port={PORT}")
 
 pytestmark = pytest.mark.skipif(not PROGRAM.is_file(), reason=f"no {PROGRAM.name} here: build/digest.log")
 
@@ -62,7 +62,7 @@ def captures(directory: Path) -> dict[str, Path]:
 
 def result(digest: Digest, source: Path) -> tuple[int, bytes, bytes]:
     """Digest a file and return the exit code and both Parquet files."""
-    return digest(source, *PLACE), digest.acap.read_bytes(), digest.flows.read_bytes()
+    return digest(source, *SITE_AND_PORT), digest.acap.read_bytes(), digest.flows.read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -129,9 +129,13 @@ def test_failure_is_one_line_and_leaves_no_file(out, memory, status, reason, tmp
     ("options", "changes", "reason"),
     [
         (("--site=STAR", "--port=other"), {}, "was digested on its node with port"),
-        ((*PLACE, "--engine=hybrid"), {}, "was digested on its node with engine native; use --engine native"),
-        (PLACE, {"version": "0.0.1", "acap_format": 1}, "was digested on its node by acapella 0.0.1 (format 1)"),
-        (PLACE, {"version": None}, "was digested on its node by acapella None"),
+        ((*SITE_AND_PORT, "--engine=hybrid"), {}, "was digested on its node with engine native; use --engine native"),
+        (
+            SITE_AND_PORT,
+            {"version": "0.0.1", "acap_format": 1},
+            "was digested on its node by acapella 0.0.1 (format 1)",
+        ),
+        (SITE_AND_PORT, {"version": None}, "was digested on its node by acapella None"),
     ],
 )
 def test_different_options_or_format_are_an_error(options, changes, reason, digest, capsys):
@@ -142,12 +146,12 @@ def test_different_options_or_format_are_an_error(options, changes, reason, dige
 
 
 def test_digest_of_a_different_version_with_the_same_format_is_accepted_with_its_version(tmp_path, digest):
-    assert digest(made_on_node(tmp_path, 4, version="0.0.1"), *PLACE) == 0
+    assert digest(made_on_node(tmp_path, 4, version="0.0.1"), *SITE_AND_PORT) == 0
     assert {metadata_of(path)["version"] for path in (digest.acap, digest.flows)} == {"0.0.1"}
 
 
 def test_limit_of_decompression_applies(tmp_path, digest, capsys):
-    assert digest(made_on_node(tmp_path, 40), *PLACE, "--max-decompressed=1K") == 2
+    assert digest(made_on_node(tmp_path, 40), *SITE_AND_PORT, "--max-decompressed=1K") == 2
     assert "has more bytes than --max-decompressed permits" in capsys.readouterr().err
 
 
@@ -155,8 +159,8 @@ def test_limit_of_decompression_applies(tmp_path, digest, capsys):
 def test_limit_of_the_compression_ratio_applies(tmp_path, digest, capsys, monkeypatch):
     monkeypatch.setattr(node_digest, "FREE_OF_RATIO", 0)
     columns = made_on_node(tmp_path, 4000)
-    assert digest(columns, *PLACE, "--max-ratio=1") == 0
-    assert digest(compressed(columns), *PLACE, "--max-ratio=1") == 2
+    assert digest(columns, *SITE_AND_PORT, "--max-ratio=1") == 0
+    assert digest(compressed(columns), *SITE_AND_PORT, "--max-ratio=1") == 2
     assert "has a higher compression ratio than --max-ratio permits" in capsys.readouterr().err
 
 
@@ -164,7 +168,7 @@ def test_block_longer_than_any_batch_is_an_error(tmp_path, digest, capsys):
     columns = made_on_node(tmp_path, 4)
     before, kind, after = columns.read_bytes().partition(b"frames  ")
     columns.write_bytes(before + kind + struct.pack("<Q", (256 << 20) + 8) + after[8:])
-    assert digest(columns, *PLACE) == 2
+    assert digest(columns, *SITE_AND_PORT) == 2
     assert "a block has an unknown kind or length" in capsys.readouterr().err
 
 
@@ -176,7 +180,7 @@ def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys
     facts = json.loads(block[8 : 8 + length])
     text = json.dumps(facts | {key: facts[key] + 1}).encode()
     columns.write_bytes(before + kind + struct.pack("<Q", len(text)) + text + bytes(-len(text) % 8))
-    assert digest(columns, *PLACE) == 2
+    assert digest(columns, *SITE_AND_PORT) == 2
     assert f"its tables and its facts differ in {key}" in capsys.readouterr().err
     assert not digest.acap.exists()
 
@@ -185,19 +189,19 @@ def test_facts_that_differ_from_the_tables_are_an_error(tmp_path, digest, capsys
 def test_truncated_or_altered_file_is_an_error_in_one_line_or_valid(tmp_path, digest, capsys):
     """A node is not trusted: whatever its file contains, it is accepted, or rejected in one line without output."""
     columns, draw = made_on_node(tmp_path, 30), random.Random(1)
-    whole = columns.read_bytes()
-    altered = [whole[: draw.randrange(8, len(whole))] for _ in range(ALTERED // 8)]
+    original = columns.read_bytes()
+    altered = [original[: draw.randrange(8, len(original))] for _ in range(ALTERED // 8)]
     for _ in range(ALTERED):
-        content = bytearray(whole)
+        content = bytearray(original)
         content[draw.randrange(8, len(content))] ^= 1 << draw.randrange(8)
         altered.append(bytes(content))
-    refused = 0
+    rejected = 0
     for content in altered:
         columns.write_bytes(content)
-        status = digest(columns, *PLACE)
+        status = digest(columns, *SITE_AND_PORT)
         printed = capsys.readouterr().err
-        refused += status == 2
+        rejected += status == 2
         assert status == 0 or (status == 2 and printed.count("\n") == 1 and not digest.acap.exists()), printed
         digest.acap.unlink(missing_ok=True)
         digest.flows.unlink(missing_ok=True)
-    assert refused > ALTERED / 3
+    assert rejected > ALTERED / 3

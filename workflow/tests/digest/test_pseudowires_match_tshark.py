@@ -41,7 +41,7 @@ BODIES = (
     b"\5\xdd" + IPV4,  # neither length nor ethertype
     b"\x81\0\0\5\x08\0" + IPV4,
 )
-EVERY_NTH = 3 if SOAK else 16  # each of these frames of the corpus
+EVERY_NTH = 3 if SOAK else 16  # frame of the corpus is used
 SNAPLEN = 200
 
 
@@ -71,9 +71,9 @@ def test_combinations_of_headers_agree_with_tshark(program_with_vendors, tmp_pat
 def test_truncated_frames_agree_with_tshark(program_with_vendors, tmp_path):
     frames = []
     for destination, source, word in itertools.product(DESTINATIONS[:8], SOURCES[:5], WORDS):
-        whole = frame(word, destination, source, BODIES[0])
-        for cut in range(len(OUTER) + 4, len(whole)):
-            frames += [(len(whole), whole[:cut]), (cut, whole[:cut]), (cut + 3, whole[:cut])]
+        complete = frame(word, destination, source, BODIES[0])
+        for cut in range(len(OUTER) + 4, len(complete)):
+            frames += [(len(complete), complete[:cut]), (cut, complete[:cut]), (cut + 3, complete[:cut])]
     agreement = compared(program_with_vendors, frames, tmp_path)
     assert agreement.disagreements == 0, agreement.first
     assert agreement.sure_share > 0.8

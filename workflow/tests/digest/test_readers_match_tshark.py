@@ -134,7 +134,7 @@ def record(caplen: int, wire_len: int = 60, present: int | None = None) -> bytes
     return struct.pack("<IIII", 1, 5, caplen, wire_len) + (bytes(range(16, 76)) * (size // 60 + 1))[:size]
 
 
-GOOD = record(60)
+VALID = record(60)
 # The captures that the fuzz target starts with: one of every format and variant.
 SEEDS = script(ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py").captures()
 
@@ -143,14 +143,14 @@ SEEDS = script(ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py").captur
     ("name", "content"),
     {
         "header_only": pcap(),
-        "cut_in_record_header": pcap(GOOD, GOOD[:9]),
-        "cut_in_record": pcap(GOOD, GOOD[:40]),
-        "caplen_above_snaplen": pcap(GOOD, record(200, 1500, present=200), GOOD),
-        "caplen_of_4_gib": pcap(GOOD, GOOD, GOOD, record(0xFFFFFFFF)),
-        "caplen_too_large": pcap(GOOD, GOOD, GOOD, record(262145), GOOD),
-        "zero_lengths": pcap(GOOD, record(0, 0), record(0, 60), GOOD),
-        "wire_len_below_caplen": pcap(GOOD, record(60, 10), GOOD),
-        "wire_len_of_4_gib": pcap(GOOD, GOOD, GOOD, record(60, 0xFFFFFFFF)),
+        "cut_in_record_header": pcap(VALID, VALID[:9]),
+        "cut_in_record": pcap(VALID, VALID[:40]),
+        "caplen_above_snaplen": pcap(VALID, record(200, 1500, present=200), VALID),
+        "caplen_of_4_gib": pcap(VALID, VALID, VALID, record(0xFFFFFFFF)),
+        "caplen_too_large": pcap(VALID, VALID, VALID, record(262145), VALID),
+        "zero_lengths": pcap(VALID, record(0, 0), record(0, 60), VALID),
+        "wire_len_below_caplen": pcap(VALID, record(60, 10), VALID),
+        "wire_len_of_4_gib": pcap(VALID, VALID, VALID, record(60, 0xFFFFFFFF)),
         "empty": b"",
         **SEEDS,
         **{f"{name}_cut": content[:-7] for name, content in SEEDS.items()},

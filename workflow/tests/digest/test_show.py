@@ -50,11 +50,11 @@ def test_summary_has_the_format_of_tshark(campaign, capsys):
 
 
 THERE, BACK = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
-SIX = IPv6(src="2001:db8::1", dst="2001:db8::2")
+THERE_IPV6 = IPv6(src="2001:db8::1", dst="2001:db8::2")
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
 
-@pytest.mark.parametrize("engine", ["native", pytest.param("hybrid", marks=needs_tshark)])  # its stacks end with Data
+@pytest.mark.parametrize("engine", ["native", pytest.param("hybrid", marks=needs_tshark)])  # hybrid stacks end in Data
 @pytest.mark.parametrize(
     ("packet", "line"),
     [
@@ -64,9 +64,9 @@ needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark
             "ICMP 80 Ethernet/IPv4/ICMP quotes IPv4/UDP",
         ),
         (BACK / ICMP(type=11) / THERE / ICMP(), "ICMP 70 Ethernet/IPv4/ICMP quotes IPv4/ICMP"),
-        (SIX / ICMPv6EchoRequest(data=b"hello"), "ICMPv6 67 Ethernet/IPv6/ICMPv6 Len=5"),
+        (THERE_IPV6 / ICMPv6EchoRequest(data=b"hello"), "ICMPv6 67 Ethernet/IPv6/ICMPv6 Len=5"),
         (
-            SIX / ICMPv6DestUnreach(code=4) / SIX / UDP(sport=1, dport=2),
+            THERE_IPV6 / ICMPv6DestUnreach(code=4) / THERE_IPV6 / UDP(sport=1, dport=2),
             "ICMPv6 110 Ethernet/IPv6/ICMPv6 quotes IPv6/UDP",
         ),
         (

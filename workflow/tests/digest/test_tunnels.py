@@ -201,12 +201,12 @@ def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tu
 
 def clients(chance, server_port):
     """Return 300 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
-    talk = []
+    packets = []
     for port in [port for port in PORTS.values() for _ in range(300)]:
         there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
-        talk.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
-        talk.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
-    return [naive_tunnels.ethernet(0x0800, packet) for packet in talk]
+        packets.append(naive_tunnels.outer(17, naive_tunnels.udp(port, server_port, there)))
+        packets.append(naive_tunnels.outer(17, naive_tunnels.udp(server_port, port, back), back=True))
+    return [naive_tunnels.ethernet(0x0800, packet) for packet in packets]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -325,7 +325,7 @@ def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
     return naive_tunnels.ethernet(*naive_tunnels.over_udp(2152)(header + carried))
 
 
-# The second one has a PDU session container (TS 38.415 5.5.2).
+# The second one has a PDU session container (3GPP TS 38.415 clause 5.5.2).
 GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, b"\0\0\0\x85\1\x10\5\0"), gtp_of_ethernet(first=b"\x02")]
 
 
@@ -408,14 +408,16 @@ CUT = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4
 
 @needs_tshark
 @pytest.mark.parametrize(
-    ("frames", "least"), [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)], ids=["not listed", "cut"]
+    ("frames", "min_share"),
+    [(whole([*NOT_LISTED, *ROUTED, *GTP_OF_ETHERNET]), 1), (CUT, 0.5)],
+    ids=["not listed", "cut"],
 )
-def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, least):
+def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, min_share):
     """Verifies headers that tshark does not list, and truncated frames, whose other columns may differ."""
     digested(tmp_path, frames)
     code = main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])
     (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("tunnels ")]
-    assert len(frames) * least <= int(line[1].replace(",", "")) <= len(frames)
+    assert len(frames) * min_share <= int(line[1].replace(",", "")) <= len(frames)
     assert line[2:4] == ["0", "0"] and (code == 0 or frames is CUT)
 
 

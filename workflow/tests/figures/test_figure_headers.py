@@ -29,8 +29,10 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
     assert [axis["title"] for axis in second] == ["distinct headers (labels)", "deepest stack (headers)"]
     assert second[0]["scale"] == second[1]["scale"]
     assert panels[0]["height"] == panels[1]["height"]
-    whole = rows["all"]
-    sentence = f"All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}."
+    all_sites = rows["all"]
+    sentence = (
+        f"All sites: {all_sites['distinct_headers']} distinct headers, deepest stack {all_sites['deepest_stack']}."
+    )
     assert sentence in compose.compose_figure("header_depth", source).description
 
 
@@ -65,20 +67,20 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("name", "column", "share", "most"),
+    ("name", "column", "share", "max_shown"),
     [
         ("header_occurrence", "header", "frame_share", header_occurrence.MAX_HEADERS),
         ("encapsulations", "encapsulation", "share", encapsulations.MAX_ENCAPSULATIONS),
     ],
 )
-def test_site_without_a_header_or_an_encapsulation_has_a_dot_at_0(name, column, share, most, tmp_path):
+def test_site_without_a_header_or_an_encapsulation_has_a_dot_at_0(name, column, share, max_shown, tmp_path):
     source = source_with(tmp_path, sites=30)
     rows = [row for row in source.rows(name) if row["site"] == "all" or row["site"][-1] != "3" or row[share] > 0.2]
     source.required_rows = lambda _: rows
     shares = {(row["site"], row[column]): 100 * row[share] for row in rows}
     sites = {row["site"] for row in rows} - {"all"}
-    whole = sorted((row for row in rows if row["site"] == "all"), key=lambda row: -row[share])
-    drawn = {row[column].replace("none", encapsulations.NONE): row[column] for row in whole[:most]}
+    all_sites = sorted((row for row in rows if row["site"] == "all"), key=lambda row: -row[share])
+    drawn = {row[column].replace("none", encapsulations.NONE): row[column] for row in all_sites[:max_shown]}
     assert any((site, value) not in shares for site in sites for value in drawn.values()), "every site has all"
     layers = compose.compose_figure(name, source).spec["concat"][0]["layer"]
     dots = [dot for layer in layers if layer["mark"]["type"] == "circle" for dot in layer["data"]["values"]]

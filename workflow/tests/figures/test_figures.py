@@ -37,7 +37,7 @@ CAMPAIGNS = {
     "long_names": {"names": LONG_NAMES, "ports": 3, "samples": 2, "frames": 1000},
     "hostile": {"names": HOSTILE, "restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
 }
-EMPTY = {  # and the reason that figures print
+EMPTY = {  # campaigns without data, and the reason that figures print
     "no_frames": ({"frames": 0}, "none of the 24 samples contains a frame"),
     "no_samples": ({"names": [], "sites": 0}, "the campaign has no samples"),
 }

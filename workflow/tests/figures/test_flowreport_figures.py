@@ -130,12 +130,14 @@ def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(source):
 
 
 def losses_begin(source, trace):
-    """Return the rates around the first loss, in million reports/s, and how many of the runs above have no loss."""
+    """Return the highest rate below and the lowest rate with a loss, in million reports/s; and, of the runs from there
+    on, how many have no loss, and their number.
+    """
     rows = [row for row in source.rows("flowreport_offered") if row["trace"] == trace]
-    whole = [(row["offered_rps"] / 1e6, row["accepted"] + row["discarded"] == row["offered"]) for row in rows]
-    first = min(rate for rate, all_ in whole if not all_)
-    above = [all_ for rate, all_ in whole if rate >= first]
-    return max(rate for rate, _ in whole if rate < first), first, sum(above), len(above)
+    runs = [(row["offered_rps"] / 1e6, row["accepted"] + row["discarded"] == row["offered"]) for row in rows]
+    first = min(rate for rate, lossless in runs if not lossless)
+    above = [lossless for rate, lossless in runs if rate >= first]
+    return max(rate for rate, _ in runs if rate < first), first, sum(above), len(above)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +239,9 @@ def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, phras
     if "loss" in shares:
         rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
     assert with_spaces(flowreport_accuracy.title(rows)) == phrase
-    wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
+    expected = sorted((measure for measure, share in shares.items() if share), key=shares.get)
     ranked = sorted(rows, key=lambda measure: severity(rows[measure]))
-    assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
+    assert ranked[: len(shares)] == [*expected, *(["loss"] if "loss" in shares else [])]
 
 
 def agreeing(*measures, n, r2, **values):

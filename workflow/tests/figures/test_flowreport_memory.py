@@ -53,7 +53,7 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in bet
     ],
 )
 def test_title_states_exact_runs_and_untested_sizes(unequal, missing, expected):
-    """Two samples with 300 flow sizes, some of them not exact, and additional missing ones."""
+    """Two samples with 300 measured flow sizes, of which `unequal` are not exact, and `missing` more flows."""
     rows = [memory_row(n, equal=300 - unequal[n], missing=missing[n], error=0.5 * (unequal[n] > 0)) for n in range(3)]
     assert memory_title(rows) == expected
 

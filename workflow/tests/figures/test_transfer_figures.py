@@ -48,7 +48,7 @@ def small(directory) -> None:
 
 
 def large(directory) -> None:
-    """Write the grid of the paper in both modes, and runs at a second rate."""
+    """Write the grid of the paper, a run of a third algorithm, and a failed run in mode published."""
     made.grid(directory, PAPER_DELAYS, PAPER_BUFFERS)
     document = made.document(made.Sent(), algorithm="reno")
     made.cell(directory, "reno", [document], settings={"algorithm": "reno", "buffer_bytes": 2**20})
@@ -155,9 +155,9 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
             "Cubic: r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; "
             "predicted best: r = 2",
         ),
-        # 100 segments, queued 0 to 99 times buffer / 10 MB ms, BBR half of it, and the cookie: 49.5 x 100/101 steps
+        # Segment n waits n steps of buffer / 10 MB ms (BBR: half of it), the cookie 0: on average 49.5 x 100/101 steps
         ("transfer_queueing", "captured", "Queueing delay: BBR 0.25 to 5.14 ms, Cubic 0.50 to 10.3 ms"),
-        # Cubic: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
+        # CUBIC: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
         (
             "transfer_agreement",
             "captured",
@@ -219,7 +219,7 @@ def test_range_of_gain_is_shown_if_a_run_was_repeated(runs, low, text):
 
 
 def test_cell_of_repeated_runs_contains_the_range_of_the_gain(text, notes):
-    # 100 KiB without delay: BBR 38 to 40 Mbit/s, Cubic 0.45 of that, 17.1 to 18: 1 - 18/38, 1 - 17.1/40
+    # 100 KiB without delay: BBR 38 to 40 Mbit/s, CUBIC 0.45 of that, 17.1 to 18: 1 - 18/38, 1 - 17.1/40
     assert "+53\N{HORIZONTAL ELLIPSIS}+57" in text("transfer_gain", "small")
     assert "second line: gain of the slowest BBR run over the fastest Cubic run" in notes("transfer_gain", "small")
     assert "second line" not in notes("transfer_gain", "captured"), "no repeated run"
@@ -261,8 +261,8 @@ def test_source_of_completion_times_counts_settings():
     rows = [{"setting": number // 2, "completion_source": "wire"} for number in range(6)]
     assert transfer_scope.completion_note(rows) == OF_WIRE_TIMES
     changed = [{"setting": 0, "completion_source": "iperf3"}] * 2
-    both = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
-    assert with_spaces(transfer_scope.completion_note([*changed, *rows[2:]])) == both
+    expected = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
+    assert with_spaces(transfer_scope.completion_note([*changed, *rows[2:]])) == expected
     assert not transfer_scope.completion_note([{"setting": 1, "completion_source": None}])
 
 

@@ -43,7 +43,7 @@ def test_title_without_a_defined_gain_has_no_median():
     [
         (-30.0, 30.0, "undecided"),
         (-0.6, 3.0, "undecided"),
-        (0.0, 3.0, "bbr"),  # the slowest run of BBR is as fast as the fastest one of Cubic
+        (0.0, 3.0, "bbr"),  # the slowest run of BBR is as fast as the fastest one of CUBIC
         (0.2, 3.0, "bbr"),
     ],
 )

@@ -159,7 +159,7 @@ def test_trials_whose_sender_lost_the_cpu_are_marked(name, text):
 def test_environments_and_runs_whose_sender_lost_the_cpu_are_marked(drawn, text):
     assert "quiet (3 runs, 3 \u2020)" in text("iat_delta", "replayed")
     left = drawn("kappa_environments", "replayed").spec["concat"][0]["hconcat"][0]
-    runs = left["data"]["values"]  # both layers have the same ones
+    runs = left["data"]["values"]  # both layers have the same rows
     assert {(run["label"], run["sender"][0]) for run in runs} == {("quiet", "\u2020"), ("loaded", "h")}
     assert "Hollow: the sender of either trial lost the CPU." in text("kappa_replayer", "replayed")
 
@@ -180,7 +180,7 @@ def test_replayer_and_path_are_drawn_if_departures_are_known(drawn, text):
 
 
 def test_means_of_limits_are_not_called_an_interval(text):
-    """Limits of several runs are averaged, although all of these runs were compared with the same trial."""
+    """Limits of several runs are averaged. These runs are not independent: all were compared with the first trial."""
     assert "These mean limits are no interval of the mean" in text("kappa_replayer", "replayed")
     assert text("kappa_replayer", "replayed").count("mean limits 0.9990 to 0.9995") == 2, (
         "in the title and at the right"

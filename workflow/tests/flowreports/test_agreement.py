@@ -39,14 +39,16 @@ def verdict(rows: list[dict]) -> str | None:
 def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
     """Return the pairs; the measured values of a share of them, the smallest, are multiplied by ``factor``."""
     rows = sorted(rows, key=lambda row: row["exact"])
-    many = round(share * len(rows))
-    wrong = [row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:many]]
-    return wrong + rows[many:]
+    count = round(share * len(rows))
+    changed_rows = [
+        row | {"measured": row["exact"] * factor, "covered": row["covered"] and False} for row in rows[:count]
+    ]
+    return changed_rows + rows[count:]
 
 
-def changed(rows: list[dict], many: int, **values) -> list[dict]:
+def changed(rows: list[dict], count: int, **values) -> list[dict]:
     """Return the pairs with other values in the first ones."""
-    return [row | values for row in rows[:many]] + rows[many:]
+    return [row | values for row in rows[:count]] + rows[count:]
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -124,7 +126,7 @@ def test_counts_must_be_equal(measure):
     assert verdict(damaged(pairs_of(measure), 0.01, 1.005)) == "99 % equal"
 
 
-def test_bounds_in_docs_and_command_are_the_same(capsys):
+def test_bounds_are_in_the_document_that_the_command_refers_to(capsys):
     document = " ".join((ROOT / "docs" / "flowreports.md").read_text(encoding="utf-8").split())
     assert agreement.STATEMENT in document
     for kind in (COUNT, TIME, RATE):

@@ -25,7 +25,7 @@ def needs(tool: str) -> None:
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """Return a capture of a TCP connection and a UDP flow, plain and with two labels, and its flow table."""
+    """Return a capture of a TCP connection and a UDP flow, with labels before some UDP frames, and its flow table."""
     directory = tmp_path_factory.mktemp("comparators")
     tcp = [IP(**CLIENT) / TCP(sport=5000, dport=80, flags="A") / bytes(100 * n) for n in range(1, 4)]
     back = [IP(**SERVER) / TCP(sport=80, dport=5000, flags="A", seq=n) / bytes(10) for n in range(2)]
@@ -52,7 +52,7 @@ def compared(capsys, code: int, capture, flows) -> list[str]:
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
-def test_meter_finds_flows_of_plain_frames_but_not_of_labeled_ones(tool, seen):
+def test_meter_counts_plain_frames_but_not_labeled_ones(tool, seen):
     needs(tool)
     result = compare(*seen, [tool])
     (found,) = result["tools"]
@@ -78,15 +78,15 @@ def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
     """Limits and damage of the capture have no effect."""
     damaged = write_file(tmp_path / "t.pcap.gz", b"\x1f\x8b" + bytes(9))
     monkeypatch.setattr(meters, "which", lambda _: None)
-    assert all("is not installed" in one["skipped"] for one in compare(damaged, seen[1])["tools"])
+    assert all("is not installed" in tool["skipped"] for tool in compare(damaged, seen[1])["tools"])
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
 def test_meter_reads_complete_frames_of_a_truncated_capture(tool, seen, tmp_path):
     needs(tool)
     cut = write_file(tmp_path / "cut.pcap", seen[0].read_bytes()[:-5])  # within the last frame, which is after labels
-    (found,), (whole,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
-    assert {**found, "own": None} == {**whole, "own": None}
+    (found,), (complete,) = (compare(capture, seen[1], [tool])["tools"] for capture in (cut, seen[0]))
+    assert {**found, "own": None} == {**complete, "own": None}
 
 
 def test_invalid_capture_error_has_the_tools_message(seen, tmp_path):

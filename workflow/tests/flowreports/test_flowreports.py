@@ -154,9 +154,11 @@ def test_lost_reports_are_counted(busy, tmp_path):
     content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
     (tmp_path / "cut.pcap").write_bytes(content[: 24 + 5 * record] + content[24 + 9 * record :])
     ring = Settings().ring
-    with Collector([QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)) as one:
-        one.feed(tmp_path / "cut.pcap")
-        counters = one.finish()
+    with Collector(
+        [QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)], Options(series_ns=None)
+    ) as collector:
+        collector.feed(tmp_path / "cut.pcap")
+        counters = collector.finish()
     assert (counters["accepted"], counters["psn_gap_lost"]) == ((len(content) - 24) // record - 4, 4)
 
 
@@ -171,8 +173,8 @@ def test_tshark_dissects_reports_and_their_icrc(busy):
     dissected, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
     assert set(dissected) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
     with RawPcapReader(str(busy / "reports.pcap")) as reader:
-        required = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
-    assert list(found) == required
+        expected = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
+    assert list(found) == expected
 
 
 @pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])
@@ -203,9 +205,11 @@ def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
     cut = tmp_path / "cut.pcap"
     cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
     assert reports(cut, tmp_path / "made") == 0
-    seen, whole = ({row["tool"]: row for row in table(path, "tools")} for path in (tmp_path / "made", busy))
-    assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
-    assert {name: row["skipped"] for name, row in seen.items()} == {name: row["skipped"] for name, row in whole.items()}
+    seen, complete = ({row["tool"]: row for row in table(path, "tools")} for path in (tmp_path / "made", busy))
+    assert 0 < seen["digest"]["packets"] <= complete["digest"]["packets"]
+    assert {name: row["skipped"] for name, row in seen.items()} == {
+        name: row["skipped"] for name, row in complete.items()
+    }
 
 
 def check_damage(busy, capture: Path, capsys, error: str) -> None:
@@ -223,9 +227,9 @@ def check_damage(busy, capture: Path, capsys, error: str) -> None:
 def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys):
     """The damage is a record of impossible length after all frames. With an existing digest, the exit code is 0."""
     wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
-    whole = (busy.parent / "busy.pcap").read_bytes()
-    wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
-    check_damage(busy, wild, capsys, f"acapella: error: wild: at byte {len(whole)}: ")
+    valid = (busy.parent / "busy.pcap").read_bytes()
+    wild.write_bytes(valid + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
+    check_damage(busy, wild, capsys, f"acapella: error: wild: at byte {len(valid)}: ")
     assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
     assert reports(wild, tmp_path / "kept", "--epoch", "3s", "--acap", acap, "--flows", flows) == 0
     last_line = capsys.readouterr().err.splitlines()[-1]
@@ -246,9 +250,9 @@ def loader_runs(parent: int) -> bool:
 @pytest.mark.soak
 @needs_program
 def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
-    whole = (busy.parent / "busy.pcap").read_bytes()
-    path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
-    check_damage(busy, path, capsys, f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
+    valid = (busy.parent / "busy.pcap").read_bytes()
+    path = damaged(tmp_path / "wild.pcap.zst", "zstd", valid, valid)
+    check_damage(busy, path, capsys, f"acapella: error: wild: at byte {len(valid)} of the decompressed data: zstd: ")
 
 
 @pytest.mark.soak
@@ -285,12 +289,14 @@ def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
         assert reports(capture, tmp_path / name, "--triggers", name, "--sketch", "1x64") == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     apart = {name: table(tmp_path / name, "accuracy") for name in ("all", "published")}
-    both = table(tmp_path / "both", "accuracy")
+    together = table(tmp_path / "both", "accuracy")
     for name, rows in apart.items():
         assert {row["triggers"] for row in rows} == {name}
-        assert {row["measure"]: row for row in both if row["triggers"] == name} == {row["measure"]: row for row in rows}
-    assert len(both) == len(apart["all"]) + len(apart["published"])
-    packets = {row["triggers"]: row for row in both if row["measure"] == "packets"}
+        assert {row["measure"]: row for row in together if row["triggers"] == name} == {
+            row["measure"]: row for row in rows
+        }
+    assert len(together) == len(apart["all"]) + len(apart["published"])
+    packets = {row["triggers"]: row for row in together if row["measure"] == "packets"}
     without = sum(row["ip_proto"] != 6 for row in table(tmp_path / "both", "compared_flows") if row["found"] == "both")
     assert packets["published"]["missing"] >= without > packets["all"]["missing"] == 0
     assert [words for words in lines if words[0] == "published"] and ["all", "packets"] in lines

@@ -15,7 +15,7 @@ from acapella_testing.oracles.naive_flowreports import nearest_rank
 
 from acapella.common import agreement, queries
 from acapella.flowreports import compare
-from acapella.flowreports import exact as made_exact
+from acapella.flowreports import exact as exact_tables
 
 WINDOW_NS = 50_000_000
 COUNTS = ("packets", "bytes", "payload_bytes", "retransmitted_bytes", "gap_bytes", "uncertain_bytes")
@@ -92,7 +92,7 @@ def judged_windows(con, length_ns: int) -> list[dict]:
     """Return the rows of judged_windows, made from stamps, starts (flow, start_ns) and compared_windows."""
     con.execute(JUDGED)
     for name in ("all_series", "report_spans", "window_bounds", "judged_windows"):
-        made_exact.create(con, name, {"length_ns": length_ns, "probes": True})
+        exact_tables.create(con, name, {"length_ns": length_ns, "probes": True})
     return rows(con, "select * from judged_windows order by flow, window_ns")
 
 
@@ -213,8 +213,8 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
     exact = Counter()
     for number, at, size in [(number, *packet) for number, (packets, _) in enumerate(flows) for packet in packets]:
         exact[number, at // length_ns] += size
-    places = itertools.product(range(len(flows)), range(max(at for _, at in exact) + 1))
-    windows = [(flow, at * length_ns, exact[flow, at]) for flow, at in places]
+    keys = itertools.product(range(len(flows)), range(max(at for _, at in exact) + 1))
+    windows = [(flow, at * length_ns, exact[flow, at]) for flow, at in keys]
     compared = [("s", *row, round(row[-1] * draw.choice([1, 1, 1.05, 2]))) for row in windows]
     register(con, "compared_windows", WINDOWS, compared)
     bounds = {number: bounds_of(own, packets[0][0], length_ns) for number, (packets, own) in enumerate(flows)}

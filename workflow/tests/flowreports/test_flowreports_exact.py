@@ -19,9 +19,9 @@ def check(tmp_path, trace):
     """Compare every value of every flow and window; return the flows by key."""
     con, frames = exact_results(tmp_path, trace)
     found = {keyed(row): row for row in rows(con, "select * from exact_flows")}
-    required = naive.flows(frames)
-    assert found.keys() == required.keys()
-    for key, values in required.items():
+    expected = naive.flows(frames)
+    assert found.keys() == expected.keys()
+    for key, values in expected.items():
         assert {name: found[key][name] for name in VALUES} == {name: values[name] for name in VALUES}, key
         occupied = values.get("missing_bytes") if found[key]["missing_bytes"] is None else None
         assert not occupied, (key, "missing_bytes is null, but bytes are missing")

@@ -125,14 +125,14 @@ def agrees(measure, pairs):
     """Return whether exact and measured values agree, as computed from a table of pairs."""
     columns = {name: pairs.column(name).to_numpy() for name in pairs.column_names}
     exact, measured = columns["exact"], columns["measured"]
-    both = ~np.isnan(exact) & ~np.isnan(measured)
+    comparable = ~np.isnan(exact) & ~np.isnan(measured)
     missing = np.sum(~np.isnan(exact) & np.isnan(measured) & ~columns["outside"])
-    exact, measured, width = exact[both], measured[both], columns["width"][both]
+    exact, measured, width = exact[comparable], measured[comparable], columns["width"][comparable]
     if measure in ("loss", "retransmitted"):
         widths = np.sort(width[~np.isnan(width) & ((exact > 0) | (width > 0))])
         high = math.ceil(0.99 * len(widths)) - 1
         narrow = not len(widths) or (widths[len(widths) // 2] <= 0.01 and widths[high] <= 0.1)
-        within = narrow and not any(covered is False for covered in columns["covered"][both])
+        within = narrow and not any(covered is False for covered in columns["covered"][comparable])
     else:
         within = np.mean(np.abs(measured - exact) <= (0 if measure in COUNTS else 0.01) * exact) >= 0.995
     above = (exact > 0) & (measured > 0)

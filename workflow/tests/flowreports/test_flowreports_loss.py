@@ -20,7 +20,7 @@ MODULUS = 2**32
 
 
 def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
-    """Return segments of a flow at a tap: lost, late, retransmitted, keepalive, FIN and RST, over the wrap."""
+    """Return segments of a flow at a tap: lost, late, retransmitted, keep-alive, FIN and RST, over the wrap."""
     make, isn = partial(segment, client), draw.choice([MODULUS - 5000, draw.randrange(MODULUS)])
     lost, late = draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.1, 0.3])
     frames = draw.choice([[], [make(isn, SYN)], [make(isn, SYN)] * 2, [make(isn, ACK)], [make(isn + 9000, ACK)]])
@@ -76,9 +76,9 @@ def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_loss_intervals_are_the_narrowest_that_cover_the_missing_bytes(seed, tmp_path):
     draw = random.Random(seed)
-    rows, required = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
-    assert len(rows) == len(required) == 250
-    exact = [(row, required[row["src"]]["missing_bytes"]) for row in rows]
+    rows, expected = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
+    assert len(rows) == len(expected) == 250
+    exact = [(row, expected[row["src"]]["missing_bytes"]) for row in rows]
     assert [(row, missing) for row, missing in exact if not covered(row, missing)] == []
     unsure = [(row, missing) for row, missing in exact if row["uncertain_bytes"]]
     assert unsure and len(unsure) < len(rows) / 2

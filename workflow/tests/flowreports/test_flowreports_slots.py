@@ -77,15 +77,15 @@ def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
 
 def test_unmarked_loss_intervals_contain_the_exact_loss(loaded):
     """Without marks, most intervals would be wrong: data after the pause had a different slot or none."""
-    wrong = 0
+    differing = 0
     for row, name in itertools.product(rows(loaded, "compared_flows"), ("missing", "retransmitted")):
         exact, low = row[f"{name}_bytes"], row[f"{name}_measured_bytes"]
         if row["loss_reason"] is None:
             assert low <= exact <= low + row["uncertain_bytes"], row
         else:
             assert row["uncertain_bytes"] is None, row
-            wrong += low is not None and low != exact
-    assert wrong > LONG / 3
+            differing += low is not None and low != exact
+    assert differing > LONG / 3
 
 
 def test_slots_of_flows_idle_for_an_epoch_are_reused(loaded):

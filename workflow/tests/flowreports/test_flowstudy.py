@@ -48,7 +48,7 @@ class FixedRate:
     ("rate", "lowest", "highest"), [(0.99e6, 0, 0), (1.03e6, 0.01, 0.03), (1.4e6, 0.385, 0.4), (3e6, 1.98, 2)]
 )
 def test_reports_left_in_the_ring_after_the_run_are_lost(rate, lowest, highest, monkeypatch):
-    """The ring holds more than half a second of reports at these rates."""
+    """The ring holds more than half a second of reports at the rate of the collector."""
     collector = FixedRate()
     monkeypatch.setattr(offered.time, "monotonic", collector.monotonic)
     result = offered.offer(collector, offered.ring(), rate, 1.0)
@@ -57,7 +57,7 @@ def test_reports_left_in_the_ring_after_the_run_are_lost(rate, lowest, highest, 
 
 
 def test_inter_arrival_times_are_from_the_connection_with_the_most_bytes():
-    """Flow 0 is the control connection. Its exact times are shorter, and only it has a measured time in window 2."""
+    """Flow 0 is the control connection: its exact times are shorter, and only it is measured in the second window."""
     con = queries.connect()
     con.execute("create table compared_flows as from (values (0, 5201), (1, 5201), (2, 80)) as t(flow, dst_port)")
     con.execute(

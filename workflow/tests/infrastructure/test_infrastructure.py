@@ -56,7 +56,7 @@ def run(campaign, *options) -> int:
 
 
 def walk(path) -> dict[str, tuple[set, int]]:
-    """Return the uplinks (names of ports) and the ports of NICs of each site, by a walk over every edge of a graph."""
+    """Return the uplinks (names of ports) and the number of NIC ports of each site, by a walk over a graph's edges."""
     root, tag = ET.parse(path).getroot(), "{http://graphml.graphdrawing.org/xmlns}"
     keys = {key.attrib["id"]: key.attrib["attr.name"] for key in root.iter(tag + "key")}
     nodes = {
@@ -369,7 +369,7 @@ def test_pattern_without_a_file_is_an_error(tmp_path, capsys):
     assert not (tmp_path / "tables").exists()
 
 
-def test_slice_that_ends_before_it_starts_counts_only_among_all_slices(tmp_path):
+def test_slice_that_ends_before_it_starts_has_no_duration(tmp_path):
     text = f"{HEADERS['slices']}1,{TIMES},A B\n2,2024-01-02T00:00:00Z,2024-01-01T00:00:00Z,A\n"
     assert run(tmp_path, "--slices", write_file(tmp_path / "slices.csv", text)) == 0
     (row,) = read_rows(tmp_path / "tables" / "infrastructure_summary.csv")

@@ -64,11 +64,13 @@ def test_altered_value_changes_only_its_own_verdict(place, column, text, verdict
 
 
 def test_disagreement_without_erratum_is_an_error(tmp_path, capsys):
-    error = refused(capsys, altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853"), ERRATA, tmp_path)
+    error = conformance_error(
+        capsys, altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853"), ERRATA, tmp_path
+    )
     assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
 
 
-def refused(capsys, printed, errata, directory) -> str:
+def conformance_error(capsys, printed, errata, directory) -> str:
     """Return the error message of the command, which is one line."""
     return failed(capsys, "campaign", "conformance", "--printed", printed, "--errata", errata, "-o", directory)
 
@@ -96,7 +98,7 @@ def errata_with(tmp_path, old: str, new: str):
     ],
 )
 def test_altered_number_fails_despite_errata_of_its_row(tmp_path, capsys, change, message):
-    assert message in refused(capsys, altered(tmp_path, *change), ERRATA, tmp_path)
+    assert message in conformance_error(capsys, altered(tmp_path, *change), ERRATA, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_altered_number_fails_despite_errata_of_its_row(tmp_path, capsys, change
 def test_erratum_without_explanation_does_not_excuse_a_row(tmp_path, capsys, place, kappa):
     """This also applies if the erratum is about the new number."""
     errata = errata_with(tmp_path, f" {kappa}", " 0.7400")
-    error = refused(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
+    error = conformance_error(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
     assert f"{', run '.join(place)}: kappa 0.74 is printed, its components allow" in error
 
 
@@ -135,7 +137,7 @@ def test_erratum_without_explanation_does_not_excuse_a_row(tmp_path, capsys, pla
     ],
 )
 def test_errata_that_do_not_apply_fail(tmp_path, capsys, old, new, message):
-    assert message in refused(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
+    assert message in conformance_error(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
 
 
 def test_note_of_an_erratum_is_only_in_its_rows():
@@ -149,7 +151,9 @@ def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
     """This also applies if the erratum describes the new number."""
     path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
     errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
-    assert "the erratum explains agrees_loosely, which needs no explanation" in refused(capsys, path, errata, tmp_path)
+    assert "the erratum explains agrees_loosely, which needs no explanation" in conformance_error(
+        capsys, path, errata, tmp_path
+    )
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -157,13 +161,13 @@ def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
 def test_missing_and_duplicate_rows_are_errors(tmp_path, capsys, at, count):
     lines = PRINTED.read_text(encoding="utf-8").splitlines(keepends=True)
     path = write_file(tmp_path / "printed.csv", "".join(lines[:at] + [lines[at]] * count + lines[at + 1 :]))
-    assert f"{count} rows here, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+    assert f"{count} rows here, 1 in " in conformance_error(capsys, path, ERRATA, tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])
 def test_invalid_table_of_printed_numbers_is_an_error(content, tmp_path, capsys):
     path = write_file(tmp_path / "printed.csv", content)
-    assert "not a table of environment, run, U, O, L, I, kappa" in refused(capsys, path, ERRATA, tmp_path)
+    assert "not a table of environment, run, U, O, L, I, kappa" in conformance_error(capsys, path, ERRATA, tmp_path)
 
 
 def test_printed_number_covers_all_numbers_that_round_to_it():

@@ -96,12 +96,12 @@ def test_order_of_all_permutations_up_to_7_matches_the_naive_reference(compared)
 @pytest.mark.parametrize("how", ["round robin", "cut"])
 def test_file_order_of_a_trial_does_not_matter(tmp_path, capsys, compared, files, how):
     offsets, numbers = [ns // 3 for ns in steady(30)], [*range(10), 12, 11, 10, *range(13, 30)]
-    whole, a, parts = compared(steady(30), (offsets, numbers)), tmp_path / "a.pcap", []
+    expected, a, parts = compared(steady(30), (offsets, numbers)), tmp_path / "a.pcap", []
     for k in range(files):
         chosen = range(k, 30, files) if how == "round robin" else range(k * 30 // files, (k + 1) * 30 // files)
         parts.append(str(write(tmp_path / f"b{k}.pcap", [offsets[n] for n in chosen], [numbers[n] for n in chosen])))
     for order in itertools.permutations(parts):
-        assert pair(capsys, a, ",".join(order)) == whole
+        assert pair(capsys, a, ",".join(order)) == expected
 
 
 def test_file_listed_twice_in_a_trial_is_an_error(tmp_path, capsys):

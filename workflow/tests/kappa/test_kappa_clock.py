@@ -82,9 +82,11 @@ def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolutio
 @pytest.mark.parametrize(("interfaces", "expected"), [((0, 1), True), ((0, 0), False)])
 def test_coarsest_interface_with_packets_is_reported(tmp_path, capsys, interfaces, expected):
     times = jittered(100, 1)
-    stamps = [(which, ns // 1000 if which else ns) for which, ns in zip(interfaces * 50, times, strict=True)]
-    both = write_ng(tmp_path / "b.pcapng", stamps, [9, 6])
-    found = pair(capsys, write(tmp_path / "a.pcap", [ns - START_NS for ns in times]), both)
+    stamps = [
+        (interface, ns // 1000 if interface else ns) for interface, ns in zip(interfaces * 50, times, strict=True)
+    ]
+    mixed = write_ng(tmp_path / "b.pcapng", stamps, [9, 6])
+    found = pair(capsys, write(tmp_path / "a.pcap", [ns - START_NS for ns in times]), mixed)
     assert ("on a grid of 1 µs" in " ".join(texts(found, "coarse_clock"))) == expected
 
 
@@ -118,8 +120,8 @@ def test_files_of_one_packet_show_a_grid_together(tmp_path, capsys, offset_ns):
 
 
 def test_single_packet_of_a_coarse_file_is_not_reported(tmp_path, capsys):
-    one = write_ng(tmp_path / "one.pcapng", [(0, START_NS // 1000)], [6])
-    assert codes(pair(capsys, one, one)) == []
+    trial = write_ng(tmp_path / "one.pcapng", [(0, START_NS // 1000)], [6])
+    assert codes(pair(capsys, trial, trial)) == []
 
 
 @pytest.mark.parametrize("far_ns", [LAST_NS + 1, 2**63 - 1, 2**64 - 1])

@@ -259,7 +259,7 @@ def test_full_disk_at_standard_output_is_an_error(trials, capsys, monkeypatch, w
     assert capsys.readouterr().err == "acapella: error: standard output: cannot write: No space left on device\n"
 
 
-def test_file_that_is_not_a_capture_error_names_the_file(trials, tmp_path, capsys):
+def test_error_about_a_file_that_is_not_a_capture_names_the_file(trials, tmp_path, capsys):
     assert main(["kappa", str(trials[0]), str(write_file(tmp_path / "note.txt", "this is not a capture"))]) == 2
     assert "note.txt" in capsys.readouterr().err
 

@@ -73,8 +73,8 @@ def test_router_or_underlay_of_one_trial_does_not_change_kappa(tmp_path, capsys,
     assert (found["kappa"], found["n_common"], serious(found)) == (1, len(frames), [])
 
 
-def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, underlay):
-    """Every tenth packet is lost; the others pass a router, and all but the first are 1 us late."""
+def test_known_loss_and_delay_give_the_expected_components(tmp_path, capsys, frames, underlay):
+    """Every tenth packet is lost; the others pass a router, and all but the first are 1 µs late."""
     offsets = times(len(frames))
     left = [n for n in range(len(frames)) if n % 10 != 9]
     wrapped = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]

@@ -58,15 +58,15 @@ def test_swapped_departures_of_exact_replayers_are_an_error(replays, capsys):
 
 
 def test_departures_of_a_run_at_a_different_time_are_a_warning(replays, capsys):
-    """There is no warning if both clocks differ by a constant."""
+    """There is no warning if the clocks differ by a constant."""
 
-    def codes(*later_ns):
-        departed = [REQUESTED + later * 10**9 + deviations(1) for later in later_ns]
+    def offset_warnings(*later_s):
+        departed = [REQUESTED + later * 10**9 + deviations(1) for later in later_s]
         arrived = [REQUESTED + 60 * 10**9, REQUESTED + 120 * 10**9]
         return texts(pair(capsys, *replays(arrived, departed)), "offset_change")
 
-    assert codes(60, 120) == codes(7, 67) == []
-    (text,) = codes(60, 180)
+    assert offset_warnings(60, 120) == offset_warnings(7, 67) == []
+    (text,) = offset_warnings(60, 180)
     assert "differs by 60 s between the trials" in text
 
 

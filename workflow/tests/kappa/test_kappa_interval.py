@@ -17,37 +17,43 @@ from acapella.kappa.departures import Departures
 from acapella_core import kappa as core
 
 RUNS, PACKETS = (100, 4000) if SOAK else (20, 1000)
-LATE = Replayer(late_ns=2_000)
-ALL = Path(jitter_ns=1_000, loss=0.02, reordered=0.02)
-USUAL = Setup(replayer=LATE, receiver_error_ns=20)
-SHORT_GAPS = replace(USUAL, gap_ns=300)
+LATE_REPLAYER = Replayer(late_ns=2_000)
+DISTURBED_PATH = Path(jitter_ns=1_000, loss=0.02, reordered=0.02)
+USUAL_SETUP = Setup(replayer=LATE_REPLAYER, receiver_error_ns=20)
+SHORT_GAPS = replace(USUAL_SETUP, gap_ns=300)
 CLASSES = {
-    "perfect path": USUAL,
-    "loss, small": replace(USUAL, path=Path(loss=0.002)),
-    "loss, large": replace(USUAL, path=Path(loss=0.1)),
-    "jitter, small": replace(USUAL, path=Path(jitter_ns=100)),
-    "jitter, large": replace(USUAL, path=Path(jitter_ns=5_000)),
-    "reordering, small": replace(USUAL, path=Path(reordered=0.002)),
-    "reordering, large": replace(USUAL, path=Path(reordered=0.1)),
-    "two routes": replace(USUAL, path=Path(jitter_ns=200, route_ns=30_000)),
+    "perfect path": USUAL_SETUP,
+    "loss, small": replace(USUAL_SETUP, path=Path(loss=0.002)),
+    "loss, large": replace(USUAL_SETUP, path=Path(loss=0.1)),
+    "jitter, small": replace(USUAL_SETUP, path=Path(jitter_ns=100)),
+    "jitter, large": replace(USUAL_SETUP, path=Path(jitter_ns=5_000)),
+    "reordering, small": replace(USUAL_SETUP, path=Path(reordered=0.002)),
+    "reordering, large": replace(USUAL_SETUP, path=Path(reordered=0.1)),
+    "two routes": replace(USUAL_SETUP, path=Path(jitter_ns=200, route_ns=30_000)),
     "two routes, short gaps": replace(
         SHORT_GAPS, path=Path(jitter_ns=100, route_ns=2_000, loss=0.01), receiver_error_ns=30
     ),
-    "all": replace(USUAL, path=ALL, replayer=replace(LATE, unsent=0.01)),
-    "all, in bursts": replace(USUAL, path=ALL, replayer=replace(LATE, burst=8, wire_ns=50, unsent=0.01)),
-    "replayer worse than path": replace(USUAL, path=Path(jitter_ns=100, loss=0.001), replayer=Replayer(late_ns=20_000)),
-    "receiver as bad as path": replace(USUAL, path=Path(jitter_ns=300, loss=0.01), receiver_error_ns=300),
-    "uniform errors": replace(USUAL, path=Path(jitter_ns=100, loss=0.01), receiver_error_ns=100, even=True),
-    "both stamps in error": Setup(
-        path=Path(jitter_ns=500), replayer=replace(LATE, stamp_error_ns=50), receiver_error_ns=30
+    "all": replace(USUAL_SETUP, path=DISTURBED_PATH, replayer=replace(LATE_REPLAYER, unsent=0.01)),
+    "all, in bursts": replace(
+        USUAL_SETUP, path=DISTURBED_PATH, replayer=replace(LATE_REPLAYER, burst=8, wire_ns=50, unsent=0.01)
+    ),
+    "replayer worse than path": replace(
+        USUAL_SETUP, path=Path(jitter_ns=100, loss=0.001), replayer=Replayer(late_ns=20_000)
+    ),
+    "receiver as bad as path": replace(USUAL_SETUP, path=Path(jitter_ns=300, loss=0.01), receiver_error_ns=300),
+    "uniform errors": replace(USUAL_SETUP, path=Path(jitter_ns=100, loss=0.01), receiver_error_ns=100, even=True),
+    "errors of departures and arrivals": Setup(
+        path=Path(jitter_ns=500), replayer=replace(LATE_REPLAYER, stamp_error_ns=50), receiver_error_ns=30
     ),
     "short gaps": replace(
         SHORT_GAPS, path=Path(jitter_ns=100, loss=0.01), replayer=Replayer(late_ns=100), receiver_error_ns=10
     ),
-    "reversed blocks": replace(USUAL, path=Path(reversed_blocks=True)),
-    "clock with drift": Setup(replayer=replace(LATE, drift_ns=4_000), receiver_error_ns=1),
-    "two replayers": Setup(replayer=replace(LATE, second_ns=1_000), receiver_error_ns=1),
-    "two replayers, short gaps": Setup(gap_ns=300, replayer=replace(LATE, second_ns=1_000), receiver_error_ns=1),
+    "reversed blocks": replace(USUAL_SETUP, path=Path(reversed_blocks=True)),
+    "clock with drift": Setup(replayer=replace(LATE_REPLAYER, drift_ns=4_000), receiver_error_ns=1),
+    "two replayers": Setup(replayer=replace(LATE_REPLAYER, second_ns=1_000), receiver_error_ns=1),
+    "two replayers, short gaps": Setup(
+        gap_ns=300, replayer=replace(LATE_REPLAYER, second_ns=1_000), receiver_error_ns=1
+    ),
 }
 NAMES = ("U", "O", "L", "I", "kappa")
 
@@ -184,7 +190,7 @@ def test_departures_of_several_queues_are_within_their_bounds():
 
 def test_interval_of_several_queues_covers_the_true_kappa_without_a_burst_error():
     replayer = Replayer(late_ns=500, burst=4, wire_ns=12_000, queues=3)
-    setup = Setup(packets=PACKETS, path=ALL, replayer=replayer, receiver_error_ns=20)
+    setup = Setup(packets=PACKETS, path=DISTURBED_PATH, replayer=replayer, receiver_error_ns=20)
     assert all(covers(*run, name) for run in runs_of(setup, range(RUNS // 2), burst_error=False) for name in NAMES)
 
 

@@ -23,7 +23,7 @@ def test_zero_numerator_gives_zero_for_any_denominator():
     assert ratios.latency(0, 1, 0) == ratios.gaps(0, 1, 0) == 0
 
 
-def test_kappa_ranges_from_0_to_1():
+def test_kappa_is_1_if_all_components_are_0_and_0_if_all_are_1():
     assert ratios.kappa(1, 1, 1, (Fraction(0),) * 4) == 1
     assert ratios.kappa(1, 1, 1, (Fraction(1),) * 4) == 0
 
@@ -39,7 +39,7 @@ def test_contributions_sum_to_1_minus_kappa():
     assert math.isclose(shares["I"] / shares["U"], 16, rel_tol=1e-15)
 
 
-def test_moments_match_table_1():
+def test_moments_match_values_computed_by_hand():
     """The moves are -3, -3, 1 and 5."""
     table = ratios.moments({"count": 4, "sum": 0, "abs_sum": 12, "sum_of_squares": 44, "smallest": -3, "largest": 5})
     assert (table["mean"], table["abs_mean"], table["min"], table["max"]) == (0, 3, -3, 5)

@@ -14,13 +14,17 @@ from acapella.kappa.replayer_order import median_of
 def two_replayers(tmp_path):
     """Return a function that writes two equal trials of two replayers in turn, with some arrivals changed."""
 
-    def write(late_ns: tuple[int, int], swapped: dict[int, int], own=None, times=TIMES, **metadata: str) -> list[str]:
-        """Packets depart late by the time of their replayer, packet n another ``own[n]`` ns later; packet n arrives
-        ``swapped[n]`` ns after its departure, or immediately. ``times``: the requested ones.
+    def write(
+        late_ns: tuple[int, int], path_delays_ns: dict[int, int], departure_delays_ns=None, times=TIMES, **metadata: str
+    ) -> list[str]:
+        """Packets depart late by the time of their replayer, packet n in addition by ``departure_delays_ns[n]``; it
+        arrives ``path_delays_ns[n]`` after its departure, or immediately. ``times``: the requested ones.
         """
-        deviations = np.array([late_ns[n % 2] + (own or {}).get(n, 0) for n in range(COUNT)])
+        deviations = np.array([late_ns[n % 2] + (departure_delays_ns or {}).get(n, 0) for n in range(COUNT)])
         sent = [(ns, packet(n)) for n, ns in enumerate(times)]
-        arrivals = sorted((ns + int(deviations[n]) + swapped.get(n, 0), data) for n, (ns, data) in enumerate(sent))
+        arrivals = sorted(
+            (ns + int(deviations[n]) + path_delays_ns.get(n, 0), data) for n, (ns, data) in enumerate(sent)
+        )
         words = [str(write_pcap(tmp_path / f"{side}.pcap", arrivals)) for side in "ab"]
         recordings = [write_pcap(tmp_path / f"recording{source}.pcap", sent[source::2]) for source in range(2)]
         departures = []

@@ -39,6 +39,6 @@ def test_missing_spool_directory_is_an_error(tmp_path):
 def test_any_trials_can_form_a_pair(tmp_path):
     path = write_pcap(tmp_path / "a.pcap", sent(50, random.Random(2)))
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
-    both = compare([[path], [path]], pairs=[(0, 1), (1, 0)], memory_bytes=1, spool=tmp_path)["pairs"]
-    assert both[0] == both[1] | {"a": 0, "b": 1}
+    found = compare([[path], [path]], pairs=[(0, 1), (1, 0)], memory_bytes=1, spool=tmp_path)["pairs"]
+    assert found[0] == found[1] | {"a": 0, "b": 1}
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors

@@ -13,7 +13,7 @@ from acapella.cli.main import main
 from acapella.kappa import baseline, warnings
 from acapella_core.schemas import json_schema
 
-LATE = list(enumerate(steady(100)))
+STEADY = list(enumerate(steady(100)))
 
 
 def only(entry: dict, code: str) -> dict:
@@ -24,7 +24,7 @@ def only(entry: dict, code: str) -> dict:
 
 def coarse(numbers) -> list[tuple[int, bytes]]:
     """Return packets of a steady trial with times in microseconds."""
-    return [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in LATE if n in numbers]
+    return [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in STEADY if n in numbers]
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ def in_vxlan(number: int) -> bytes:
 
 
 def test_truncated_inner_header_increases_u_as_warned(tmp_path, capsys):
-    whole = write(tmp_path / "a.pcap", steady(9), make=in_vxlan)
-    found = pair(capsys, whole, write(tmp_path / "b.pcap", steady(9), make=in_vxlan, snaplen=60))
+    complete = write(tmp_path / "a.pcap", steady(9), make=in_vxlan)
+    found = pair(capsys, complete, write(tmp_path / "b.pcap", steady(9), make=in_vxlan, snaplen=60))
     assert found["U"] == 1
     assert codes(found) == ["different_content", "truncated_identity"]
 
@@ -114,16 +114,16 @@ def test_less_than_half_of_packets_in_common_is_reported(compared, common, expec
 
 
 @pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize(("held", "expected"), [(10, True), (49, True), (50, False)])
-def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, held, expected):
-    clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:held])
+@pytest.mark.parametrize(("remaining", "expected"), [(10, True), (49, True), (50, False)])
+def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, remaining, expected):
+    clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:remaining])
     found = pair(capsys, *((few, clean) if swap else (clean, few)))
     assert (found["L"], found["I"]) == (0, 0)
     assert ("different_content" in codes(found)) == expected
     if expected:
         lacks, holds = ("A", "B") if swap else ("B", "A")
         text = found["warnings"][0]["text"]
-        assert f"trial {lacks} lacks {100 - held} packets of trial {holds}, {100 - held}.0 %" in text
+        assert f"trial {lacks} lacks {100 - remaining} packets of trial {holds}, {100 - remaining}.0 %" in text
         assert "L, I and O describe only the common packets" in text
 
 
@@ -155,7 +155,7 @@ def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, i
 
 
 def test_gap_before_a_common_packet_is_reported_for_its_trial(compared):
-    (text,) = texts(compared(steady(100), [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]), "dominant_gap")
+    (text,) = texts(compared(steady(100), [ns + (300_000 if n >= 50 else 0) for n, ns in STEADY]), "dominant_gap")
     assert "a gap of 300 µs or more is 71.0 % of trial B" in text
     assert "trial A" not in text
 
@@ -226,7 +226,7 @@ def test_decreasing_time_in_a_file_is_reported(compared):
 
 
 def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
-    untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in LATE)])
+    untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in STEADY)])
     found = pair(capsys, clean, untimed)
     assert codes(found) == ["first_packet_missing", "untimed_frames"]
     assert found["I"] > 0.99  # one gap of fifty years dominates
@@ -246,9 +246,9 @@ def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
 
 @pytest.mark.parametrize("snaplen", [20, 60])
 def test_snap_length_that_removed_tags_is_reported(tmp_path, capsys, snaplen):
-    whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
+    complete = write(tmp_path / "a.pcap", steady(9), make=tagged)
     cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
-    (text,) = texts(pair(capsys, whole, cut, "--identity", "tag"), "without_identity")
+    (text,) = texts(pair(capsys, complete, cut, "--identity", "tag"), "without_identity")
     assert "9 packets of trial B without the requested identity" in text
     assert "The capture truncated 9 frames of this trial: its snap length" in text
 

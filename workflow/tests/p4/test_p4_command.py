@@ -61,7 +61,7 @@ def test_counters_and_truncated_captures_are_printed(loader, tmp_path, capfd):
 
 @pytest.mark.usefixtures("loader")
 @pytest.mark.parametrize("codec", CODECS)
-def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, capfd, codec):
+def test_damaged_compression_is_an_error_and_truncated_compression_is_a_warning(tmp_path, capfd, codec):
     """As with `acapella digest`, frames before the damage are read, and the exit code is 1 if bytes are damaged."""
     broken = damaged(tmp_path / "broken.pcap", codec, CAPTURE + CAPTURE[24:] * 9, CAPTURE[24:] * 9)
     cut, created = packed(tmp_path / "cut.pcap", codec, CAPTURE, CAPTURE[24:] * 9), tmp_path / "out.pcap"
@@ -153,7 +153,7 @@ def test_unwritable_output_error_names_the_given_path(option, loader, capture, t
     assert f"{output}: No such file or directory" in capfd.readouterr().err
 
 
-def test_file_that_is_not_a_capture_error_lists_supported_formats(loader, tmp_path, capfd):
+def test_error_about_a_file_that_is_not_a_capture_lists_supported_formats(loader, tmp_path, capfd):
     letter = write_file(tmp_path / "letter.pcap", "Dear all, this is not a capture.\n")
     assert main(["p4", "run", "preprocess", "--in", str(letter)]) == 2
     assert "uncompressed or compressed with gzip (acapella p4 run: also zstd, lz4)\n" in capfd.readouterr().err

@@ -25,7 +25,7 @@ def loader():
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """Return an empty cache directory."""
+    """Return the path of the cache of compiled programs, which does not exist yet."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "acapella" / "p4"
 
@@ -98,7 +98,7 @@ def test_source_of_a_different_dpdk_version_is_rejected(arguments, tmp_path, cap
 
 
 @pytest.mark.usefixtures("cache")
-def test_compiler_error_falls_back_and_leaves_no_library(loader, arguments, cache, tmp_path, capfd):
+def test_compiler_error_falls_back_to_interpretation_and_leaves_no_library(loader, arguments, cache, tmp_path, capfd):
     code = tmp_path / "code.c"
     compiled.output_of([loader, "--spec", str(FORWARD), "--generate", str(code)])
     assert main([*arguments, "--dpdk-source", str(fake_source(tmp_path / "dpdk", compiled.version_of(code)))]) == 0

@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 
 LOADER = """\
 #!/bin/sh
-# Keeps its control file, answers commands, and ends after COMMANDS of them.
+# Copies its control file, answers commands, and ends after COMMANDS of them.
 for last; do :; done
 cp "$last" "$DIRECTORY/control"
 : > "$DIRECTORY/begun"
@@ -39,7 +39,7 @@ def loader(tmp_path, monkeypatch):
     return executable(tmp_path / "loader", LOADER)
 
 
-def starting(loader) -> data_plane.Start:
+def starter(loader) -> data_plane.Start:
     """Return a function that starts the loader."""
     return lambda more, **options: subprocess.Popen([str(loader), *more], **options)
 
@@ -47,7 +47,7 @@ def starting(loader) -> data_plane.Start:
 def run(loader, port: int) -> int:
     """Run the loader with the collector at ``port``."""
     with collector_at(port) as collector:
-        return data_plane.run(starting(loader), collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
+        return data_plane.run(starter(loader), collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
 
 
 def test_first_session_is_in_the_control_file_and_end_is_reported(loader):
@@ -110,7 +110,7 @@ def test_killed_loader_is_an_error(loader):
 def started(loader, monkeypatch) -> tuple[data_plane.DataPlane, control_plane.Session]:
     """Return a data plane that answers commands, and its first session."""
     monkeypatch.setenv("COMMANDS", "100")
-    plane = data_plane.DataPlane(starting(loader), loader.parent)
+    plane = data_plane.DataPlane(starter(loader), loader.parent)
     session = control_plane.Session(1, 192, 0, Rings().allocate(1, 192, 2))
     plane.write(session)
     return plane, session

@@ -148,7 +148,7 @@ def test_samples_and_sites_match_the_tables(tmp_path):
 def test_writer_has_the_thresholds_and_frames_per_call_of_the_storage_study(tmp_path, limit, calls, verdicts):
     run = {"background_percent": 60, "limit_percent": limit, "writer": "buffered", "written": 1280, "calls": calls}
     direct = {"background_percent": 10, "limit_percent": 20, "writer": "direct", "written": 1280, "calls": 1}
-    write_table(tmp_path, "storage_runs", [one | {"memory_bytes": 256 * 10**6} for one in (run, direct)])
+    write_table(tmp_path, "storage_runs", [row | {"memory_bytes": 256 * 10**6} for row in (run, direct)])
     rows = compare(tmp_path, "patchwork")
     assert result(rows, "thresholds") == [f"10:20, 60:{limit}", verdicts[0]]
     assert result(rows, "batch") == [f"{1280 / calls:.3g} (mean of 1 run)", verdicts[1]]
@@ -210,7 +210,7 @@ def test_kappa_without_its_environment_states_why_it_was_not_measured(tmp_path):
         (1000, 0.9280, ["consistency.within_ns does not begin with 10 ns", "not measured"]),
     ],
 )
-def test_shares_of_deltas_within_10_ns_are_in_the_range_of_the_runs(tmp_path, within_ns, share, ours):
+def test_shares_of_deltas_within_10_ns_are_compared_with_the_range_of_the_runs(tmp_path, within_ns, share, ours):
     row = {"environment": "local-dual", "within_ns": within_ns, "iat_within_share": share}
     write_table(tmp_path, "consistency_environments", [row])
     rows = compare(tmp_path, "choir")

@@ -194,7 +194,7 @@ def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
 
 # The programs with which benchmarks compare the core (acapella_bench.plain) agree with the tests' references.
 @pytest.mark.parametrize("size", range(1, 7))
-def test_plain_kappa_moves_the_packets_of_the_naive_reference(size):
+def test_plain_kappa_moves_the_same_packets_as_the_naive_reference(size):
     for ranks in itertools.permutations(range(size)):
         moved, inversions = plain_kappa.order(list(ranks))
         assert sorted(moved) == sorted(naive_kappa.moved(list(ranks)))

@@ -54,7 +54,7 @@ def test_captures_of_an_archive_have_different_connections_and_times():
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(1000, 250), (10, 3), (1, 2)])
-def test_archive_has_at_most_the_number_of_batches(samples, batch):
+def test_archive_has_at_most_as_many_batches_as_jobs(samples, batch):
     assert runs.batch_of(captures.Archive(samples, 1, 2)) == batch
     assert -(-samples // batch) <= runs.JOBS
 

@@ -82,7 +82,7 @@ def captures(tmp_path_factory) -> dict[str, Path]:
     return {suffix: write_file(directory / f"a.pcap{suffix}", data) for suffix, data in packed.items()}
 
 
-def test_core_contains_gzip_and_zstd_and_needs_no_other_library(commands):
+def test_core_supports_gzip_and_zstd_and_is_linked_only_to_zlib(commands):
     findings = json.loads(run(commands / "acapella", "doctor", "--json").stdout)
     core = {finding["piece"]: finding["there"] for finding in findings if finding["group"] == "native core"}
     assert core == {"gzip": True, "zstd": True, "lz4": False, "aes": False}

@@ -121,7 +121,7 @@ def test_small_requirements_leave_space_for_the_core_and_the_sources():
 
 
 def name_of_solver() -> str:
-    """Return PuLP's name for this machine; skip the test if it has no solver for it."""
+    """Return PuLP's name for this machine; skip the test if PuLP has no solver for the machine."""
     name = {"x86_64": "i64", "aarch64": "arm64"}.get(platform.machine())
     require(name, f"PuLP has no solver for {platform.machine()}")
     return name
@@ -136,7 +136,7 @@ def test_unused_files_of_packages_are_removed(tmp_path):
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == kept
 
 
-def test_programs_of_a_package_do_not_need_the_removed_files():
+def test_kept_solver_of_pulp_is_the_one_for_this_machine():
     """PuLP names its solver after the machine; `prune` must keep this name."""
     from pulp.apis.coin_api import PULP_CBC_CMD  # noqa: PLC0415 (slow)
 

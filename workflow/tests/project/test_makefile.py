@@ -78,7 +78,7 @@ def test_setup_does_not_require_packages_for_tests(tmp_path):
     assert "chromium" in ended.stderr
 
 
-def test_package_of_a_different_architecture_counts_as_installed(tmp_path):
+def test_package_listed_with_an_architecture_counts_as_installed(tmp_path):
     assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
 
 
@@ -212,7 +212,7 @@ PIN = r"^([a-z0-9._-]+)(?:\[.*\])?==(\S+)"
 
 
 def is_uri_reference(value: object) -> bool:
-    """Return whether a string is a URI reference, which is stricter than an IRI reference (RFC 3987, 2)."""
+    """Return whether a string is a URI reference, which is stricter than an IRI reference (RFC 3987 section 2)."""
     return not isinstance(value, str) or bool(validate_rfc3986(value, rule="URI_reference"))
 
 
@@ -226,8 +226,13 @@ def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
     small = bill | {"components": bill["components"][:1], "dependencies": []}
     assert schema.validate_str(json.dumps(small)) is None
     no_uri = [{"type": "website", "url": "https://example.com/a b"}]
-    wrong = {"serialNumber": "urn:uuid:1", "components": [{"type": "library"}], "externalReferences": no_uri, "more": 1}
-    for key, value in wrong.items():
+    invalid = {
+        "serialNumber": "urn:uuid:1",
+        "components": [{"type": "library"}],
+        "externalReferences": no_uri,
+        "more": 1,
+    }
+    for key, value in invalid.items():
         assert schema.validate_str(json.dumps(small | {key: value})) is not None, key
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
     text, components = "".join(map(Path.read_text, LOCKS)), {each["purl"]: each for each in bill["components"]}
@@ -250,9 +255,9 @@ def test_setup_installs_no_tests_or_linters():
     named = set(re.findall(r"^[a-z0-9-]+", DEVELOPMENT.with_suffix(".in").read_text(), re.M))
     assert {"pytest", "ruff", "hypothesis"} <= named <= dict(development).keys()
     assert not named & dict(runtime).keys()
-    both = dict(runtime).keys() & dict(development).keys()
-    assert both
-    assert {pin for pin in development if pin[0] in both} <= runtime, "one version of each"
+    common = dict(runtime).keys() & dict(development).keys()
+    assert common
+    assert {pin for pin in development if pin[0] in common} <= runtime, "one version of each"
     shown = [make("--dry-run", "-W", DEVELOPMENT.relative_to(ROOT), target) for target in ("setup", "lint")]
     assert [f"-r workflow/{DEVELOPMENT.name}" in text for text in shown] == [False, True]
 

@@ -31,11 +31,11 @@ from acapella_core import _native
 from acapella_core.anonymize import anonymize, make_key, read_key
 from acapella_core.errors import UserError
 
-# The key that is distributed with the authors' program.
+# The key that is distributed with the program of Crypto-PAn's authors.
 SAMPLE_KEY = bytes.fromhex("1522178d33a4cf80130a5b1649907d10d8988f83797965276257 4c2d2a842202")
-WITH_SECRET = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
-PLAIN = bytes((203, 0, 113, 9))  # an address that is replaced
-BLANK = "RedirectedHdr"  # the packet quoted in an ICMPv6 redirect option
+FRAME_WITH_SECRET = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
+ORIGINAL_ADDRESS = bytes((203, 0, 113, 9))  # an address that is replaced
+BLANK = "RedirectedHdr"  # scapy's name of the option with a packet quoted by an ICMPv6 redirect: zeroed
 
 
 def packed(address: str) -> bytes:
@@ -72,7 +72,7 @@ def test_core_without_aes_is_reported_before_anything_is_written(tmp_path, monke
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"),  # a part of the trace that is distributed with the authors' program
+    ("address", "expected"),  # a part of the trace that is distributed with the key
     [
         ("128.11.68.132", "135.242.180.132"),
         ("129.118.74.4", "134.136.186.123"),
@@ -99,7 +99,7 @@ def test_ipv4_pseudonyms_match_the_published_ones(address, expected, tmp_path):
 
 
 def test_ipv6_pseudonyms_match_other_programs(tmp_path):
-    # The key above, 128 bits. Source: the tests of github.com/Yawning/cryptopan.
+    # The same key. Source: the tests of github.com/Yawning/cryptopan.
     (left,) = released(tmp_path, [bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))], SAMPLE_KEY)
     assert Ether(left)[IPv6].src == "4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e"
     assert Ether(left)[IPv6].dst == "78ff:f001:9fc0:20df:8380:b1f1:704:f838"
@@ -148,7 +148,7 @@ def test_ipv4_header_checksums_are_correct(pair):
 
 
 def pseudo(ip: Packet, proto: int, data: bytes) -> bytes:
-    """Return the pseudo-header of RFC 9293, 3.1, or RFC 8200, 8.1, followed by the data."""
+    """Return the pseudo-header of RFC 8200 section 8.1 (RFC 9293 section 3.1: same checksum) and the data."""
     return packed(ip.src) + packed(ip.dst) + struct.pack("!II", len(data), proto) + data
 
 
@@ -270,7 +270,7 @@ def test_identifiers_in_unparsed_data_are_removed(tmp_path, frame):
 
 
 def ends_in(frame: bytes, offset: int) -> list[bytes]:
-    """Return source and destination of an IPv4 header."""
+    """Return source and destination address of the IPv4 header at an offset."""
     return [frame[offset + 12 : offset + 16], frame[offset + 16 : offset + 20]]
 
 
@@ -278,7 +278,7 @@ def ends_in(frame: bytes, offset: int) -> list[bytes]:
 def test_pseudowires_keep_their_format_and_their_packets_get_pseudonyms(tmp_path, word):
     known = vendors.find()
     require(known, "no tshark with a list of vendors in a file")
-    frame = bytes(Ether(**ETHER, type=0x8847)) + bytes.fromhex("0001e1ff") + word + WITH_SECRET
+    frame = bytes(Ether(**ETHER, type=0x8847)) + bytes.fromhex("0001e1ff") + word + FRAME_WITH_SECRET
     (left,) = released(tmp_path, [frame], vendors=known.core)
     begin, stacks = 18 + len(word), []
     assert len(left) == begin + 14 + 20 + 8
@@ -305,13 +305,13 @@ def in_udp(port: int, data: bytes) -> bytes:
 
 
 def test_teredo_origin_and_authentication_are_hidden(tmp_path):
-    origin = bytes(0xFF ^ byte for byte in PLAIN)
+    origin = bytes(0xFF ^ byte for byte in ORIGINAL_ADDRESS)
     packet = bytes(IPv6(src="2001:0:53aa:64c::1", dst="2001:db8::5") / UDP() / SECRET)
     head = b"\0\1\x04\x04" + b"user" + b"pass" + b"nonce678" + b"\0"
     (left,) = released(tmp_path, [in_udp(3544, head + b"\0\0\x12\x34" + origin + packet)])
     assert left[42 : 46 + len(head)] == b"\0\1\x04\x04" + bytes(len(head) - 4) + b"\0\0\x12\x34"
     left = left[46 + len(head) :]
-    assert bytes(0xFF ^ byte for byte in left[:4]) == pseudonym(PLAIN)
+    assert bytes(0xFF ^ byte for byte in left[:4]) == pseudonym(ORIGINAL_ADDRESS)
     assert packed(IPv6(left[4:]).src) == pseudonym(packed("2001:0:53aa:64c::1"))
 
 
@@ -328,20 +328,20 @@ def test_options_of_tunnels_keep_only_their_lengths(tmp_path):
 
 
 def test_addresses_in_sctp_parameters_get_pseudonyms(tmp_path):
-    parameter = b"\0\5\0\x08" + PLAIN
+    parameter = b"\0\5\0\x08" + ORIGINAL_ADDRESS
     chunk = b"\xc1\0\0\x20" + b"\0\0\0\1" + parameter + b"\xc0\1\0\x10" + b"\0\0\0\2" + parameter
     frame = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78", proto=132) / (bytes(12) + chunk))
     (left,) = released(tmp_path, [frame])
     assert len(left) == len(frame)
-    assert left[46:] == chunk.replace(PLAIN, pseudonym(PLAIN))
+    assert left[46:] == chunk.replace(ORIGINAL_ADDRESS, pseudonym(ORIGINAL_ADDRESS))
 
 
 def test_unparsable_data_is_removed(tmp_path):
     # a header length of 16 bytes; version 5
-    bad = [WITH_SECRET[:14] + first + WITH_SECRET[15:] for first in (b"\x44", b"\x55")]
-    left = released(tmp_path, [WITH_SECRET[:30], *bad, WITH_SECRET[:10], b""])
+    bad = [FRAME_WITH_SECRET[:14] + first + FRAME_WITH_SECRET[15:] for first in (b"\x44", b"\x55")]
+    left = released(tmp_path, [FRAME_WITH_SECRET[:30], *bad, FRAME_WITH_SECRET[:10], b""])
     assert [len(frame) for frame in left] == [14, 14, 14, 0, 0]
-    assert released(tmp_path, [WITH_SECRET], link_type=147) == [b""]  # reserved for private use
+    assert released(tmp_path, [FRAME_WITH_SECRET], link_type=147) == [b""]  # reserved for private use
 
 
 def test_frames_of_two_link_types_are_rejected_for_pcap(tmp_path):
@@ -376,7 +376,7 @@ def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_
         (0, 0o600, "0"),
     ],
 )
-def test_public_key_file_or_key_of_a_wrong_size_is_rejected(tmp_path, size, mode, message):
+def test_key_that_other_users_can_read_or_of_a_wrong_size_is_rejected(tmp_path, size, mode, message):
     path = write_file(tmp_path / "key", b"K" * size)
     path.chmod(mode)
     with pytest.raises(UserError, match=message) as raised:
@@ -404,7 +404,7 @@ def test_new_key_is_private_and_replaces_no_file(tmp_path):
 
 def test_command_anonymizes_and_does_not_reveal_the_key(tmp_path):
     write_key(tmp_path / "key")
-    write_file(tmp_path / "in.pcap", pcap([(len(WITH_SECRET), WITH_SECRET)]))
+    write_file(tmp_path / "in.pcap", pcap([(len(FRAME_WITH_SECRET), FRAME_WITH_SECRET)]))
     words = ["anonymize", "in.pcap", "-o", "out.pcap", "--key-file", "key", "--json", "--debug"]
     done = run(sys.executable, "-m", "acapella.cli.main", *words, cwd=tmp_path, check=True)
     output = (done.stdout + done.stderr).encode() + (tmp_path / "out.pcap").read_bytes()

@@ -96,16 +96,16 @@ def address_bytes(address: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def both(corpus, tmp_path_factory) -> tuple[Path, Path]:
-    """Return these captures as one file, before and after anonymization."""
+def merged_pair(corpus, tmp_path_factory) -> tuple[Path, Path]:
+    """Return the captures of IDENTIFIED as one file, before and after anonymization."""
     merged, public = (tmp_path_factory.mktemp("merged") / name for name in ("in.pcap", "out.pcap"))
     run("mergecap", "-a", "-F", "nsecpcap", "-w", merged, *(corpus / name for name in IDENTIFIED), check=True)
     anonymize(str(merged), public, KEY)
     return merged, public
 
 
-def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
-    before, after = (printed_fields(program, capture) for capture in both)
+def test_tshark_finds_pseudonyms_in_place_of_addresses(merged_pair, program):
+    before, after = (printed_fields(program, capture) for capture in merged_pair)
     assert len(before) == len(after) > 100
     checked = 0
     for number, (addresses, left) in enumerate(zip(before, after, strict=True), 1):
@@ -114,7 +114,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
             assert [address_bytes(address) for address in kept] == expected, f"frame {number} {field}"
             checked += len(kept)
     assert checked > 1000
-    frames = [frame for *_, frame in records(both[1].read_bytes())]
+    frames = [frame for *_, frame in records(merged_pair[1].read_bytes())]
     for frame, addresses in zip(frames, before, strict=True):
         for original in {address_bytes(address) for cell in addresses for address in cell}:
             # Addresses with few distinct bytes, such as ::1, can match by chance. A fixed MAC address is its own
@@ -123,9 +123,9 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(both, program):
                 assert original not in frame
 
 
-def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(both, program):
+def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(merged_pair, program):
     naive, found = TunnelMap(KEY, TYPES), dict.fromkeys(TUNNELS.values(), 0)
-    pair = (printed_fields(program, capture, TUNNELS) for capture in both)
+    pair = (printed_fields(program, capture, TUNNELS) for capture in merged_pair)
     for number, (before, after) in enumerate(zip(*pair, strict=True), 1):
         for kind, originals, kept in zip(TUNNELS.values(), before, after, strict=True):
             expected = [naive.identifier(kind, int(each, 0)) for each in originals[: len(kept)]]

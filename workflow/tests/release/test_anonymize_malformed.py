@@ -35,11 +35,11 @@ def allowed_options(body: bytes, lengths: dict[int, set[int]], unit: int, extra:
     kept, at = set(), 0
     single = {0, 1} if lengths is TCP else {0} if lengths is IPV6 else set()
     while at < len(body) and not (body[at] == 0 and lengths is TCP):
-        one = body[at] in single
-        length = 1 if one else (body[at + 1] if at + 1 < len(body) else 0) * unit + extra
-        if (length < 2 and not one) or at + length > len(body):
+        has_no_length = body[at] in single
+        length = 1 if has_no_length else (body[at + 1] if at + 1 < len(body) else 0) * unit + extra
+        if (length < 2 and not has_no_length) or at + length > len(body):
             break
-        kept |= {at} if one else {at, at + 1}
+        kept |= {at} if has_no_length else {at, at + 1}
         kept |= set(range(at, at + length)) if length in lengths.get(body[at], ()) else set()
         at += length
     return kept
@@ -120,7 +120,7 @@ def mptcp(body: bytes) -> set[int]:
 
 
 def prefixes(body: bytes) -> set[int]:
-    """Return the offsets of lengths, flags and lifetimes of prefixes (RFC 4861, 4.6.2). Prefixes are replaced."""
+    """Return the offsets of lengths, flags and lifetimes of prefixes (RFC 4861). Prefixes are replaced."""
     return {at + i for at in range(0, len(body), 8) if body[at : at + 2] == b"\3\4" for i in range(16)}
 
 
@@ -132,7 +132,7 @@ def test_no_run_of_payload_survives_random_malformed_headers(kind, tmp_path: Pat
     for body, frame, left in zip(bodies, frames, released(tmp_path, frames), strict=True):
         allowed = ALLOWED[kind](body)
         same = [a == b != 0 for a, b in zip(left[begin:], frame[begin : begin + len(body)], strict=False)]
-        wrong = "".join("x" if equal and at not in allowed else " " for at, equal in enumerate(same))
-        assert "x" * RUN not in wrong, (kind, body.hex(), left[begin:].hex())
+        survivors = "".join("x" if equal and at not in allowed else " " for at, equal in enumerate(same))
+        assert "x" * RUN not in survivors, (kind, body.hex(), left[begin:].hex())
         kept += sum(equal for at, equal in enumerate(same) if at in allowed)
     assert kept > 500, "well-formed parts are kept"

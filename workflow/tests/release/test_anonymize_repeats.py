@@ -18,7 +18,7 @@ from acapella_testing.release_records import published, released
 RUN = 16  # bytes of contiguous text that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
 CODES = ("ascii", "utf-16-be", "utf-16-le")
-MAPPED = bytes((203, 0, 113, 9))  # an address that is replaced
+ADDRESS = bytes((203, 0, 113, 9))  # an address that is replaced
 PACKET = ipv4(17, b"\0\1\0\2\0\x08\0\0")[14:]
 
 
@@ -149,16 +149,16 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "icmp: prefixes": lambda t: neighbor(t.each(15, b"\3\4", 14, bytes(16))),
     "icmp: name servers": lambda t: neighbor(t.each(20, b"\x19\3", 6, bytes(16))),
     "icmp: listener records": lambda t: ipv6(58, b"\x8f" + bytes(5) + b"\0\x19" + t.each(25, 1, bytes(19))),
-    "icmp: IGMP records": lambda t: ipv4(2, b"\x22\0\0\0\0\0\0\x3c" + t.each(60, 1, b"\0\0\0", MAPPED)),
+    "icmp: IGMP records": lambda t: ipv4(2, b"\x22\0\0\0\0\0\0\x3c" + t.each(60, 1, b"\0\0\0", ADDRESS)),
     "transport: TCP option kinds": lambda t: tcp(t.each(20, 1, b"\2")),
     "transport: TCP options as text": lambda t: tcp(t.take(40)),
     "transport: TCP segment sizes": lambda t: tcp(t.each(10, b"\2\4", 2)),
     "transport: TCP window scales": lambda t: tcp(t.each(13, b"\3\3", 1)),
-    "transport: TCP time stamps": lambda t: tcp(t.each(4, b"\x08\x0a", 8)),
+    "transport: TCP timestamps": lambda t: tcp(t.each(4, b"\x08\x0a", 8)),
     "transport: TCP SACK blocks": lambda t: tcp(b"\5\x22" + t.take(32)),
     "transport: TCP SACK options": lambda t: tcp(t.each(4, b"\5\x0a", 8)),
     "transport: MPTCP options": lambda t: tcp(t.each(13, b"\x1e\3", 1)),
-    "transport: MPTCP addresses": lambda t: tcp(t.each(5, b"\x1e\x08\x30", 1, MAPPED)),
+    "transport: MPTCP addresses": lambda t: tcp(t.each(5, b"\x1e\x08\x30", 1, ADDRESS)),
     "transport: SCTP chunks of 4 bytes": lambda t: sctp(t.each(200, 2, b"\0\4")),
     "transport: SCTP chunks of 4 bytes, known types": lambda t: sctp(t.each(200, b"\x0b", 1, b"\0\4")),
     "transport: SCTP SACK": lambda t: sctp(blocks(t, 300, 0)),
@@ -171,7 +171,7 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "transport: SCTP parameters": lambda t: init(t.each(105, 2, b"\0\4")),
     "transport: SCTP address types": lambda t: init(t.each(35, b"\0\x0c\0\x0a", 6, b"\0\0")),
     "transport: SCTP parameters with a number": lambda t: sctp(chunk(
-        0xC1, bytes(4) + b"\0\5\0\x08" + MAPPED + t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", MAPPED))),
+        0xC1, bytes(4) + b"\0\5\0\x08" + ADDRESS + t.each(40, b"\xc0\1\0\x10", 4, b"\0\5\0\x08", ADDRESS))),
     "tunnel: Geneve options of length 0": lambda t: geneve(t.each(60, 3, b"\0")),
     "tunnel: Geneve options as text": lambda t: geneve(t.take(240)),
     "tunnel: Geneve options with data": lambda t: geneve(t.each(15, 3, b"\3", 12)),
@@ -179,11 +179,11 @@ CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "tunnel: GTP extensions": lambda t: gtp(t.each(60, b"\1", 3) + b"\1\0\0\0"),
     "tunnel: GTP extensions of a known type": lambda t: gtp(t.each(60, b"\1", 2, b"\x85") + b"\1\0\0\0"),
     "tunnel: GRE routes of length 0": lambda t: routes(t.each(60, 3, b"\0")),
-    "tunnel: GRE routes of IPv4": lambda t: routes(t.each(60, b"\x08\0", 1, b"\4", MAPPED)),
+    "tunnel: GRE routes of IPv4": lambda t: routes(t.each(60, b"\x08\0", 1, b"\4", ADDRESS)),
 }  # fmt: skip
 
 
-def begins(frame: bytes) -> int:
+def header_offset(frame: bytes) -> int:
     """Return the earliest offset of the repeated header: after the link header, and after IP if present."""
     kind = int.from_bytes(frame[12:14])
     return 54 if kind == 0x86DD else 34 if kind == 0x0800 else 14
@@ -207,7 +207,7 @@ LETTERS = 32
 
 def letters(frame: bytes, left: bytes) -> int:
     """Return the number of unchanged bytes in and after the repeated header that may be letters."""
-    return sum(a == b and 0x20 <= a < 0x7F for a, b in [*zip(frame, left, strict=False)][begins(frame) :])
+    return sum(a == b and 0x20 <= a < 0x7F for a, b in [*zip(frame, left, strict=False)][header_offset(frame) :])
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -215,8 +215,8 @@ def letters(frame: bytes, left: bytes) -> int:
 def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
     created = frames_of(name, code)
     for (text, frame), left in zip(created, released(tmp_path, [frame for _, frame in created]), strict=True):
-        assert len(left) >= begins(frame), "the headers before it are kept"
-        assert run_of_text(text.content, left[begins(frame) :]) < RUN, left.hex()
+        assert len(left) >= header_offset(frame), "the headers before it are kept"
+        assert run_of_text(text.content, left[header_offset(frame) :]) < RUN, left.hex()
         assert letters(frame, left) <= LETTERS
 
 
@@ -225,10 +225,10 @@ def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
 def test_remaining_text_in_a_repeated_header_is_found(name, code, tmp_path):
     frame = CONSTRUCTS[name](Text(code))
     assert find_leak(tmp_path, [frame]) is None
-    assert find_leak(tmp_path, [frame], restore_original(begins(frame), len(frame)))
+    assert find_leak(tmp_path, [frame], restore_original(header_offset(frame), len(frame)))
 
 
-def test_random_text_in_repeated_headers_is_never_rejected(tmp_path):
+def test_anonymized_text_in_repeated_headers_is_never_rejected(tmp_path):
     """The search has the same limits as the anonymization."""
     created = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
     assert find_leak(tmp_path, created) is None
@@ -243,7 +243,7 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     left = [frame for *_, frame in records(capture.read_bytes())]
     assert len(left) == len(frames)
     for (text, _), (_, frame), kept in zip(each, frames, left, strict=True):
-        assert run_of_text(text.content, kept[begins(frame) :]) < RUN
+        assert run_of_text(text.content, kept[header_offset(frame) :]) < RUN
         assert letters(frame, kept) <= LETTERS
 
 
@@ -275,7 +275,7 @@ def test_repeats_of_real_traffic_are_kept(frame, begin, end, tmp_path):
 
 
 def test_sack_with_too_many_blocks_becomes_a_shorter_chunk_with_padding(tmp_path):
-    """RFC 9260, 3.3.4, and RFC 4820, 3. The TCP option keeps its first block (RFC 2018, 4)."""
+    """RFC 9260 section 3.3.4, RFC 4820 section 3. The TCP option keeps its first block (RFC 2018 section 4)."""
     blocks = b"".join(struct.pack("!HH", 2 * n + 2, 2 * n + 2) for n in range(5))
     many = sctp(chunk(3, bytes(8) + b"\0\5\0\2" + blocks + b"\0\0\0\7\0\0\0\x08"))
     edges = [struct.pack("!II", 8 * n, 8 * n + 4) for n in range(1, 4)]

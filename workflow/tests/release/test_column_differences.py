@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 NAME = "tables/top_flows.parquet"  # key: site, rank
 
 
-def written(path: Path, rows: list[dict], schema: pa.Schema | None = None) -> Path:
+def parquet_file(path: Path, rows: list[dict], schema: pa.Schema | None = None) -> Path:
     """Write rows as Parquet; return the path."""
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path
@@ -23,7 +23,7 @@ def written(path: Path, rows: list[dict], schema: pa.Schema | None = None) -> Pa
 
 def found(tmp_path: Path, published: list[dict], other: list[dict], name: str = NAME) -> list[tuple]:
     """Return (column, rows, first) of the differences between two lists of rows."""
-    paths = written(tmp_path / "published.parquet", published), written(tmp_path / "other.parquet", other)
+    paths = parquet_file(tmp_path / "published.parquet", published), parquet_file(tmp_path / "other.parquet", other)
     return [(row.column, row.rows, row.first) for row in differences(name, *paths)]
 
 
@@ -53,7 +53,7 @@ def test_null_keys_and_equal_keys_are_matched(tmp_path):
     assert found(tmp_path, published, other) == [("frames", 1, "site null, rank 1: 2, here 3")]
 
 
-def test_columns_of_one_version_and_types_are_reported(tmp_path):
+def test_columns_of_only_one_version_and_changed_types_are_reported(tmp_path):
     key = {"site": "a", "rank": 1}
     changes = found(tmp_path, [key | {"old": 1, "frames": 1}], [key | {"new": 1, "frames": "1"}])
     assert [(column, count) for column, count, _ in changes] == [("old", 1), ("new", 1), ("frames", 1)]
@@ -79,8 +79,8 @@ def test_random_tables_match_a_naive_comparison(tmp_path, seed):
         {n: {"site": "s", "rank": n, "a": rng.choice((1, None)), "b": rng.choice((0.5, math.nan))} for n in part}
         for part in (keys[:25], keys[5:])
     )
-    both, expected = ours.keys() & theirs.keys(), {ROWS: len(ours.keys() ^ theirs.keys())}
-    expected |= {name: sum(str(ours[n][name]) != str(theirs[n][name]) for n in both) for name in "ab"}
+    common, expected = ours.keys() & theirs.keys(), {ROWS: len(ours.keys() ^ theirs.keys())}
+    expected |= {name: sum(str(ours[n][name]) != str(theirs[n][name]) for n in common) for name in "ab"}
     counts = {column: count for column, count, _ in found(tmp_path, [*ours.values()], [*theirs.values()])}
     assert counts == {column: count for column, count in expected.items() if count}
 
@@ -95,5 +95,5 @@ def test_csv_files_are_compared_as_text(tmp_path):
 def test_unreadable_table_is_a_one_line_error(tmp_path):
     damaged = write_file(tmp_path / "published.parquet", b"PAR1")
     with pytest.raises(UserError) as caught:
-        differences(NAME, damaged, written(tmp_path / "other.parquet", rows()))
+        differences(NAME, damaged, parquet_file(tmp_path / "other.parquet", rows()))
     assert "\n" not in str(caught.value)

@@ -283,8 +283,8 @@ def test_release_depends_on_the_key_alone_and_its_map_of_names_is_private(finish
 )
 @pytest.mark.usefixtures("public")
 def test_usage_errors_are_one_line_and_leave_no_files(finished, tmp_path, capsys, words, message):
-    places = {"public": finished.parent / "public", "new": tmp_path / "new", "missing": tmp_path / "missing"}
-    assert message in failed(capsys, "release", finished, *(word.format(**places) for word in words))
+    paths = {"public": finished.parent / "public", "new": tmp_path / "new", "missing": tmp_path / "missing"}
+    assert message in failed(capsys, "release", finished, *(word.format(**paths) for word in words))
     assert not list(tmp_path.iterdir())
 
 

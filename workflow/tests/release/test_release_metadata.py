@@ -135,7 +135,7 @@ def test_croissant_of_a_release_without_samples_is_valid(studies_release):
     assert row[f"{tables[1]}/name"] == b"small"
 
 
-def test_crate_names_every_file_with_its_checksum_and_no_clock(recorded_release):
+def test_crate_names_every_file_with_its_checksum_and_no_time_of_a_run(recorded_release):
     entities = entities_of(recorded_release)
     described = {name: entity["sha256"] for name, entity in entities.items() if "sha256" in entity}
     own = {"croissant.json", "ro-crate-metadata.json", "catalog.duckdb"}

@@ -62,7 +62,7 @@ def public(created) -> Path:
     return created[0]
 
 
-def refused(created, directory: Path, change) -> str:
+def search_error(created, directory: Path, change) -> str:
     """Apply a change to a copy of the release; return the error of the search."""
     public, arguments = created
     part = shutil.copytree(public, directory / "part")
@@ -273,7 +273,7 @@ def test_unmodified_release_passes(created):
     ],
 )
 def test_planted_leak_is_found(change, found, created, tmp_path):
-    error = refused(created, tmp_path, change)
+    error = search_error(created, tmp_path, change)
     assert found in error
     assert "no release was created" in error
     assert "\n" not in error
@@ -305,8 +305,10 @@ def test_release_with_a_leak_is_not_published(campaign, tmp_path, monkeypatch, c
 def test_addresses_only_in_flow_tables_are_found(created, tmp_path):
     """The search does not depend on the list that the anonymization creates."""
     public, (captures, *rest) = created
-    empty = [replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
-    assert "the original address 192.0.2.1" in refused((public, (empty, *rest)), tmp_path, in_readme("see 192.0.2.1"))
+    empty = [replace(capture, replaced=dict.fromkeys(capture.replaced, b"")) for capture in captures]
+    assert "the original address 192.0.2.1" in search_error(
+        (public, (empty, *rest)), tmp_path, in_readme("see 192.0.2.1")
+    )
 
 
 def test_planted_checksum_is_found(campaign, created, tmp_path):
@@ -314,12 +316,12 @@ def test_planted_checksum_is_found(campaign, created, tmp_path):
     encoded = (base64.b64encode(digest).decode(), base64.urlsafe_b64encode(digest).decode())
     changes = [in_readme(f"({form})") for form in (digest.hex(), digest.hex().upper(), *encoded)]
     for change in (*changes, in_quality("method", digest.hex()), in_capture(2, digest)):
-        assert "the checksum of a file that is not published" in refused(created, tmp_path, change)
+        assert "the checksum of a file that is not published" in search_error(created, tmp_path, change)
 
 
 def test_flow_with_its_original_hash_is_found(campaign, created, tmp_path):
     true = pq.read_table(campaign / "flows" / f"{SAMPLES[0]}.parquet")["community_id"][0].as_py()
-    found = refused(created, tmp_path, in_column("flows", "community_id", true))
+    found = search_error(created, tmp_path, in_column("flows", "community_id", true))
     assert f"the hash of an original flow: {true}" in found
 
 
@@ -337,7 +339,7 @@ def test_unlisted_column_or_column_of_bytes_is_found(created, tmp_path, name, ki
         kept = rows.select([column for column in rows.column_names if column != name])
         pq.write_table(kept.append_column(name, rows["sample"].cast(kind)), path)
 
-    assert found in refused(created, tmp_path, change)
+    assert found in search_error(created, tmp_path, change)
 
 
 @pytest.mark.soak

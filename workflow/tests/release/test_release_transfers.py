@@ -117,13 +117,13 @@ def test_damaged_files_and_invalid_cells_are_not_released(campaign, tmp_path):
 @pytest.mark.soak
 def test_one_changed_byte_of_a_start_lists_exactly_the_affected_columns(public, tmp_path):
     """The flow then starts three years after the others: most times near 10^17 ns have no exact double."""
-    made = remade(tmp_path / "made", public)
+    made = make_tables(tmp_path / "made", public)
     run("campaign", "compare", made, public, "--record")
     path = public / "transfers" / "ratio-2.0" / "cell.json"
     text = path.read_text()
     assert '"started_ns":1000000000000001000' in text
     path.write_text(text.replace('"started_ns":1000000000000001000', '"started_ns":1100000000000001000'))
-    expected = compared_again(made, public, tmp_path / "again")
+    expected = changed_columns_again(made, public, tmp_path / "again")
     assert ("tables/transfer_settings.parquet", "completion_ns_high") in expected
     assert not any(file.startswith("tables/monitor_") for file, _ in expected)
 
@@ -134,27 +134,27 @@ def test_one_changed_byte_of_generated_traffic_lists_exactly_the_affected_column
     plain = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     pq.write_table(pq.read_table(path), path, **plain)  # so that a byte is a character
     checksums.write(public)
-    made = remade(tmp_path / "made", public)
+    made = make_tables(tmp_path / "made", public)
     run("campaign", "compare", made, public, "--record")
     content = path.read_bytes()
     assert content.count(b"small") == 1
     path.write_bytes(content.replace(b"small", b"smell"))
-    assert compared_again(made, public, tmp_path / "again") == {("tables/monitor_flows.parquet", "name")}
+    assert changed_columns_again(made, public, tmp_path / "again") == {("tables/monitor_flows.parquet", "name")}
 
 
-def remade(directory: Path, public: Path) -> Path:
+def make_tables(directory: Path, public: Path) -> Path:
     """Make the tables of a release; return the campaign."""
     run("campaign", "transfers", new_directory(directory), "--runs", public)
     run("campaign", "monitored", directory, "--release", public)
     return directory
 
 
-def compared_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]]:
+def changed_columns_again(made: Path, public: Path, again: Path) -> set[tuple[str, str]]:
     """Recompute the tables of a changed release and return the columns that differ, by a naive comparison.
 
     They have to be those that the comparison with the release lists.
     """
-    remade(again, public)
+    make_tables(again, public)
     assert main(["campaign", "compare", str(again), str(public)]) == 1
     expected = set()
     for name in (*TABLES, *MONITOR_TABLES):

@@ -134,9 +134,9 @@ def test_campaign_has_every_tunnel_type(sets):
 
 def test_captures_have_a_pseudonym_in_place_of_every_identifier(released_frames):
     naive = TunnelMap(KEY, TYPES)
-    places = [(packet, frame, place) for packet, frame in released_frames for place in packet.places]
-    assert len(places) > 100
-    for packet, frame, place in places:
+    found = [(packet, frame, place) for packet, frame in released_frames for place in packet.places]
+    assert len(found) > 100
+    for packet, frame, place in found:
         assert place.read(packet.raw) == place.id
         assert len(frame) >= place.offset + place.size, place
         assert place.read(frame) == naive.identifier(place.kind, place.id), place
@@ -164,8 +164,8 @@ def test_source_routes_of_gre_are_zeroed(released_frames):
 
 def test_no_part_of_an_nvgre_key_is_published(sets, program):
     lines = tshark_lines(program, sets[1] / "captures" / "x.pcap", "gre.proto", "gre.key")
-    places = [{place.kind: place.id for place in packet.places} for packet in packets()]
-    found = [(line, ids) for line, ids in zip(lines, places, strict=True) if line.startswith("0x6558\t")]
+    identifiers = [{place.kind: place.id for place in packet.places} for packet in packets()]
+    found = [(line, ids) for line, ids in zip(lines, identifiers, strict=True) if line.startswith("0x6558\t")]
     keys = [(int(line.split("\t")[1].split(",")[0], 16), ids) for line, ids in found if "nvgre_flow_id" in ids]
     assert len(keys) >= 12
     for key, ids in keys:
@@ -184,12 +184,12 @@ def test_no_original_identifier_is_in_a_released_file(sets):
     originals = {(place.kind, place.id) for packet in packets() for place in packet.places}
     released = {(t["type"], t["id"]) for row in flows(sets[1]) for t in row["tunnels"]}
     assert len({kind for kind, _ in originals & released}) == 0, "with this key no pseudonym is another's original"
-    places = {(each, TYPES[kind][1]) for kind, each in originals}
-    assert len({each for each, _ in places if each >= DISTINCTIVE}) > 40
+    identifiers = {(each, TYPES[kind][1]) for kind, each in originals}
+    assert len({each for each, _ in identifiers if each >= DISTINCTIVE}) > 40
     files = [path for path in sets[1].rglob("*") if path.is_file()]
     assert {path.suffix for path in files} >= {".pcap", ".parquet", ".csv", ".tsv", ".md"}
-    assert [path for path in files if shown(path, places)] == []
-    assert shown(sets[0] / "flows" / "x.parquet", places)
+    assert [path for path in files if shown(path, identifiers)] == []
+    assert shown(sets[0] / "flows" / "x.parquet", identifiers)
 
 
 @pytest.mark.parametrize("form", ["{:d}", "{:#x}", "{:08x}", "{:08X}", "big", "little"])
@@ -219,7 +219,7 @@ def test_community_ids_match_the_pseudonymous_addresses(sets):
 
 
 @pytest.mark.parametrize("table", release_flows.TABLES)
-def test_renamed_tables_have_no_copied_columns(table):
+def test_tables_of_flow_reports_have_no_identifiers_and_are_not_copied(table):
     """release_flows replaces only addresses and numbers of flows."""
     assert not release_columns.IDENTIFYING_COLUMNS & {column["name"] for column in schemas.table(table)["columns"]}
     assert release_columns.why_private(table)
@@ -252,8 +252,8 @@ def test_pseudonyms_match_the_permutation_in_plain_python(kind):
     assert len(set(found)) == len(set(ids))
     assert max(found) < 1 << bits
     assert not [pair for pair in zip(ids, found, strict=True) if pair[0] == pair[1] != 0]
-    some = draw.sample(list(zip(ids, found, strict=True)), 100)
-    assert [naive.identifier(kind, each) for each, _ in some] == [pseudonym for _, pseudonym in some]
+    sampled = draw.sample(list(zip(ids, found, strict=True)), 100)
+    assert [naive.identifier(kind, each) for each, _ in sampled] == [pseudonym for _, pseudonym in sampled]
     assert (tunnel_pseudonyms_of(kind, [0], KEY) == [0]) == (RANGES.get(kind, (1,))[0] == 0)
 
 
@@ -276,7 +276,7 @@ def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
     (0x0002, "", ""), (0x0802, "0001ff03", "0001ff03"), (0x0202, "0000", "0000"), (0x0202, "0002ff03", "00020000"),
 ])  # fmt: skip
 def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags, rest, kept, ppp, tmp_path):
-    """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661 6.6)."""
+    """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661)."""
     session, naive = 0xFF03, TunnelMap(KEY, TYPES)
     header = struct.pack(">HHH", flags, session, session) + bytes.fromhex(rest)
     places = (("l2tp_tunnel", session, 2, 2), ("l2tp_session", session, 4, 2))
@@ -289,7 +289,7 @@ def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags,
 
 
 def test_ethernet_frame_after_gtp_does_not_become_an_ipv4_packet(tmp_path):
-    """GTP-U does not identify its payload: a MAC address of 45 to 4e in front would be read as an IPv4 header."""
+    """GTP-U does not identify its payload: a MAC address that begins with 45 to 4e would be read as an IPv4 header."""
     addresses = [bytes((first, 0x1B, 0x21, 0, 0, last)) for first in (0x40, 0x41, 0x44, 0x4F) for last in range(64)]
     carried = [tf.syn().with_header(each + bytes.fromhex("001b21ddeeff0800")) for each in addresses]
     originals, naive = [tf.frame(tf.gtp(7, each)).raw for each in carried], MacMap(KEY)

@@ -7,7 +7,7 @@ from acapella.report import page
 
 @pytest.fixture
 def one_figure(monkeypatch):
-    """Draw only one figure, for tests of tables and files: drawing takes most of the time of a report."""
+    """Draw one figure and use it for all, in tests of tables and files: drawing takes most of the time of a report."""
     compose, drawn = page.compose_figure, []
 
     def compose_once(_, source, **options):

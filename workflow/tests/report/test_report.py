@@ -136,7 +136,7 @@ def test_figures_are_shown_without_javascript(hostile, browser):
     assert all(width > 400 and alt > 40 for width, alt in sizes)
 
 
-def test_page_links_have_a_target(text):
+def test_page_refers_to_no_other_file(text):
     assert [link for link in LINK.findall(text.split("<script>")[0]) if not link.startswith(("data:", "#"))] == []
     assert "default-src 'none'" in html.unescape(text)
     assert "unsafe-eval" not in text
@@ -158,7 +158,7 @@ def test_large_table_is_linked_and_not_embedded(tmp_path):
 
 
 def reported(directory) -> str:
-    """Write the report of a campaign; return it."""
+    """Write the report of a campaign; return its HTML."""
     assert cli.main(["campaign", "report", str(directory)]) == 0
     return (directory / "report.html").read_text(encoding="utf-8")
 

@@ -26,7 +26,7 @@ CLOCK = {"points": 90, "rate_ppm": -12.3456, "residual_rms_ns": 800.0, "residual
 
 
 def write(directory, table: str, *rows: dict) -> Source:
-    """Write a table of a campaign; return its tables."""
+    """Write a table of a campaign; return the tables of the campaign."""
     write_table(directory, table, rows)
     return Source(Campaign(directory))
 
@@ -92,7 +92,7 @@ def test_interrupted_search_is_shown_as_incomplete(finished, monitored):
     assert (shown in monitor.searches(source)["note"]) == (finished == 2)
 
 
-def test_page_has_the_section_if_the_tables_exist(monitored, monkeypatch):
+def test_workflow_requests_the_section_if_its_tables_exist(monitored, monkeypatch):
     monkeypatch.setattr(registry, "TRAFFIC_FIGURES", ())
     assert "--monitor" in report_sections(str(monitored), pseudonyms=False)
     assert cli.main(["campaign", "report", str(monitored), "--monitor"]) == 0

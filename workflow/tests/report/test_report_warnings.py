@@ -37,7 +37,7 @@ def test_capture_counted_twice_is_a_warning(tmp_path):
 SAMPLE = {"site": "S", "port": "p", "direction": "both", "frames": 1, "sha256": None}
 
 
-def created(**spans: tuple) -> list[dict]:
+def quality_rows(**spans: tuple) -> list[dict]:
     """Return rows of capture_quality: name=(start, end, changes)."""
     return [
         {**SAMPLE, "sample": name, "actual_start_ns": start, "actual_end_ns": end, **changes}
@@ -59,7 +59,7 @@ def created(**spans: tuple) -> list[dict]:
 def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
     starts = zip("abcdef", years, strict=False)
     spans = {name: (year and int(year * 31_557_600 * 10**9), year, {"misdated": False}) for name, year in starts}
-    warning = warnings.far_apart(created(**spans))
+    warning = warnings.far_apart(quality_rows(**spans))
     assert (warning is None) == (expected is None)
     assert with_spaces(warning or "").startswith(expected or "")
 
@@ -77,14 +77,14 @@ def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
     ],
 )
 def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found):
-    named = (warnings.overlapping(created(**spans)) or "").partition("of their port: ")[2].partition(".")[0]
+    named = (warnings.overlapping(quality_rows(**spans)) or "").partition("of their port: ")[2].partition(".")[0]
     assert set(filter(None, named.split(", "))) == found
 
 
 def test_samples_with_the_same_capture_are_named():
     same = {"sha256": "1"}
     changes = {"a": same, "b": same | {"port": "q"}, "c": {"sha256": "2"}, "d": {}, "e": {}}
-    rows = created(**{name: (0, 9, change) for name, change in changes.items()})
+    rows = quality_rows(**{name: (0, 9, change) for name, change in changes.items()})
     warning = with_spaces(warnings.repeated(rows))
     assert warning.startswith("2 samples of 5 have the same capture as another sample (SHA-256), so")
     assert ": a, b. Exclude all but one" in warning
@@ -94,7 +94,7 @@ def test_samples_with_the_same_capture_are_named():
 def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     """One sample has the higher lower bound, the other the higher upper bound: neither is the worst."""
     uncounted = {"mirror_verdict": "congested", "mirror_offered": None, "mirror_delivered": None}
-    rows = created(a=(0, 9, uncounted), b=(0, 9, uncounted))
+    rows = quality_rows(a=(0, 9, uncounted), b=(0, 9, uncounted))
     rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
     rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
     bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"
@@ -185,7 +185,7 @@ def set_parameters(directory: Path, **parameters) -> None:
     write_file(directory / "provenance" / "process.json", json.dumps({"parameters": parameters}))
 
 
-def test_samples_that_failed_are_counted(tmp_path):
+def test_collected_samples_that_are_missing_are_counted(tmp_path):
     assert [with_spaces(text) for text in warnings.collect(collected(tmp_path, 6))] == [
         "2 collected samples of 6 not in this report; see logs/ for the reasons."
     ]
@@ -218,7 +218,7 @@ MAPPING = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\nS0-P0-0000\tS0
 def test_failed_samples_are_listed_with_their_reasons_and_do_not_reveal_pseudonyms(pseudonyms, named, tmp_path):
     source = collected(tmp_path, 4, pseudonyms=pseudonyms)
     write_file(source.campaign.directory / "raw" / "failed.tsv", FAILED)
-    write_file(source.campaign.directory / "pseudonyms.tsv", MAPPING)  # of an earlier run, if there are none now
+    write_file(source.campaign.directory / "pseudonyms.tsv", MAPPING)  # of an earlier run if pseudonyms is False
     text = f"3 samples of 7 were not collected and are not included in any number: {named}"
     assert [with_spaces(warning) for warning in warnings.collect(source)] == [text]
 

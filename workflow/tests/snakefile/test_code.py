@@ -26,7 +26,7 @@ ADDED = {".py": "\nEDITED = 1\n", ".hpp": "\ninline int edited = 1;\n"}
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
-    """Copy the packages of this project so that tests can edit them."""
+    """Copy the packages of this project so that tests can edit them; return the copy of workflow/native."""
     python = tmp_path / "workflow/native/python"
     for name in code.OURS:
         shutil.copytree(code.package_directory(name), python / name)
@@ -46,7 +46,7 @@ def forget() -> None:
         cached.cache_clear()
 
 
-def fresh() -> str:
+def recomputed_digest() -> str:
     """Return the digest of the code of stage digest as a new process would compute it."""
     forget()
     return code.digest("acapella.digest.command", "acapella.digest.native")
@@ -69,9 +69,9 @@ def append(path: Path, text: str | None = None) -> None:
     ],
 )
 def test_only_edits_of_the_native_core_and_imported_modules_change_the_digest(copy, edited, changes):
-    before = fresh()
+    before = recomputed_digest()
     append(copy / edited)
-    assert (fresh() != before) == changes
+    assert (recomputed_digest() != before) == changes
 
 
 def built_from(native: Path) -> str:
@@ -89,18 +89,18 @@ def test_installed_core_was_built_from_the_sources_in_the_tree():
 def test_core_that_was_not_rebuilt_has_a_different_digest(copy, monkeypatch):
     """Otherwise files that an outdated core wrote would count as those of the current sources."""
     append(copy / "src/frame/record.hpp")
-    outdated = fresh()
+    outdated = recomputed_digest()
     monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
-    assert fresh() != outdated
+    assert recomputed_digest() != outdated
     assert code.outdated_core() == ""
 
 
 def test_comments_and_messages_of_the_core_need_no_build_or_rerun(copy, monkeypatch):
     monkeypatch.setattr(code._native, "sources_sha256", built_from(copy))
-    before, edited = fresh(), copy / "src/flow/sha1.cpp"
+    before, edited = recomputed_digest(), copy / "src/flow/sha1.cpp"
     edited.write_text("// A comment.\n" + re.sub(r'(throw .*?")', r"\1edited ", edited.read_text(), count=1))
     assert edited.read_text().count("edited ") == 1
-    assert fresh() == before
+    assert recomputed_digest() == before
     assert code.outdated_core() == ""
 
 
@@ -247,7 +247,7 @@ def test_edited_query_changes_only_the_digests_of_partial_tables_computed_from_i
     ],
 )
 def test_columns_of_named_tables_change_the_digests_of_stages(stage, table, change, changes, monkeypatch):
-    """Congestion verdicts that are unknown, acaps and flow tables have the types of their schemas."""
+    """Types of unknown congestion verdicts and of columns of acaps and flow tables come from their schemas."""
     before, original = code.digest.__wrapped__(f"acapella.{stage}"), code.schemas.table
     schema = original(table)
     edited = schema | {"columns": [schema["columns"][0] | change, *schema["columns"][1:]]}
@@ -263,17 +263,17 @@ def test_heuristics_change_stage_analyze_by_their_content():
 
 
 def test_checksums_of_sources_are_kept_and_a_damaged_file_is_ignored(copy):
-    before = fresh()
+    before = recomputed_digest()
     kept = copy / "python" / "acapella" / "__pycache__" / "checksums.json"
-    assert kept.is_file() and fresh() == before
+    assert kept.is_file() and recomputed_digest() == before
     kept.write_text("{")
-    assert fresh() == before
+    assert recomputed_digest() == before
 
 
 def test_digest_does_not_depend_on_the_directory(copy, monkeypatch):
-    elsewhere = fresh()
+    elsewhere = recomputed_digest()
     monkeypatch.undo()
-    assert fresh() == elsewhere
+    assert recomputed_digest() == elsewhere
 
 
 @pytest.mark.parametrize("stage", ["digest.command", "campaign.index", "cli.doctor", "snakefile.config"])

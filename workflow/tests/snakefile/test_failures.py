@@ -19,7 +19,7 @@ from acapella_testing.runs.workflow_run import ROOT, workplace
 from acapella_testing.waiting import wait_until
 
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
-from acapella.cli import entry as start
+from acapella.cli import entry
 from acapella.cli.main import main
 from acapella.snakefile.failures import failure_report
 from acapella.snakefile.job_records import FailedJob
@@ -95,7 +95,7 @@ def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
         pytest.param(
             70,
             "the program failed (exit code 70, a traceback in the log): bash: acapella: command not",
-            id="no library",
+            id="internal error",
         ),
         pytest.param(OUTSIDE, "bash: acapella: command not found", id="disk full"),
     ],
@@ -112,7 +112,7 @@ def test_machine_failure_excludes_no_sample_whatever_the_log_contains(stage, cod
     assert "exclude" not in printed
 
 
-def test_only_the_failed_sample_is_excluded_if_the_machine_also_fails(tmp_path, monkeypatch):
+def test_only_failed_samples_are_excluded_if_the_machine_also_fails(tmp_path, monkeypatch):
     jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 134, "")]
     printed = report_of(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
     assert printed.splitlines()[1:3] == [f"  a: {REASON}", "  d: its log is empty"]
@@ -141,7 +141,7 @@ def test_capture_that_crashes_its_digest_is_a_failed_sample(code, tmp_path, monk
     assert "\n  exclude: [a, b]" in report_of(tmp_path, monkeypatch, ("digest__a", code, ""))
 
 
-def test_only_the_exit_code_for_damage_suggests_to_keep_frames_before_it(tmp_path, monkeypatch):
+def test_only_the_exit_code_for_damage_suggests_keeping_the_frames_before_it(tmp_path, monkeypatch):
     offer = "or, to keep the frames before the damage in a, with this line:\n  digest: {damaged: keep}"
     assert report_of(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
     assert offer not in report_of(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
@@ -189,7 +189,7 @@ def raised(cause: BaseException) -> BaseException:
         *((raised(OSError(number, "input")), 2) for number in (errno.ENOENT, errno.EACCES)),
         (raised(ValueError()), 2),
         (UserError("no tshark", outside=True), OUTSIDE),
-        *(  # of a file server
+        *(  # errors of a file server
             (OSError(number, "gone"), OUTSIDE)
             for number in (errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENXIO, errno.ESTALE)
         ),
@@ -209,10 +209,10 @@ def test_exit_codes_of_duckdb_distinguish_a_full_disk_from_the_input(kind):
 
 @pytest.mark.parametrize("module", ["acapella.cli.main", "acapella_core.errors"])
 def test_failed_import_does_not_have_the_exit_code_for_damage(module, monkeypatch, capsys):
-    monkeypatch.setattr(start, "exit_on_interrupt", lambda: None)
+    monkeypatch.setattr(entry, "exit_on_interrupt", lambda: None)
     monkeypatch.delitem(sys.modules, "acapella.cli.main")
     monkeypatch.setitem(sys.modules, module, None)
-    assert start.main() == INTERNAL == start.INTERNAL
+    assert entry.main() == INTERNAL == entry.INTERNAL
     assert "ModuleNotFoundError" in capsys.readouterr().err
 
 
@@ -244,7 +244,7 @@ def test_results_deleted_after_the_failure_are_named(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory):
-    """Return a campaign of good captures and a text file named .pcap after a run of stage digest, and its output."""
+    """Return a campaign of valid captures and a text file named letter.pcap after stage digest, and what it printed."""
     place = workplace(tmp_path_factory.mktemp("letters"), digest={"engine": "native"})
     place.add_letter()
     return place, place.fail("--keep-going", "--until", "digest")

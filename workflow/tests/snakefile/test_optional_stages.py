@@ -1,4 +1,4 @@
-"""Tests optional stages: their options, figures and files, and the removal of results that no longer belong here."""
+"""Tests optional stages: their options, figures and files, and the removal of results that are no longer configured."""
 
 from types import SimpleNamespace
 
@@ -102,7 +102,7 @@ def test_figures_that_are_no_longer_drawn_are_removed(tmp_path, config, before, 
     assert files_in(tmp_path) == {f"figures/{left}.svg"}
 
 
-FILES = {  # a table and a provenance file of each optional stage and of process
+FILES = {  # some files of each optional stage and of process
     "process": ["tables/throughput.csv", "provenance/process.json"],
     "trials": [f"tables/{TRIAL_TABLES[0]}.parquet", "provenance/consistency.json", "consistency/quiet.json"],
     "flowreports": ["tables/flowreport_windows.csv", "flowtables_provenance.json"],
@@ -154,7 +154,7 @@ def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_damaged_catalog_is_reported_because_index_recreates_it(tmp_path, capsys):
+def test_damaged_catalog_is_reported_and_files_of_samples_are_removed(tmp_path, capsys):
     write_manifest(tmp_path, "b")
     write_file(tmp_path / "catalog.duckdb", "not a database")
     cleanup.remove_unlisted(str(tmp_path), {"a": SimpleNamespace(file=tmp_path / "a.pcap")})

@@ -80,7 +80,7 @@ def test_samples_that_a_checkpoint_adds_are_counted():
     assert run.progress.line().startswith("acapella: 1 of 2 samples digested, 1 in progress")
 
 
-def test_lines_are_printed_at_intervals_until_the_end():
+def test_lines_are_printed_at_intervals():
     run = Run(digest=2)
     run.begin("digest", 1)
     run.progress.start(0.001)

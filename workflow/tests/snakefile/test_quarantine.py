@@ -47,7 +47,7 @@ REPORT = configuration.checked(
 def campaign(tmp_path, monkeypatch):
     """Return a function that ends a run in which sample `a` failed with an exit code and a log, by default in digest.
 
-    ``values``: its values in the sample sheet.
+    ``values``: the sample's values in the sample sheet.
     """
     monkeypatch.chdir(tmp_path)
     write_file(Path("a.pcap"), "capture")
@@ -107,14 +107,14 @@ def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
     assert omitted() == ["a"]
 
 
-def test_record_of_a_sample_that_left_the_sheet_counts_in_no_table(campaign):
+def test_record_of_a_sample_that_is_not_in_the_sheet_is_ignored(campaign):
     campaign(MISTAKE)
     assert quarantine.omitted_samples("mine", REPORT, lambda: {"b": "a.pcap"}) == []
 
 
 @pytest.mark.parametrize("code", [None, 128 + signal.SIGKILL, 128 + signal.SIGTERM])
 def test_batch_that_is_killed_fails_with_the_sample_that_it_processed(tmp_path, code):
-    """Slurm kills the job, so that nothing else is written. The log of the sample is empty. Another sample failed."""
+    """Slurm kills the job, so that nothing else is written. The sample has no log. Another sample failed."""
     log = tmp_path / "logs" / "batches" / "digest" / "b0001.log"
     write_failures(failures_file(tmp_path, "digest", "b0001"), {"a": MISTAKE})
     with pytest.raises(SystemExit), recorded_as_current(current_file(tmp_path, "digest", "b0001"), "b"):
@@ -250,7 +250,7 @@ def test_machine_failure_is_not_recorded(campaign, code, options):
 
 
 @pytest.mark.soak
-def test_run_in_another_directory_starts_again(tmp_path):
+def test_run_started_in_another_directory_starts_the_next_run(tmp_path):
     place = workplace(tmp_path / "campaign", missing="report")
     write_file(place.directory / "captures" / "alpha-p2.pcap.gz", LETTER)
     command = [*place.command("process"), "--cores", "2"]
@@ -264,9 +264,9 @@ def test_run_in_another_directory_starts_again(tmp_path):
     ("changes", "options"), [({}, ["--keep-going"]), ({"batches": {"samples": 2}}, [])], ids=["single", "batches"]
 )
 def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path, changes, options):
-    """The file of alpha-p2 is not a capture until the second run."""
+    """The file of alpha-p2 is not a capture until the last command."""
     place, capture = workplace(tmp_path, missing="report", **only_figures(), **changes), "captures/alpha-p2.pcap.gz"
-    place.environment |= warm_acapella.environment()  # kept by the process that the next run replaces
+    place.environment |= warm_acapella.environment()  # kept, because the next run replaces the process
     write_file(tmp_path / capture, LETTER)
     run = place.start("--cores", "2", *options, output=subprocess.PIPE)
     printed, _ = run.communicate()
@@ -313,8 +313,8 @@ def test_next_run_starts_only_if_it_can_make_progress(campaign, failed, changes,
     assert quarantine.progress("mine", REPORT | changes, records, earlier) == continued
 
 
-# A tshark that crashes, or never ends, if the sender of the first frame is 2:0:0:0:0:1, or 2:0:0:0:0:2. In the pcapng
-# that it reads, this address ends at byte 100. The bytes are octal numbers, which printf understands.
+# A tshark that crashes if the source of the first frame is 2:0:0:0:0:1, and never ends if it is 2:0:0:0:0:2. In the
+# pcapng that it reads, this address ends at byte 100. The bytes are octal numbers, which printf understands.
 FAILING_TSHARK = r"""start=$(dd bs=1 count=100 status=none | od -An -v -to1 | tr -d '\n')
 case $start in
   *" 002 000 000 000 000 001") exit 139 ;;
@@ -325,7 +325,7 @@ esac
 
 
 def write_failing_captures(directory: Path) -> None:
-    """Write captures of one good sample and of three that crash tshark, never end, and need too much memory."""
+    """Write one good capture, one that crashes tshark, one that hangs it, and one that needs too much memory."""
     new_directory(directory)
     (start, first), *_ = frames = busy_port()
     for sender, name in enumerate(("good", "crash", "hang")):
@@ -337,7 +337,7 @@ def write_failing_captures(directory: Path) -> None:
 
 
 @takes_minutes
-def test_samples_that_crash_tshark_or_never_end_or_need_too_much_memory_do_not_affect_others(tmp_path):
+def test_samples_that_crash_or_hang_tshark_or_need_too_much_memory_do_not_affect_others(tmp_path):
     """All are in one batch. The second run repeats those that may have needed only more time or memory."""
     settings = {"batches": {"samples": 10}, "digest": {"engine": "tshark", "memory_mb": 16, "max_seconds": 60}}
     reasons = {"crash": "tshark", "hang": "not finished after", "memory": "memory"}

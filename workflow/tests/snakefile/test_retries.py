@@ -50,7 +50,7 @@ class Resources(dict):
 
 
 def test_slurm_does_not_requeue_a_measurement_even_if_the_profile_requeues_jobs():
-    """The last of both options counts for sbatch."""
+    """sbatch uses the last of the two options."""
     job = SimpleNamespace(resources=Resources(slurm_extra="--no-requeue"), threads=1)
     settings = SimpleNamespace(requeue=True, no_requeue=False, qos=None, reservation=None)
     params = dict(run_uuid="u", slurm_logfile="l", comment_str="c", account="", partition="", workdir=None)

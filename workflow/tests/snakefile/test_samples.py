@@ -18,23 +18,23 @@ from acapella_core.validation import did_you_mean
 KNOWN = {name: Sample("WEST", f"p{name}", f"{name}.pcap") for name in "abc"}
 
 
-def samples(excluded=(), unreadable=()) -> Samples:
+def three_samples(excluded=(), unreadable=()) -> Samples:
     """Return three samples of a campaign."""
     return Samples("results/x", excluded, lambda: KNOWN, lambda capture: capture not in unreadable)
 
 
 def test_excluded_samples_are_known_but_not_included():
-    some = samples(excluded=["b"])
-    assert list(some.known()) == ["a", "b", "c"]
-    assert some.included() == ["a", "c"]
-    assert some.files("{sample}.{kind}", kind=("x", "y"))(None) == ["a.x", "a.y", "c.x", "c.y"]
+    samples = three_samples(excluded=["b"])
+    assert list(samples.known()) == ["a", "b", "c"]
+    assert samples.included() == ["a", "c"]
+    assert samples.files("{sample}.{kind}", kind=("x", "y"))(None) == ["a.x", "a.y", "c.x", "c.y"]
 
 
 def test_selected_samples_keep_the_order_of_the_config():
-    some = samples(excluded=["b"])
-    assert some.selected("all") == ["a", "c"]
-    assert some.selected(["c", "b", "a"]) == ["c", "a"]
-    assert some.selected(None) == []
+    samples = three_samples(excluded=["b"])
+    assert samples.selected("all") == ["a", "c"]
+    assert samples.selected(["c", "b", "a"]) == ["c", "a"]
+    assert samples.selected(None) == []
 
 
 def test_samples_are_not_needed_before_an_input_function_runs():
@@ -47,10 +47,10 @@ def test_samples_are_not_needed_before_an_input_function_runs():
 
 
 def test_unreadable_capture_is_replaced_by_its_manifest():
-    some = samples(unreadable=["b.pcap"])
-    assert (some.capture("a"), some.readable_capture("a")) == ("a.pcap", ["a.pcap"])
-    assert (some.capture("b"), some.readable_capture("b")) == ("results/x/raw/b.json", [])
-    assert (some["b"].site, some["b"].port) == ("WEST", "pb")
+    samples = three_samples(unreadable=["b.pcap"])
+    assert (samples.capture("a"), samples.readable_capture("a")) == ("a.pcap", ["a.pcap"])
+    assert (samples.capture("b"), samples.readable_capture("b")) == ("results/x/raw/b.json", [])
+    assert (samples["b"].site, samples["b"].port) == ("WEST", "pb")
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def batches(tmp_path, monkeypatch):
     for name in "abc":
         write_file(tmp_path / f"{name}.pcap", name * 5)
     workflow = SimpleNamespace(is_main_process=False)
-    some = Samples("x", ["b"], lambda: KNOWN | {"d": Sample("EAST", "p1", "missing.pcap")})
-    return lambda *stages: Batches(workflow, "x", some, {"samples": 2, "megabytes": 1}, stages=stages)
+    samples = Samples("x", ["b"], lambda: KNOWN | {"d": Sample("EAST", "p1", "missing.pcap")})
+    return lambda *stages: Batches(workflow, "x", samples, {"samples": 2, "megabytes": 1}, stages=stages)
 
 
 def test_without_batches_inputs_are_the_files_of_samples(batches):
@@ -85,13 +85,13 @@ def test_without_batches_inputs_are_the_files_of_samples(batches):
 
 
 def test_with_batches_inputs_are_the_lists_of_samples(batches):
-    some = batches("digest", "analyze")
-    assert some.results("digest", "acap/{sample}.parquet")(None) == [f"x/batches/digest/b000{n}.tsv" for n in (1, 2)]
-    assert some.results("collect", "raw/{sample}.json")(None) == [f"raw/{name}.json" for name in "acd"]
-    of_sample = some.result_of_sample("digest", "acap/{sample}.parquet")
+    samples = batches("digest", "analyze")
+    assert samples.results("digest", "acap/{sample}.parquet")(None) == [f"x/batches/digest/b000{n}.tsv" for n in (1, 2)]
+    assert samples.results("collect", "raw/{sample}.json")(None) == [f"raw/{name}.json" for name in "acd"]
+    of_sample = samples.result_of_sample("digest", "acap/{sample}.parquet")
     assert [of_sample(SimpleNamespace(sample=name))[-9:] for name in "ad"] == ["b0001.tsv", "b0002.tsv"]
-    assert re.fullmatch("x/acap/[0-9a-f]{2}/a.parquet", some.digest("acap", "a"))
-    assert some.captures_of_campaign(None) == [("a.pcap", 5), ("c.pcap", 5), ("missing.pcap", 0)]
+    assert re.fullmatch("x/acap/[0-9a-f]{2}/a.parquet", samples.digest("acap", "a"))
+    assert samples.captures_of_campaign(None) == [("a.pcap", 5), ("c.pcap", 5), ("missing.pcap", 0)]
 
 
 def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):
@@ -132,14 +132,18 @@ def test_trials_with_several_captures_keep_them_together():
     trials = Trials({"quiet": ["a", ["c", "b"]], "loud": ["b", "a"]})
     assert trials.of("quiet") == [["a"], ["c", "b"]]
     assert trials.samples() == ["a", "b", "c"]
-    assert trials.captures("quiet", samples(unreadable=["b.pcap"]), "s") == ["a.pcap", "c.pcap", "results/x/raw/b.json"]
+    assert trials.captures("quiet", three_samples(unreadable=["b.pcap"]), "s") == [
+        "a.pcap",
+        "c.pcap",
+        "results/x/raw/b.json",
+    ]
     assert Trials({}).samples() == []
 
 
 def test_trial_that_was_not_captured_is_reported():
     message = "config error: trials.quiet[1]: 'z' is not a sample that was captured; raw/samples.tsv lists the captured"
     with pytest.raises(WorkflowError, match=f"^{re.escape(message)} ones"):
-        Trials({"quiet": ["a", "z"]}).captures("quiet", samples(), "raw/samples.tsv")
+        Trials({"quiet": ["a", "z"]}).captures("quiet", three_samples(), "raw/samples.tsv")
 
 
 def test_only_names_of_environments_match_the_wildcard():

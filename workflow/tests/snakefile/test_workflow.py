@@ -347,7 +347,7 @@ def test_impossible_collection_is_reported_before_it_starts(tmp_path, changes, c
     assert printed.splitlines()[-1].startswith(f"config error: {complaint}")
 
 
-def test_finished_collection_needs_neither_key_nor_filter(tmp_path):
+def test_finished_collection_needs_no_key(tmp_path):
     place = workplace(tmp_path, **LOCAL, preprocess={"anonymize": True, "key_file": "/nowhere/campaign.key"})
     assert "config error: preprocess.key_file: cannot read /nowhere" in place.fail("--dry-run")
     write_file(place.campaign / "raw" / "samples.tsv", "sample\tsite\tport\tfile\n")

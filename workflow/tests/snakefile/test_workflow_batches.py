@@ -85,7 +85,7 @@ def test_added_sample_forms_a_batch_and_only_it_is_processed(batched):
     assert {member.sample: member.batch for member in read_plan(batched.campaign)} == batches | {"a0": "b0004"}
 
 
-def test_changed_capture_costs_only_its_sample(batched):
+def test_only_the_sample_with_a_changed_capture_is_processed_again(batched):
     before = times(batched)
     write_pcap(batched.directory / "captures" / "s2.pcap", busy_port(shift=9))
     assert jobs(batched.succeed("--until", "analyze")) == {"collect": 1, "digest": 1, "analyze": 1}
@@ -106,7 +106,7 @@ def test_lost_results_of_a_batch_are_recreated(batched):
 
 
 def test_results_move_if_batches_are_introduced_or_omitted(batched):
-    """Results of an earlier version with batches were not in shards, either."""
+    """An earlier version with batches did not put results in shards, either."""
 
     def captures(pattern: str) -> dict[str, Path]:
         return {path.name: path.resolve() for path in batched.campaign.glob(pattern)}
@@ -128,7 +128,7 @@ def test_changed_analysis_runs_no_digest(batched):
     assert set(outcomes(batched, "analyze").values()) == {"done"}
 
 
-def test_failed_sample_of_a_batch_costs_only_itself(tmp_path):
+def test_failed_sample_of_a_batch_does_not_affect_the_others(tmp_path):
     """One capture is a text file. The next run, without it, digests no other sample again."""
     write_file(tmp_path / "captures" / "letter.pcap", LETTER)
     place = campaign_of(tmp_path, ["s0", "letter", "s1"], batches={"samples": 10})
@@ -151,8 +151,8 @@ def test_missing_capture_of_a_batch_fails_only_its_sample(batched):
 
 
 def test_damaged_frames_are_kept_without_a_new_digest_of_others(tmp_path):
-    place, wild = campaign_of(tmp_path, ["s0", "s1"]), tmp_path / "captures" / "s1.pcap"
-    write_file(wild, wild.read_bytes()[:24] + b"\xff" * 200)
+    place, damaged = campaign_of(tmp_path, ["s0", "s1"]), tmp_path / "captures" / "s1.pcap"
+    write_file(damaged, damaged.read_bytes()[:24] + b"\xff" * 200)
     printed = place.fail("--until", "digest")
     assert "before the damage in s1, with this line:\n  digest: {damaged: keep}" in printed, printed
     before = times(place)["s0"]
@@ -162,7 +162,7 @@ def test_damaged_frames_are_kept_without_a_new_digest_of_others(tmp_path):
     assert times(place)["s0"] == before
 
 
-def test_plan_of_a_third_party_is_rejected(batched):
+def test_plan_with_an_invalid_sample_name_is_rejected(batched):
     plan = '{"batch": "b0001", "sample": "../x", "site": "a", "port": "b", "capture": "c"}\n'
     write_file(batched.campaign / "batches" / "plan.jsonl", plan)
     printed = batched.fail("--dry-run")

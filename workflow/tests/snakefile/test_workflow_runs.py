@@ -72,7 +72,7 @@ def test_removed_and_excluded_samples_do_not_count(again):
 
 @pytest.mark.soak
 def test_broken_samples_do_not_affect_others(again, finished):
-    """One sample is a text file named .pcap, one has no file, one is not digested yet, and no later stage has run."""
+    """One sample is a text file (.pcap), one has no file, one is not digested yet; no stage of the campaign has run."""
     for name in ("tables", "figures", "provenance", "partial/alpha-p1"):
         shutil.rmtree(again.campaign / name)
     for name in ("catalog.duckdb", "report.html", "acap/alpha-p1.parquet", "flows/alpha-p1.parquet"):
@@ -110,7 +110,7 @@ def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     assert quality["wild"]["frames"] == len(busy_port())
 
 
-def test_digests_are_taken_from_the_cache_of_another_campaign(finished, tmp_path):
+def test_digests_of_another_campaign_are_taken_from_the_cache(finished, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
     first, second = (workplace(tmp_path / name, digest={"cache": str(cache)}) for name in ("first", "second"))

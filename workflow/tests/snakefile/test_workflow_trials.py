@@ -126,7 +126,7 @@ def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path
     assert rules_run(printed) == {"kappa", "trials", "figures", "report"}
     assert jobs(printed)["kappa"] == 1
     place.configure()
-    # without trials, the page about them is removed and their samples count as traffic
+    # without trials, the report has no section about them, and their samples count as traffic
     assert rules_run(place.succeed("--dry-run")) == {"index", "process", "figures", "report"}
 
 

@@ -18,8 +18,8 @@ WARNING = f"acapella: warning: {MISSING}; digest uses engine native instead of h
 
 def without_tshark(directory: Path) -> str:
     """Return a PATH that has every program of this machine except tshark."""
-    places = [Path(place) for place in os.environ["PATH"].split(os.pathsep) if Path(place).is_dir()]
-    programs = {program.name: program for place in reversed(places) for program in place.iterdir()}
+    searched = [path for path in map(Path, os.environ["PATH"].split(os.pathsep)) if path.is_dir()]
+    programs = {program.name: program for path in reversed(searched) for program in path.iterdir()}
     for name in programs.keys() - {"tshark"}:
         (new_directory(directory) / name).symlink_to(programs[name])
     return str(directory)
@@ -73,7 +73,7 @@ def test_run_uses_engine_native_and_reports_it_in_one_line(place, fabric):
     assert metadata_of(acap)["engine"] == "native"
 
 
-def test_own_captures_are_digested_by_engine_native(tmp_path):
+def test_engine_native_for_own_captures_is_reported(tmp_path):
     place = workplace(tmp_path / "work", digest={"engine": "tshark", "without_tshark": "native"})
     place.environment["PATH"] = without_tshark(tmp_path / "programs")
     assert WARNING.replace("hybrid", "tshark") in place.succeed("--dry-run")

@@ -39,7 +39,7 @@ def test_values_of_one_stream_are_read_from_a_real_file():
     (stream,) = test.streams
     assert (stream.local_port, stream.remote_port, stream.reverse) == (54010, 5201, False)
     assert (stream.sent_bytes, stream.sender_ns, stream.retransmits) == (8388608, 1_554_007_000, 9001)
-    # The receiver's `seconds` in this file is the sender's; its end is correct.
+    # In this file, `seconds` of the receiver is that of the sender; `end` of the receiver is correct.
     assert (stream.received_bytes, stream.receiver_ns) == (7367424, 1_572_835_000)
     assert (stream.rtt_min_ns, stream.rtt_mean_ns, stream.rtt_max_ns) == (2_454_000, 2_876_000, 3_298_000)
     assert [(i.start_ns, i.end_ns, i.bytes, i.retransmits, i.rtt_ns) for i in test.intervals] == [
@@ -105,12 +105,13 @@ def test_values_missing_in_version_3_0_are_unknown():
 
 
 def test_constructed_3_17_events_are_joined(tmp_path):
-    whole = made.document(version="3.17")
-    events = [("start", whole["start"]), *(("interval", each) for each in whole["intervals"]), ("end", whole["end"])]
+    original = made.document(version="3.17")
+    intervals = [("interval", each) for each in original["intervals"]]
+    events = [("start", original["start"]), *intervals, ("end", original["end"])]
     lines = [{"event": event, "data": data} for event, data in events]
     read = write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines * 2))
     assert read.faults == []
-    assert [iperf3.parse(document) for _, document in read.found] == [iperf3.parse(whole)] * 2
+    assert [iperf3.parse(document) for _, document in read.found] == [iperf3.parse(original)] * 2
 
 
 def test_several_documents_in_one_file_are_read(tmp_path):
@@ -122,7 +123,7 @@ def test_several_documents_in_one_file_are_read(tmp_path):
 
 
 @pytest.mark.parametrize("end", [1, 100, 0.5, -1])
-def test_truncated_file_is_a_fault_and_keeps_the_documents_before(tmp_path, end):
+def test_truncated_document_is_a_fault_and_the_documents_before_it_are_read(tmp_path, end):
     text = json.dumps(made.document(), indent="\t")
     cut = text[: int(end * len(text)) if isinstance(end, float) else end]
     assert write(tmp_path, cut).faults == [(1, "truncated")]
@@ -156,7 +157,7 @@ def test_text_around_documents_is_ignored(tmp_path):
         (b'{"a": ' + b"9" * 100_000 + b"}", [(1, "not JSON: an integer with thousands of digits")]),
     ],
 )
-def test_hostile_content_is_one_fault(tmp_path, content, faults):
+def test_hostile_content_is_a_fault(tmp_path, content, faults):
     read = write(tmp_path, content)
     assert (read.found, read.faults[:1]) == ([], faults)
 
@@ -179,7 +180,7 @@ def test_fifo_directory_and_missing_file_are_faults(tmp_path):
     assert documents.read(tmp_path / "none").faults == [(0, "cannot read: No such file or directory")]
 
 
-def test_invalid_utf8_is_replaced_and_noted_utf16_is_read(tmp_path):
+def test_invalid_utf8_is_replaced_and_reported_and_utf16_is_read(tmp_path):
     text = json.dumps(made.document() | {"title": "\N{LATIN SMALL LETTER E WITH ACUTE}"}, ensure_ascii=False)
     latin = write(tmp_path, text.encode("latin-1"))
     assert (len(latin.found), latin.faults) == (1, [(0, "not UTF-8: invalid bytes were replaced")])
@@ -187,7 +188,7 @@ def test_invalid_utf8_is_replaced_and_noted_utf16_is_read(tmp_path):
     assert (len(powershell.found), powershell.faults) == (1, [])
 
 
-def rejected(document: dict) -> str:
+def rejection_reason(document: dict) -> str:
     """Return why a document is rejected."""
     with pytest.raises(iperf3.Rejected) as caught:
         iperf3.parse(document)
@@ -196,15 +197,15 @@ def rejected(document: dict) -> str:
 
 def test_incomplete_and_foreign_documents_are_rejected_with_the_missing_key():
     document = made.document()
-    assert rejected({"hello": 1}) == "start is missing"
-    assert rejected({"start": {}, "end": {}}) == "no results at the end of the test (end.streams is missing)"
-    assert rejected(document | {"end": []}) == "end is not an object"
-    assert rejected(document | {"end": {"streams": []}}) == "0 streams: expected 1 to 1024"
-    assert rejected(document | {"end": {"streams": [{}]}}) == "end.streams[0]: no bytes of sender or receiver"
-    assert rejected(document | {"end": {"streams": "x"}}) == "end.streams is not a list of objects"
+    assert rejection_reason({"hello": 1}) == "start is missing"
+    assert rejection_reason({"start": {}, "end": {}}) == "no results at the end of the test (end.streams is missing)"
+    assert rejection_reason(document | {"end": []}) == "end is not an object"
+    assert rejection_reason(document | {"end": {"streams": []}}) == "0 streams: expected 1 to 1024"
+    assert rejection_reason(document | {"end": {"streams": [{}]}}) == "end.streams[0]: no bytes of sender or receiver"
+    assert rejection_reason(document | {"end": {"streams": "x"}}) == "end.streams is not a list of objects"
     udp = document | {"start": document["start"] | {"test_start": {"protocol": "UDP"}}}
-    assert rejected(udp) == "protocol UDP: only TCP is supported"
-    assert rejected({"error": "interrupt - \ud800\n the client has terminated"}).startswith(
+    assert rejection_reason(udp) == "protocol UDP: only TCP is supported"
+    assert rejection_reason({"error": "interrupt - \ud800\n the client has terminated"}).startswith(
         "iperf3 reports an error: interrupt - "
     )
 

@@ -17,7 +17,7 @@ MULTIPATH = schemas.root().parent / "capture/src/acapella_capture/transfer/topol
 
 
 def networks(number: int, seed: int = 1):
-    """Yield random small networks: flows over links, and capacities, some of them without limit."""
+    """Yield random small networks: flows over links, and the capacities of links, some of which have none."""
     dice = random.Random(seed)
     for _ in range(number):
         links = [f"l{n}" for n in range(dice.randint(1, 4))]
@@ -30,7 +30,7 @@ def networks(number: int, seed: int = 1):
         yield flows, capacity
 
 
-def filled_in_steps(flows, capacity, steps: int):
+def raised_in_steps(flows, capacity, steps: int):
     """Return rates by raising all of them in small steps until a link of the flow is full (brute force)."""
     step = Fraction(1, steps)
     rates = [Fraction(0)] * len(flows)
@@ -38,16 +38,16 @@ def filled_in_steps(flows, capacity, steps: int):
     while rising:
         for n in rising:
             rates[n] += step
-        for link, most in capacity.items():
-            over = {n for n, flow in enumerate(flows) if link in flow.links}
-            if sum(rates[n] for n in over) > most - step * len(flows):
-                rising -= over
+        for link, limit in capacity.items():
+            crossing = {n for n, flow in enumerate(flows) if link in flow.links}
+            if sum(rates[n] for n in crossing) > limit - step * len(flows):
+                rising -= crossing
     return rates
 
 
 def test_rates_equal_brute_force():
     for flows, capacity in networks(20):
-        for share, rate in zip(maxmin.fair_shares(flows, capacity), filled_in_steps(flows, capacity, 100), strict=True):
+        for share, rate in zip(maxmin.fair_shares(flows, capacity), raised_in_steps(flows, capacity, 100), strict=True):
             assert (share.rate_bps is None) == (rate == 0)
             assert share.rate_bps is None or abs(share.rate_bps - rate) <= Fraction(2 * len(flows) ** 2, 100)
 
@@ -99,7 +99,7 @@ def test_ended_flow_leaves_its_rate_to_the_others():
     assert [end.time_s for end in ends] == [2, 4]  # 1 byte at 4 bit/s; then 2 bytes at 8 bit/s
 
 
-def test_sizes_of_zero_end_at_once():
+def test_flow_of_zero_bytes_ends_at_once():
     ends = maxmin.completions([maxmin.Flow(("l",), 0), maxmin.Flow(("l",), 1)], {"l": Fraction(8)})
     assert [end.time_s for end in ends] == [0, 1]
 
@@ -132,7 +132,7 @@ def test_no_other_ratio_completes_earlier_than_the_proportional_one():
         assert longest >= shortest
 
 
-def test_proportional_design_of_unequal_flows_is_the_best_but_flows_end_apart():
+def test_proportional_design_of_unequal_flows_has_flows_that_end_apart():
     flows = [maxmin.Flow(("a",), 10), maxmin.Flow(("a",), 20), maxmin.Flow(("b",), 10)]
     design = maxmin.proportional(flows, {"a": Fraction(50), "b": Fraction(50)}, ["a", "b"])
     assert design.ratio("a", "b") == 3
@@ -164,7 +164,7 @@ def test_opposite_directions_of_a_link_do_not_share_its_rate():
         (lambda v: v.update(links=None), "links: expected a mapping of keys to values, found null"),
     ],
 )
-def test_topology_errors_match_those_of_the_runner(tmp_path, capsys, change, message):
+def test_topology_errors_name_the_key(tmp_path, capsys, change, message):
     values = yaml.safe_load(MULTIPATH.read_text())
     change(values)
     path = write_file(tmp_path / "topology.yaml", yaml.safe_dump(values, sort_keys=False))
@@ -176,7 +176,7 @@ def test_predict_prints_rates_and_the_ratio(capsys):
     options = ["--rate", "100", "--ratio", "0.5", "--flows", "6", "--size", "1G", "--adjust", "l1", "l2"]
     assert cli.main(["campaign", "predict", str(MULTIPATH), *options]) == 0
     lines = capsys.readouterr().out.splitlines()
-    # l1 carries 50 x 1448/1514 = 47.820 Mbit/s of payload, a quarter of it each flow: 2^33 / 11.955 Mbit/s = 718.517 s.
+    # l1 carries 50 x 1448/1514 = 47.820 Mbit/s of payload, a quarter for each flow: 2^33 bit take 718.517 s.
     assert lines[1].split() == ["0", "red", "11.955", "l1", "718.517"]
     assert lines[3].split() == ["2", "blue", "47.820", "l2", "179.629"]
     assert lines[-3:] == [

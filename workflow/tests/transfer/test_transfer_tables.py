@@ -78,14 +78,14 @@ ERRORS = [  # largest errors of the starts of two flows, those of their offsets,
     # The first flow sends at 0 to 10 ms, the second at 3000 to 3040 ms: 2990 to 3040 ms later. 1 % of 4 s is 40 ms.
     ((10 * MS, 40 * MS), (10 * MS, 40 * MS), False),
     ((10 * MS, 41 * MS), (10 * MS, 41 * MS), True),
-    # The second flow is at most 50 ms early, because the first sends at the latest then.
+    # The offset of the second flow may be 50 ms smaller: the first one may send 50 ms late.
     ((50 * MS, 0), (50 * MS, 50 * MS), True),
     ((None, 0), (None, None), True),
     ((0, None), (None, None), True),
 ]
 
 
-def test_run_is_flagged_if_the_error_of_its_starts_is_above_one_percent(tmp_path):
+def test_run_is_flagged_if_the_error_of_its_starts_is_unknown_or_above_one_percent(tmp_path):
     starts = [10**18, 10**18 + 3 * SECOND]
     for name, (errors, *_) in zip("abcde", ERRORS, strict=True):
         flows = [{"started_ns": at, "start_error_ns": error} for at, error in zip(starts, errors, strict=True)]
@@ -119,7 +119,7 @@ def test_receiver_without_values_is_replaced_by_the_sender(tmp_path):
 
 
 def runs(directory, algorithm: str, *seconds: float, size: int = 10_000_000, **more) -> None:
-    """Write a run of 10 MB for each completion time."""
+    """Write a run for each completion time, of 10 MB unless ``size`` is given."""
     for run, time in enumerate(seconds):
         sent = made.Sent(size, size, time, time, 100 if algorithm == "bbr" else 50)
         values = more | {"settings": {"algorithm": algorithm} | more.get("settings", {}), "run": run}
@@ -140,7 +140,7 @@ def test_single_run_has_no_standard_deviation(tmp_path):
     assert rows(tmp_path, "settings", "throughput_bps_stddev, completion_ns_stddev") == [(None, None)]
 
 
-GAINS = [  # completion times of BBR and Cubic in s, gain in percent, comparison, and difference in s
+GAINS = [  # completion times of BBR and CUBIC in s, gain in percent, comparison, and difference in s
     ([2.0], [4.0], 50.0, "faster_bbr", 2.0),
     ([4.0], [2.0], -100.0, "faster_cubic", -2.0),
     ([2.0], [2.0], 0.0, "equal", 0.0),
@@ -165,7 +165,7 @@ def test_gain_is_unknown_if_bbr_transferred_nothing(tmp_path):
     assert dict(found) == {"bbr_zero": None, "cubic_zero": 100.0, "both_zero": None}
 
 
-def test_gain_compares_means_and_its_range_the_extreme_runs(tmp_path):
+def test_gain_compares_means_and_its_range_compares_the_extreme_runs(tmp_path):
     runs(tmp_path, "bbr", 2.0, 4.0)  # 40, 20 Mbit/s
     runs(tmp_path, "cubic", 8.0, 5.0)  # 10, 16 Mbit/s
     # 100 (30 - 13) / 30; (20 - 16) / 20; (40 - 10) / 40; 6.5 - 3 s; 5 - 4 s; 8 - 2 s; 100 / 50
@@ -195,17 +195,17 @@ def test_flags_are_collected_and_flagged_runs_count(tmp_path):
 
 
 def files(directory) -> list[tuple]:
-    """Return the rows of transfer_files without their places."""
+    """Return cell, file, document and reason of the rows of transfer_files."""
     return rows(directory, "files", "cell_id, file, document, reason")
 
 
 def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
     runs(tmp_path, "bbr", 2.0)
-    whole, failed = (
+    complete, failed = (
         json.dumps(each)
         for each in (made.document(), {"start": {}, "intervals": [], "end": {}, "error": "unable to connect"})
     )
-    for name, content in (("cut", whole[:-30]), ("failed", failed), ("twice", whole * 2)):
+    for name, content in (("cut", complete[:-30]), ("failed", failed), ("twice", complete * 2)):
         write_file(made.cell(tmp_path, name, [made.document()]) / "iperf3-0.json", content)
     (made.cell(tmp_path, "missing", [made.document()]) / "iperf3-0.json").unlink()
     made.cell(tmp_path, "crashed", [made.document()], error="no route to host")
@@ -388,12 +388,12 @@ def test_prediction_of_the_multipath_grid_matches_values_computed_by_hand(tmp_pa
 
 
 def links_of(rate_bps: int) -> dict[str, dict]:
-    """Return the links of the multipath topology with a rate of the emulated ones."""
+    """Return the links of the multipath topology, with this rate of the emulated ones."""
     return {name: {**link, "rate_bps": rate_bps if link["emulated"] else None} for name, link in made.LINKS.items()}
 
 
 def multipath(directory, links: dict[str, dict], *received: int) -> None:
-    """Write a run of six flows of 5,000 bytes over the paths in turn; ``received``: bytes that arrive of each."""
+    """Write a run of six flows of 5,000 bytes over the paths in turn; ``received``: bytes that arrive of each flow."""
     documents = [made.document(made.Sent(5000, size, 1.0, 1.0), size=5000) for size in received]
     flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
     made.cell(directory, "a", documents, links=links, paths=made.PATHS, flows=flows)

@@ -13,7 +13,7 @@ SECOND = 10**9
 
 
 def with_wire(tmp_path, capture: Capture, sent: made.Sent, **more) -> dict[str, tuple]:
-    """Return (flagged, cause) by quantity of a cell with a capture."""
+    """Write a cell with a capture; return its (flagged, cause) by quantity."""
     add(tmp_path, "a", capture, sent, **more)
     return causes(tmp_path)["a"]
 
@@ -33,7 +33,7 @@ def causes(tmp_path) -> dict[str, dict[str, tuple]]:
 
 
 def steady(segments: int = 100, lost=(), *, step_ms: int = 10) -> Capture:
-    """Return a capture of segments every ``step_ms``, from 100 ms, acknowledged after 20 ms, without ``lost`` ones."""
+    """Return a capture of a segment every ``step_ms`` from 100 ms on, acknowledged after 20 ms, except ``lost``."""
     capture = Capture()
     for place in range(segments):
         if place not in lost:
@@ -55,8 +55,8 @@ def test_agreement_is_not_flagged(tmp_path):
     assert rows(tmp_path, "flows", "wire_start_up_ns, wire_rtts") == [(100_000_000, 101)]
 
 
-def compared(tmp_path, cubic_segments: int) -> None:
-    """Write tables of a run of BBR and one of Cubic that were asked to send 90,000 B."""
+def write_runs(tmp_path, cubic_segments: int) -> None:
+    """Write a run of BBR and one of CUBIC that were asked to send 90,000 B."""
     for algorithm, segments, step_ms, seconds in (("bbr", 100, 5, 1.0), ("cubic", cubic_segments, 10, 0.8)):
         document = made.document(made.Sent(130_000, 80_000, seconds, seconds), algorithm=algorithm, captured=0)
         more = {"settings": {"algorithm": algorithm}, "flows": [{"size_bytes": 90_000}], "wire": "wire.parquet"}
@@ -69,7 +69,7 @@ DIFFERENCES = "completion_source, difference_ns / 1e6, iperf3_difference_ns / 1e
 
 
 def test_completion_is_the_time_until_the_requested_bytes_are_acknowledged(tmp_path):
-    compared(tmp_path, cubic_segments=100)
+    write_runs(tmp_path, cubic_segments=100)
     # Segment 90 leaves 89 steps after the first and is acknowledged 20 ms later: 89 x 5 + 20, and 89 x 10 + 20 ms.
     assert rows(tmp_path, "cells", TIMES) == [
         ("bbr", "wire", 465.0, 1000.0, 465.0),
@@ -84,7 +84,7 @@ def test_completion_is_the_time_until_the_requested_bytes_are_acknowledged(tmp_p
 
 
 def test_completion_times_of_iperf3_are_compared_if_a_run_lacks_requested_bytes(tmp_path):
-    compared(tmp_path, cubic_segments=89)
+    write_runs(tmp_path, cubic_segments=89)
     assert rows(tmp_path, "cells", TIMES) == [
         ("bbr", "wire", 465.0, 1000.0, 465.0),
         ("cubic", "iperf3", 800.0, 800.0, None),
@@ -179,7 +179,7 @@ def test_missing_byte_explains_one_retransmission(tmp_path, retransmits, cause):
     assert found["completion"] == AGREED
 
 
-def test_missing_byte_or_end_of_a_capture_explains_no_other_time(tmp_path):
+def test_missing_byte_or_end_of_a_capture_does_not_explain_a_longer_completion(tmp_path):
     slow = made.Sent(100_000, 100_000, 2.0, 2.0, 0)
     add(tmp_path, "byte", steady_without_a_byte(), slow)
     add(tmp_path, "cut", steady(60), slow, cut=True)
@@ -217,7 +217,7 @@ def test_spread_of_ends_has_the_source_of_the_completion_times(tmp_path):
 
 
 def two_flows(tmp_path, paths: list[str | None], **more) -> None:
-    """Write the tables of a run of two flows: round trips of 20 ms, and of 30 or 50 ms."""
+    """Write a run of two flows: round trips of 20 ms, and of 30 or 50 ms."""
     slow = Capture(opened=False)
     for place in range(100):
         slow.send(100 + 100 * place, place)
@@ -283,7 +283,9 @@ BUSY = {"busy_ns": 9, "rwnd_limited_ns": 0, "sndbuf_limited_ns": 0}
         (None, [], None),
     ],
 )
-def test_run_without_capture_is_not_limited_only_if_the_kernel_counted_its_waiting(tmp_path, samples, flags, limited):
+def test_run_without_capture_is_known_to_be_unlimited_only_if_the_kernel_counted_its_waiting(
+    tmp_path, samples, flags, limited
+):
     made.cell(tmp_path, "a", [made.document()], tcp_info=samples, flags=flags)
     assert rows(tmp_path, "cells", "window_limited, window_unknown is null") == [(limited, limited is not None)]
 
@@ -304,7 +306,7 @@ def test_other_differences_are_unexplained_counted_and_flagged(tmp_path):
     assert rows(tmp_path, "cells", "disagreements, unexplained, flags") == [(3, 3, "unexplained window_unknown")]
 
 
-def test_missing_and_damaged_digest_is_named_and_the_run_counts(tmp_path):
+def test_missing_and_damaged_digests_are_named_and_their_runs_count(tmp_path):
     made.cell(tmp_path, "a", [made.document()], wire="wire.parquet")
     made.cell(tmp_path, "b", [made.document()], wire="wire.parquet")
     (tmp_path / "transfers/b/wire.parquet").write_bytes(b"PAR1")

@@ -13,24 +13,24 @@ def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, size: int = 3
     return row
 
 
-def complete(first: int = 1000) -> Capture:
+def complete_capture(first: int = 1000) -> Capture:
     """Return a capture of four segments at 100 to 103 ms, acknowledged 20, 30, 40 and 50 ms later."""
-    capture = sent(range(4), first)
+    capture = capture_of(range(4), first)
     for place in range(4):
         capture.acknowledge(100 + place + 20 + 10 * place, place + 1)
     return capture
 
 
-def sent(places, first: int = 1000) -> Capture:
+def capture_of(numbers, first: int = 1000) -> Capture:
     """Return a capture of these segments; segment n is sent at 100 + n ms."""
     capture = Capture(first)
-    for place in places:
-        capture.send(100 + place, place)
+    for number in numbers:
+        capture.send(100 + number, number)
     return capture
 
 
 def test_values_of_a_stream_without_loss_match_values_computed_by_hand(tmp_path):
-    row = row_of(tmp_path, complete())
+    row = row_of(tmp_path, complete_capture())
     assert (row["bytes"], row["retransmitted_bytes"], row["missing_bytes"], row["retransmits"]) == (4000, 0, 0, 0)
     assert (row["syn_ns"], row["start_ns"], row["end_ns"]) == (0, 100 * MS, 153 * MS)
     assert row["ip_bytes"] == 4000 + COOKIE_BYTES + 5 * HEADERS
@@ -41,18 +41,20 @@ def test_values_of_a_stream_without_loss_match_values_computed_by_hand(tmp_path)
 
 
 def test_transfer_is_done_when_the_last_requested_byte_is_acknowledged(tmp_path):
-    done = {size: row_of(tmp_path, complete(), size=size)["done_ns"] for size in (1, 1000, 3000, 3001, 4000, 4001)}
+    done = {
+        size: row_of(tmp_path, complete_capture(), size=size)["done_ns"] for size in (1, 1000, 3000, 3001, 4000, 4001)
+    }
     third, last = 142 * MS, 153 * MS
     assert done == {1: 120 * MS, 1000: 120 * MS, 3000: third, 3001: last, 4000: last, 4001: None}
 
 
 @pytest.mark.parametrize("first", [2**32 - 1, 2**32 - 40, 2**32 - 2000])
 def test_sequence_numbers_wrap(tmp_path, first):
-    assert row_of(tmp_path, complete(first)) == row_of(tmp_path, complete())
+    assert row_of(tmp_path, complete_capture(first)) == row_of(tmp_path, complete_capture())
 
 
 def test_retransmission_counts_once_and_gives_no_round_trip(tmp_path):
-    capture = sent(range(4))
+    capture = capture_of(range(4))
     capture.acknowledge(120, 1)  # 20 ms after segment 0
     capture.acknowledge(123, 1)  # duplicate
     capture.send(130, 1)  # retransmission of segment 1
@@ -64,21 +66,21 @@ def test_retransmission_counts_once_and_gives_no_round_trip(tmp_path):
 
 
 def test_retransmission_after_the_end_of_the_test_is_late(tmp_path):
-    capture = complete()
+    capture = complete_capture()
     capture.send(300, 3)
     assert row_of(tmp_path, capture, sender_ms=150)["retransmits_late"] == 1
     assert row_of(tmp_path, capture, sender_ms=250)["retransmits_late"] == 0
 
 
 def test_frames_that_the_capture_lost_are_missing_bytes(tmp_path):
-    capture = sent((0, 3))
+    capture = capture_of((0, 3))
     capture.acknowledge(150, 4)
     row = row_of(tmp_path, capture, cut=True)
     assert (row["bytes"], row["missing_bytes"], row["retransmits"], row["cut"]) == (2000, 2000, 0, True)
 
 
 def test_retransmission_whose_first_transmission_the_capture_lost_counts(tmp_path):
-    row = row_of(tmp_path, sent((0, 2, 1)))
+    row = row_of(tmp_path, capture_of((0, 2, 1)))
     assert (row["bytes"], row["missing_bytes"], row["retransmits"], row["retransmitted_bytes"]) == (3000, 0, 1, 0)
 
 
@@ -95,7 +97,9 @@ def test_more_than_two_to_the_31_bytes_are_counted(tmp_path):
 
 def test_stream_that_is_not_in_the_capture_has_no_row(tmp_path):
     assert (
-        measure_streams(*complete().write(tmp_path), [RequestedStream(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)])
+        measure_streams(
+            *complete_capture().write(tmp_path), [RequestedStream(0, 1, CLIENT + 1, SERVER, COOKIE_BYTES, 10**9)]
+        )
         == []
     )
 
@@ -107,7 +111,7 @@ def test_capture_of_the_handshake_alone_has_no_row(tmp_path):
 
 
 def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):
-    row = row_of(tmp_path, complete())
+    row = row_of(tmp_path, complete_capture())
     assert (row["flight_max_bytes"], row["flight_p95_bytes"]) == (4000, 4000)
     capture = Capture()
     for place in range(100):  # never more than two segments in flight
@@ -119,7 +123,7 @@ def test_bytes_in_flight_are_sent_and_not_acknowledged(tmp_path):
 
 
 def test_segments_received_out_of_order_are_in_flight(tmp_path):
-    capture = sent(range(4))
+    capture = capture_of(range(4))
     for ms in (121, 122, 123):  # segment 0 was lost: duplicates
         capture.acknowledge(ms, 0)
     capture.send(130, 0)

@@ -81,7 +81,7 @@ def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, veri
     assert "unexplained disagreements on what the core decided: 0 frames" in out
 
 
-TAGGED = {  # ids starting at 100, outermost first; tshark counts consecutive tags of type 0x88a8 as one header
+TAGGED = {  # types of tags, outermost first, and their headers in tshark: two consecutive tags 0x88a8 are one
     "88a8 88a8": ["ieee8021ad"],
     "88a8 88a8 88a8": ["ieee8021ad", "ieee8021ad"],
     "88a8 88a8 8100 88a8": ["ieee8021ad", "vlan", "ieee8021ad"],
@@ -90,7 +90,7 @@ TAGGED = {  # ids starting at 100, outermost first; tshark counts consecutive ta
 }
 
 
-def digest_of(capture: Path, engine: str, directory: Path, column: str) -> tuple[pa.Table, list]:
+def frames_and_flow_values(capture: Path, engine: str, directory: Path, column: str) -> tuple[pa.Table, list]:
     """Return the frames of our digest, and the value that a column of the flows has for each frame."""
     created = tables.write_our_digest(capture, engine, directory)
     frames, flows = pq.read_table(created.frames), pq.read_table(created.flows)
@@ -107,7 +107,7 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
     capture = write_pcap(tmp_path / "tags.pcap", frames)
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert "unexplained disagreements on what the core decided: 0 frames" in capsys.readouterr().out
-    frames, ids = digest_of(capture, engine, tmp_path, "vlan")
+    frames, ids = frames_and_flow_values(capture, engine, tmp_path, "vlan")
     assert frames["protocols"].to_pylist() == [
         f"eth:ethertype:{':ethertype:'.join(tags)}:ethertype:ip:tcp" for tags in TAGGED.values()
     ]
@@ -117,7 +117,7 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
-    """IPv6 of length 0, which the core leaves to tshark, below reserved labels (0 to 15, RFC 3032 2.1) and others."""
+    """IPv6 of payload length 0, which the core leaves to tshark, after labels, some reserved (0 to 15, RFC 3032)."""
     packet = f"60000000 0000 1140 {'00' * 15}01 {'00' * 15}02 9c409c4100080000"
     stacks = [[17, 0, 16], [0, 17, 16], [7, 99, 15, 16]]
     entries = [[f"{n << 12 | (n == labels[-1]) << 8 | 64:08x}" for n in labels] for labels in stacks]
@@ -125,7 +125,7 @@ def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
     capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
-    frames, labels = digest_of(capture, engine, tmp_path, "mpls")
+    frames, labels = frames_and_flow_values(capture, engine, tmp_path, "mpls")
     assert set(frames["l4_by"].to_pylist()) == {"tshark"}
     assert labels == stacks
 
@@ -183,9 +183,9 @@ def test_difference_above_layer_4_is_counted_but_not_as_unexplained(capture, mon
     assert counts[3:6] == [str(len(busy_port()) - 1), "0", "1"]  # agree, errata, differ
 
 
-def places_of(result: Result) -> list[tuple[int, str]]:
+def reported_disagreements(result: Result) -> list[tuple[int, str]]:
     """Return frames and layers of all reported disagreements."""
-    lines = [line for places in result.disagreements.values() for line in places.first]
+    lines = [line for found in result.disagreements.values() for line in found.first]
     return [(int(at), layer) for at, layer in re.findall(r": frame (\d+), ([^:]+): ours", "\n".join(lines))]
 
 
@@ -206,8 +206,8 @@ def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     frames = len(tshark_lines(tshark.find(), capture))
     code, out = verify(capture)
     assert code == 0
-    places = [f"{capture}:{frame}" for frame in range(1, frames + 1)]
-    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(places)})" in out
+    named = [f"{capture}:{frame}" for frame in range(1, frames + 1)]
+    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(named)})" in out
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monk
     content = next(entry["capture"] for entry in ERRATA if entry["excuses"] == "time")
     tamper(monkeypatch, replaced(*change, row))
     result = compare(write_file(tmp_path / "erratum.pcap", bytes.fromhex(content)), "hybrid")
-    assert (row + 1, layer) in places_of(result)
+    assert (row + 1, layer) in reported_disagreements(result)
     assert result.faults == 1
 
 
@@ -265,7 +265,7 @@ def test_outer_tags_are_compared_with_any_header_after_the_stack(layer, at, chan
     sound = partial(tables.write_our_digest, altered)
     monkeypatch.setattr(tables, "write_our_digest", lambda _, *more, limits=None: sound(*more))
     result = compare(capture, "native")
-    assert places_of(result) == [(1, layer)]
+    assert reported_disagreements(result) == [(1, layer)]
     assert result.faults == 1
 
 
@@ -280,10 +280,10 @@ IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
     [
         pytest.param(
             IPV4.format("4500 003c", "01") + "03000000 00000000 60000000 e75c 70 40" + "00" * 24,
-            id="a quote's IPv4 is IPv6, and ends inside VRRP",
+            id="IPv4 header of version 6 quoted by ICMP, truncated inside VRRP",
         ),
-        pytest.param(IPV6.format("3c") + "3b04000000000000", id="truncated destination options, and the last header"),
-        pytest.param(IPV6.format("33") + "3b04000000000000", id="truncated AH, and the last header"),
+        pytest.param(IPV6.format("3c") + "3b04000000000000", id="truncated destination options, followed by no header"),
+        pytest.param(IPV6.format("33") + "3b04000000000000", id="truncated AH, followed by no header"),
         pytest.param(IPV6.format("2b") + "3b", id="a routing header truncated to one byte"),
         pytest.param(IPV6.format("2c") + "3b000000", id="a truncated fragment header"),
         pytest.param(IPV6.format("3c") + "1100000000000000", id="an extension header followed by nothing"),
@@ -300,20 +300,20 @@ IPV4 = "0800 {} 0001 0000 40 {} 0000 0a000001 0a000002"
 def test_malformed_frame_is_dissected_like_tshark_or_left_to_it(engine, odd, tmp_path):
     result = compare(write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + odd))]), engine)
     assert result.frames == 1
-    assert result.faults == 0, places_of(result)
+    assert result.faults == 0, reported_disagreements(result)
 
 
 def test_frames_undecided_by_native_are_reported(capture, verify):
     code, out = verify(capture, "--engine", "native")
     assert code == 0
     compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
-    count, places = not_compared(out, "above layer 4")
+    count, listed = not_compared(out, "above layer 4")
     assert count > 0
     assert sum(map(int, compared[3:6])) + count == len(busy_port())
-    named = [int(place.removeprefix(f"{capture}:")) for place in places[:10]]
+    named = [int(place.removeprefix(f"{capture}:")) for place in listed[:10]]
     assert named == sorted(named)
     assert len(named) == min(count, 10)
-    assert (places[10:] == ["..."]) == (count > 10)
+    assert (listed[10:] == ["..."]) == (count > 10)
 
 
 def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
@@ -328,26 +328,26 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, verify):
     cut = bytes.fromhex(f"{ETHERNET} 8100 00")  # inside the VLAN tag
     frames = [(START_NS, frame) for frame in (cut, *busy_frames(), cut)]
-    one, other = write_pcap(tmp_path / "one.pcap", frames), write_pcap(tmp_path / "other.pcap", frames[:1])
-    code, out = verify(one, other, "--first", first)
+    first_capture, other = write_pcap(tmp_path / "one.pcap", frames), write_pcap(tmp_path / "other.pcap", frames[:1])
+    code, out = verify(first_capture, other, "--first", first)
     assert code == 0
     assert out.count("not compared, ") == 1
-    named = [f"{one}:1", f"{one}:{len(frames)}", f"{other}:1"][:first]
+    named = [f"{first_capture}:1", f"{first_capture}:{len(frames)}", f"{other}:1"][:first]
     assert not_compared(out, "vlan, mpls, tunnels") == (3, [*named, "..."] if 0 < first < 3 else named)
 
 
 @pytest.mark.soak
 def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, verify):
     first, second, timed, *_ = busy_frames()
-    head = write_untimed(tmp_path / "untimed.pcapng", [first, second])
-    mixed = write_file(tmp_path / "mixed.pcapng", head.read_bytes() + packet_block(0, 1000, timed))
-    code, out = verify(head, mixed)
+    untimed = write_untimed(tmp_path / "untimed.pcapng", [first, second])
+    mixed = write_file(tmp_path / "mixed.pcapng", untimed.read_bytes() + packet_block(0, 1000, timed))
+    code, out = verify(untimed, mixed)
     assert code == 0
     assert "2 files, 5 frames" in out
     assert {
         line.split()[0]: line.split()[1:4] for line in out.splitlines() if line.startswith(("time", "lengths"))
     } == {"time": ["1", "0", "0"], "lengths": ["5", "0", "0"]}
-    assert not_compared(out, "time") == (4, [f"{head}:1", f"{head}:2", f"{mixed}:1", f"{mixed}:2"])
+    assert not_compared(out, "time") == (4, [f"{untimed}:1", f"{untimed}:2", f"{mixed}:1", f"{mixed}:2"])
 
 
 @pytest.mark.parametrize("time_ns", [0, START_NS])
@@ -361,7 +361,7 @@ def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch,
 
 
 def test_protocol_after_an_authentication_header_agrees(tmp_path):
-    """IPv6, AH, OSPF: RFC 4302 2.1."""
+    """IPv6, AH, OSPF: RFC 4302 section 2.1."""
     packet = f"{ETHERNET} 86dd 6000000000283301 {'00' * 32} 5904000000000100000001 {'00' * 29}"
     result = compare(write_pcap(tmp_path / "ah.pcap", [(START_NS, bytes.fromhex(packet))]), "native")
     assert not result.disagreements
@@ -378,7 +378,7 @@ def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(
 
 
 def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, verify):
-    """Compares a few captures; test_dissect_matches_tshark compares all of them, joined."""
+    """Compares a few captures; test_dissect_matches_tshark compares all of them, merged."""
     for part in ("ndpi", "tcpdump"):
         for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
             (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, files that tshark rejects are skipped
@@ -401,23 +401,23 @@ PCAPNG_WITH_FCS = SECTION + interface(options=struct.pack("<HHB3x", 13, 1, 4)), 
 )
 @pytest.mark.parametrize("engine", ["native", "tshark"])
 def test_lengths_exclude_a_declared_fcs(tmp_path, capture, head, make, kept, engine):  # noqa: PLR0913, PLR0917
-    """The header declares an FCS at the end of each frame, of which ``kept`` bytes are captured."""
+    """The file declares an FCS at the end of each frame. ``kept``: captured bytes of a frame (None: all)."""
     frames = [frame + b"\xde\xad\xbe\xef" for frame in busy_frames()]
     records = [make(at, frame[:kept], len(frame)) for at, frame in enumerate(frames)]
     file = write_file(tmp_path / "fcs.pcap", head + b"".join(records))
-    required, frames = (
+    expected, frames = (
         pq.read_table(tables.write_our_digest(each, "native", new_directory(tmp_path / place)).frames)
         for place, each in (("plain", capture), ("found", file))
     )
-    assert frames["wire_len"] == required["wire_len"]
-    assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in required["wire_len"].to_pylist()]
+    assert frames["wire_len"] == expected["wire_len"]
+    assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in expected["wire_len"].to_pylist()]
     result = compare(file, engine)
     assert (result.frames, result.faults) == (len(frames), 0)
 
 
 @pytest.mark.soak
 def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, verify):
-    """500 wrong times, followed by two kinds of wrong network headers; each kind is reported."""
+    """500 altered times, followed by two kinds of altered network headers; each kind is reported."""
     frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]
     captures = [write_pcap(tmp_path / f"{name}.pcap", frames) for name in "ab"]
 
@@ -432,16 +432,16 @@ def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monke
 
     tamper(monkeypatch, change)
     protocols = tshark_lines(tshark.find(), captures[0])
-    wrong = [row for row in range(550, 600) if ":ip:" in protocols[row]]
+    altered = [row for row in range(550, 600) if ":ip:" in protocols[row]]
     code, out = verify(*captures, "--first", 3)
     assert code == 1
-    answers = r"(?:, ours '([^']*)', tshark '([^']*)')?"
-    kinds = re.findall(rf"^disagreement, ([^,:]*){answers}.*: ([0-9,]+) frames$", out, re.M)
+    values = r"(?:, ours '([^']*)', tshark '([^']*)')?"
+    kinds = re.findall(rf"^disagreement, ([^,:]*){values}.*: ([0-9,]+) frames$", out, re.M)
     assert {kind[0] for kind in kinds[:-1]} == {"network"}
     assert kinds[-1] == ("time", "", "", "1,000")
     network = {(ours, theirs): int(frames) for layer, ours, theirs, frames in kinds if layer == "network"}
     for odd, token in enumerate(("arp", "ipv6")):
-        rows = [row for row in wrong if row % 2 == odd]
+        rows = [row for row in altered if row % 2 == odd]
         assert sum(frames for (ours, _), frames in network.items() if ours.split(":")[0] == token) == 2 * len(rows) > 0
         assert f"{captures[0]}: frame {rows[0] + 1}, network: ours '{token}" in out
     assert out.count(", time: ours") == 3

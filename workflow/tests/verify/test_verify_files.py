@@ -38,23 +38,23 @@ def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     damaged = write_file(capture.with_name("damaged.pcap"), content[: len(content) // 2] + b"\xff" * 2000)
     # Records whose header is before the damage.
     starts = itertools.accumulate((16 + min(len(frame), 200) for _, frame in busy_port()), initial=24)
-    whole = sum(at + 16 <= len(content) // 2 for at in starts)
+    complete = sum(at + 16 <= len(content) // 2 for at in starts)
     assert main(["verify", str(capture), str(damaged)]) == 1
-    alone = capsys.readouterr()
-    (line,) = [line for line in alone.err.splitlines() if line.startswith("not compared: ")]
+    with_damaged = capsys.readouterr()
+    (line,) = [line for line in with_damaged.err.splitlines() if line.startswith("not compared: ")]
     assert line.startswith(f"not compared: {damaged}: ")
-    assert line.endswith(f"; none of its {whole} frames is compared")
+    assert line.endswith(f"; none of its {complete} frames is compared")
     assert main(["verify", str(capture)]) == 0
-    assert alone.out.replace("1 file (1 not compared)", "1 file") == capsys.readouterr().out
+    assert with_damaged.out.replace("1 file (1 not compared)", "1 file") == capsys.readouterr().out
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_complete_frames_of_a_truncated_capture_are_compared(capture, compress, capsys):
     cut = write_file(capture.with_name("cut.pcap"), compress(capture.read_bytes()[:-1]))
     assert main(["verify", str(cut)]) == 0
-    whole = len(busy_port()) - 1
+    complete = len(busy_port()) - 1
     first, *_, last = filter(None, capsys.readouterr().out.splitlines())
-    assert re.fullmatch(rf"{cut}: truncated at byte \d+.*: .*; compared: {whole} complete frames", first)
+    assert re.fullmatch(rf"{cut}: truncated at byte \d+.*: .*; compared: {complete} complete frames", first)
     assert last == "unexplained disagreements on what the core decided: 0 frames"
 
 
@@ -91,12 +91,12 @@ def test_output_is_the_same_for_any_number_of_jobs(tmp_path, monkeypatch, capsys
     (tmp_path / "broken.pcap").write_text("no capture at all\n" * 9)
     tamper(monkeypatch, replaced("ts_ns", lambda ns: ns + 1))
     assert main(["verify", str(tmp_path), "--jobs", "1"]) == 1
-    one = capsys.readouterr()
-    assert one.out.count(", time: ours") == 4
+    sequential = capsys.readouterr()
+    assert sequential.out.count(", time: ours") == 4
     assert main(["verify", str(tmp_path), "--jobs", "2"]) == 1
-    assert capsys.readouterr() == one
+    assert capsys.readouterr() == sequential
     assert main(["verify", str(tmp_path), "--jobs", "5"]) == 1
-    assert capsys.readouterr() == one
+    assert capsys.readouterr() == sequential
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1"])

@@ -103,7 +103,7 @@ def test_only_new_and_changed_files_are_read(directory, hashed, monkeypatch):
     assert rows(directory) == rows_of_new_catalog(directory)
 
 
-def rewritten(directory: Path, name: str, choice: random.Random) -> None:
+def rewrite_manifest(directory: Path, name: str, choice: random.Random) -> None:
     """Change a byte of a manifest; its size and modification time remain the same."""
     file = directory / "raw" / f"{name}.json"
     before = file.stat()
@@ -111,7 +111,7 @@ def rewritten(directory: Path, name: str, choice: random.Random) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def renamed(directory: Path, name: str, choice: random.Random) -> None:
+def replace_digests(directory: Path, name: str, choice: random.Random) -> None:
     """Replace the acap and flow table of a sample with those of a new sample, which disappears."""
     add(directory, "other", choice)
     other = json.loads((directory / "raw" / "other.json").read_text())
@@ -121,7 +121,7 @@ def renamed(directory: Path, name: str, choice: random.Random) -> None:
     change_json(directory / "raw" / f"{name}.json", site=other["site"], port=other["port"])
 
 
-def removed(directory: Path, name: str, _choice: random.Random, pattern: str = "*/{}.*") -> None:
+def remove_files(directory: Path, name: str, _choice: random.Random, pattern: str = "*/{}.*") -> None:
     """Remove the files of a sample that match a pattern."""
     for path in directory.glob(pattern.format(name)):
         path.unlink()
@@ -133,10 +133,10 @@ EDITS = {
     "trial": lambda directory, name, choice: add(directory, name, choice, environment="E", trial=1),
     "filter": lambda directory, name, choice: add(directory, name, choice, filter="tcp"),
     "touch": lambda directory, name, choice: os.utime(directory / "flows" / f"{name}.parquet"),
-    "rewrite": rewritten,
-    "rename": renamed,
-    "remove": removed,
-    "no digest": partial(removed, pattern="*/{}.parquet"),
+    "rewrite": rewrite_manifest,
+    "rename": replace_digests,
+    "remove": remove_files,
+    "no digest": partial(remove_files, pattern="*/{}.parquet"),
 }
 
 

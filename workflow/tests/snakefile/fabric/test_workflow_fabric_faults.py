@@ -1,4 +1,4 @@
-"""Runs `snakemake --profile fabric` against a FABRIC on loopback with each of its faults alone."""
+"""Runs `snakemake --profile fabric` against a FABRIC on loopback with one of its faults at a time."""
 
 import random
 from dataclasses import asdict, replace
@@ -14,9 +14,9 @@ from acapella_testing.runs.workflow_run import ROOT, from_ports, only_figures, r
 from acapella_testing.soak import SOAK
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
-SHORT = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
-IMPATIENT = ("stuck", "kept", "refusing")  # faults that are tested with SHORT
-# The value of each switch, and whether the campaign still has results.
+SHORT_TIMEOUTS = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
+WITH_SHORT_TIMEOUTS = ("stuck", "kept", "refusing")  # faults that are tested with SHORT_TIMEOUTS
+# For each switch: its value, and whether the campaign still has results.
 FAULTS = {
     "create_status": ([503] * 8, True),
     "refuse": (True, False),
@@ -66,7 +66,7 @@ def switch_on(fabric: Loopback, name: str) -> None:
             fabric.orchestrator.slices[number] = replace(other, slice_id=number, name=f"other-{number}")
 
 
-def ours(fabric: Loopback) -> list[str]:
+def our_slices(fabric: Loopback) -> list[str]:
     return [each.name for each in fabric.orchestrator.alive() if not each.name.startswith("other-")]
 
 
@@ -76,9 +76,10 @@ def test_each_fault_of_the_table_is_tested():
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", FAULTS if SOAK else [random.Random(17).choice(WITH_RESULTS), "stuck"])
-def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric, tmp_path, name):
+def test_campaign_ends_with_results_or_an_error_that_names_each_slice_left(fabric, tmp_path, name):
     switch_on(fabric, name)
-    campaign, settings = tmp_path / "results" / "tiny", fabric.settings(**(SHORT if name in IMPATIENT else {}))
+    campaign = tmp_path / "results" / "tiny"
+    settings = fabric.settings(**(SHORT_TIMEOUTS if name in WITH_SHORT_TIMEOUTS else {}))
     config = {"campaign": "tiny", "testbed": "fabric", "capture": {"sample_s": 0.3}, "collect": from_ports(PORTS)}
     config |= only_figures() | {"fabric": asdict(settings)}
     file = write_file(tmp_path / "mine.yaml", yaml.safe_dump(config))
@@ -89,10 +90,10 @@ def test_campaign_ends_with_results_or_one_line_and_nothing_left_unnamed(fabric,
     assert "Traceback" not in log, shown
     assert (ended.returncode == 0) is FAULTS[name][1], shown
     if ended.returncode == 0:
-        assert ours(fabric) == [], shown
+        assert our_slices(fabric) == [], shown
         assert (campaign / "report.html").is_file()
         return
     last = log.strip().splitlines()[-1]
     assert last.startswith("acapella: error: "), shown
-    assert all(each in last for each in ours(fabric)), shown
-    assert not ours(fabric) or last.endswith(" --release-all"), shown
+    assert all(each in last for each in our_slices(fabric)), shown
+    assert not our_slices(fabric) or last.endswith(" --release-all"), shown

@@ -17,13 +17,13 @@ from acapella_capture.testbeds.local import replay_capture
 
 pytestmark = pytest.mark.soak
 
-MINE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
-RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node (fabric_nodes.py)
+SLICE, NODES, LISTENER = "acapella-mine-UTAH", ("UTAH-listener1", "UTAH-listener2"), "STAR-listener1"
+RECEIVER = "enp8s0"  # the first interface of the NIC of a listening node
 PAIRS = (("left0", "right0"), ("left1", "right1"))
 PORT = "HundredGigE0/0/0/5"
 PACKETS, TRIALS = 200, 2
 REPLAY = {
-    **{"repeats": TRIALS, "slice": MINE, "site": "STAR", "port": PORT},
+    **{"repeats": TRIALS, "slice": SLICE, "site": "STAR", "port": PORT},
     "senders": [
         {"node": node, "interface": interface, "destination_mac": f"02:00:00:00:00:7{number}"}
         for number, (node, interface) in enumerate(zip(NODES, ("left0", "left1"), strict=True))
@@ -42,7 +42,7 @@ def place(tmp_path_factory):
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)
     with loopback_fabric(tmp_path_factory.mktemp("fabric")) as fabric, veth.namespace(*PAIRS) as prefix:
-        join([*prefix], [right for _, right in PAIRS])
+        connect([*prefix], [right for _, right in PAIRS])
         fabric.testbed("mine").allocate("UTAH", ResourceRequest(2))
         fabric.nodes.prefixes |= dict.fromkeys((*NODES, LISTENER), prefix)
         (fabric.nodes.directory / "bin" / "tcpdump").unlink()  # the real one records the interface
@@ -54,7 +54,7 @@ def place(tmp_path_factory):
     return place
 
 
-def join(prefix: list[str], interfaces: list[str]) -> None:
+def connect(prefix: list[str], interfaces: list[str]) -> None:
     """Connect the interfaces by a bridge that has the name of the receiver, on which every frame can be recorded."""
     bridge = [f"add {RECEIVER} type bridge mcast_snooping 0", f"set {RECEIVER} addrgenmode none"]
     for line in (*bridge, *(f"set {interface} master {RECEIVER}" for interface in interfaces), f"set {RECEIVER} up"):
@@ -64,7 +64,7 @@ def join(prefix: list[str], interfaces: list[str]) -> None:
 def test_dry_run_lists_upload_trials_and_their_comparison(place):
     assert {"collect", "kappa", "trials"} <= rules_run(place.dry_run)
     senders = "; ".join(f"node {node}, interface left{number}" for number, node in enumerate(NODES))
-    assert f"by {replay.PROGRAM}\nreplay: uploaded to slice {MINE}: {senders}\n" in place.dry_run
+    assert f"by {replay.PROGRAM}\nreplay: uploaded to slice {SLICE}: {senders}\n" in place.dry_run
     assert "single-1 to single-2; dual-1 to dual-2, by 2 replayers together, 2 times as fast" in place.dry_run
 
 

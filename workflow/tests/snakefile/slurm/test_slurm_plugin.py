@@ -47,7 +47,7 @@ QUERIES = dict.fromkeys((f"_status_query_{name}" for name in ("calls", "total_se
 
 @pytest.fixture
 def plugin(monkeypatch):
-    """Return a copy of the plugin's module, whose executor needs no workflow and whose queries return `states`."""
+    """Return the plugin's module, reloaded: its executor needs no workflow, and its queries return `states`."""
     module = importlib.reload(pytest.importorskip(slurm_plugin.MODULE))
     for name in ("get_min_job_age", "is_query_tool_available"):
         monkeypatch.setattr(module, name, lambda *_: 300)
@@ -64,7 +64,7 @@ def plugin(monkeypatch):
 
 
 def executor_of(module, answers=None, clock=None):
-    """Return an executor with the state that queries use. ``answers``: of the controller, which install our changes."""
+    """Return an executor for queries. ``answers``: returns whether the controller responds; installs our changes."""
     if answers is not None:
         slurm_plugin.install(module)
         module.Executor.controller = ControllerState(answers, clock or Clock())

@@ -14,7 +14,7 @@ DIGEST = hashlib.sha256(b"bytes")
 CHECKSUM = base64.b64encode(DIGEST.digest()).decode()
 
 
-class Storage:
+class Client:
     """A client that receives these responses to requests for objects and buckets: headers, or a status."""
 
     def __init__(self, found, bucket: int = 200):
@@ -67,13 +67,13 @@ def test_only_the_checksum_of_a_whole_object_is_used(headers, sha256):
     ],
 )
 def test_fault_of_an_object_matches_the_response(found, bucket, state):
-    assert object_state(Storage(found, bucket), "s3://bucket/x.pcap") == state
+    assert object_state(Client(found, bucket), "s3://bucket/x.pcap") == state
 
 
 def test_unresponsive_storage_is_a_one_line_error():
     refused = EndpointConnectionError(endpoint_url="http://127.0.0.1:1/\n", error="refused\n")
     with pytest.raises(UserError, match=r"^s3://bucket/x\.pcap: Could not connect") as raised:
-        object_state(Storage(refused), "s3://bucket/x.pcap")
+        object_state(Client(refused), "s3://bucket/x.pcap")
     assert "\n" not in str(raised.value)
 
 

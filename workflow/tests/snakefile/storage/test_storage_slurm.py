@@ -10,7 +10,7 @@ pytestmark = takes_minutes
 
 
 class StoredPlace(Workplace):
-    """A workplace with a storage of the captures of .test/, which is in the namespaces of the cluster."""
+    """A workplace that starts Snakemake and an S3 server with the captures of .test/ in namespaces of the cluster."""
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, s3_server.__file__, "captures", str(CAPTURES), *super().command(*arguments)]
