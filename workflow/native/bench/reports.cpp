@@ -6,8 +6,8 @@
 //   acapella-reports write FORMAT FLOWS REPORTS FILE                     write the reports
 //   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      write the frames as a capture
 // The first three commands print, as JSON, CPU and wall seconds, cycles if the kernel counts them, and
-// memory. The flows of the reports are in pseudorandom order; the counts and times of a flow increase.
-// Completed rows of the series are discarded; everything else is done as in `acapella p4 collect`.
+// memory. The flows of the reports are pseudorandom; the times of a flow increase, and its counts never
+// decrease. Completed rows of the series are discarded; everything else is done as in `acapella p4 collect`.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -104,8 +104,7 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
                                     std::uint64_t count) {
     std::vector<std::byte> made(count * bytes_of(format));
     for (std::uint64_t n = first; n < first + count; ++n) {
-        // Each flow occurs once per cycle, in pseudorandom order unless the number of flows is a power of
-        // two.
+        // Each report is of a pseudorandom flow, on average once per turn.
         const std::uint64_t turn = n / flows;
         const auto flow = static_cast<std::uint32_t>(scattered(n) % flows);
         std::byte* at = made.data() + (n - first) * bytes_of(format);

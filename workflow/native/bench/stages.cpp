@@ -57,7 +57,7 @@ void dissect(const std::string& path) {
 }
 
 void digest(const std::string& path) {
-    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // as in acapella digest
+    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // twice the rows of acapella digest
     NativeDigest digest(path, {}, kBatchRows);
     std::uint64_t rows = 0;
     while (const auto batch = digest.next_frames()) ++rows;

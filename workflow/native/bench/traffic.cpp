@@ -35,7 +35,7 @@ void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uin
     add16(add16(out, from), type);
 }
 
-// Adds a VLAN tag and one or two MPLS labels that only this direction uses.
+// Adds an Ethernet header, a VLAN tag, and one or two MPLS labels, which differ between the directions.
 void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool two) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;

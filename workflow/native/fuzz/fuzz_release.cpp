@@ -5,7 +5,7 @@
 // The first byte selects the link type, the second byte enables the vendors and the blanking of MAC
 // addresses, and the next two bytes are the difference between wire length and captured length. From 0xf0 on,
 // the first byte selects a header whose options have types and lengths from the following bytes. Values with
-// a length that no RFC allows are filled with markers, none of which may be kept.
+// a length that no RFC allows are filled with markers, of which no run may be kept.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -129,8 +129,8 @@ using ByteVector = std::vector<std::uint8_t>;
 enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
 // Returns true if an RFC specifies this length for options of this type. Written independently of
-// lengths.hpp. Unknown types are never kept. Types that contain only addresses are valid with any length,
-// because the addresses are replaced.
+// lengths.hpp. Unknown types are never kept. Types that contain only addresses are not listed, because the
+// addresses are replaced.
 bool right_length(Planted where, unsigned type, std::size_t length) {
     switch (where) {
         case Planted::tcp:

@@ -1,5 +1,5 @@
-// Arbitrary bytes as frames for the collector: it must not read outside them or write outside its rings, must
-// count every frame and report once, and must give the same result with three threads as with one.
+// Arbitrary bytes as frames for the collector: it must not read outside them, must count every frame and
+// report once, and must give the same result with three threads as with one.
 //
 // One of four inputs, chosen by hash, is also converted to tables, and one of 64 is processed by three
 // threads, because both are slow.
@@ -23,7 +23,7 @@ using namespace acapella;
 using namespace acapella::collector;
 
 constexpr std::uint32_t kSlots = 4;
-// a few hundred flows, so that the table may become full and is created quickly
+// 100 to 200 flows, so that the table may become full and is created quickly
 constexpr std::uint64_t kMemory = 1 << 16;
 
 void check(bool holds) {

@@ -50,7 +50,7 @@ struct FileCounts {
     std::vector<Pair<Mac>> macs;
 };
 
-// Reads the capture at `path` ("-": standard input) and writes the anonymized frames, with their lengths and
+// Reads the capture at `path` and writes the anonymized frames, with their lengths and
 // timestamps, to `descriptor` as a pcap. The caller keeps ownership of the descriptor. Calls `progress`,
 // which may throw, from time to time. Throws InputError if `path` is not a capture, AnonymizeError if its
 // frames have different link types (a pcap has only one), and WriteError if writing fails.

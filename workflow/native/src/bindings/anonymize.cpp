@@ -162,8 +162,8 @@ class LeakSearch {
         known_.ipv4.add_originals(fours);
         known_.ipv6.add_originals(sixes);
     }
-    // Returns the words that contain an original address. In a word with colons, any part between two colons
-    // may be an IPv6 address.
+    // Returns the original addresses among the words. Of a word with colons that is not one, the first part
+    // between colons that is an original address is returned.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
         std::vector<std::string> matches;
         for (const std::string& word : words) {

@@ -56,8 +56,8 @@ constexpr std::array<const char*, kFlagCounts> kFlagNames = {"syn", "syn_ack", "
 
 }  // namespace
 
-// A label with fewer than one frame per 16 frames of `data` is a false match of a tshark heuristic in random
-// payload.
+// A label with fewer than one frame per 16 frames of `data` is assumed to be a false match of a tshark
+// heuristic in random payload.
 constexpr std::uint64_t kDataToOneLabel = 16;
 
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens) {

@@ -30,7 +30,7 @@ struct Numbered {
     Protocol protocol;
 };
 
-// Protocol numbers assigned by IANA. All others, and 59 (no next header, RFC 8200 4.7), are payload.
+// Protocol numbers assigned by IANA. All others, and 59 (no next header, RFC 8200 section 4.7), are payload.
 constexpr Numbered kNumbered[] = {
     {0, dissect_with(Next::hop_by_hop)},
     {1, dissect_with(Next::icmp)},

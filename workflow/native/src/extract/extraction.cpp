@@ -190,7 +190,7 @@ bool Extraction::copy_blocks(const SectionBlocks& blocks) {
     if (section_ != blocks.section()) {
         section_ = blocks.section();
         blocks_written_ = 1;
-        constexpr std::size_t kLength = 16;  // of the section, in the file; -1: unknown
+        constexpr std::size_t kLength = 16;  // offset of the section length; -1: unknown
         std::vector<std::byte> header = all.front();
         std::fill_n(header.begin() + kLength, sizeof(std::int64_t), std::byte{0xff});
         if (!writer_.copy(header)) return false;

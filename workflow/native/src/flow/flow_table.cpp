@@ -167,7 +167,7 @@ void FlowTable::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow
     const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
     const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
     const std::uint64_t begin =
-        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: SYN precedes the data
+        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 section 3.4: SYN precedes the data
     if (payload > 0) add_payload(tcp, number, {begin, begin + payload});
     tcp.next = std::max(tcp.next, begin + payload + ((row.tcp_flags & kFin) != 0 ? 1 : 0));
 }

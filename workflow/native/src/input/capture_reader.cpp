@@ -90,7 +90,7 @@ bool is_text(Bytes head) {
                      is_text(head) ? "text, not a pcap or pcapng capture" : "not a pcap or pcapng capture");
 }
 
-// A read error does not mean that the capture is damaged, so there is no result.
+// A read error does not mean that the capture is damaged, so it is an exception and not a FileEnd.
 void throw_read_error(const ByteSource& source) {
     const ByteStream::Fault& fault = source.fault();
     if (fault.kind == "read_error") {

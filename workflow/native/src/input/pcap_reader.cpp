@@ -114,7 +114,8 @@ void PcapReader::read_file_header() {
     add_interface(interface);
 }
 
-// Up to version 2.2, the wire length came first, as in a BPF header. Version 2.3 was written in both ways.
+// Up to version 2.2, the wire length came first. Version 2.3 has the order of a BPF header, but some programs
+// wrote files of this version in the old order.
 void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
     if (major == kDgUxMajor || (major == 2 && minor < 3)) {
         length_order_ = LengthOrder::captured_second;

@@ -292,7 +292,7 @@ bool PcapngReader::read_interface(const Block& block) {
     return true;
 }
 
-// Checks that options fit into their block, and reads the options of an interface.
+// Checks that options fit into their block and have valid lengths, and reads the options of an interface.
 bool PcapngReader::check_options(Bytes options, std::uint32_t block_type, Interface* interface) {
     bool resolution_seen = false;
     while (!options.empty()) {
@@ -410,8 +410,7 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
     return Outcome::frame;
 }
 
-// Reads a block without a frame. Blocks that describe frames must be valid; for other blocks, only the
-// lengths are checked.
+// Reads a block without a frame, of which only the lengths are checked.
 bool PcapngReader::read_other(const Block& block) {
     switch (block.type) {
         case kStatistics:

@@ -13,7 +13,7 @@
 
 namespace acapella::input {
 
-// After an error (see ByteSink), this call and all later ones return false.
+// Once writing has failed (see ByteSink), the functions that return bool return false.
 class PcapngWriter {
   public:
     // The caller keeps ownership of the descriptor; `timeout` as in ByteSink.
@@ -28,8 +28,8 @@ class PcapngWriter {
     // Timestamps before 1970 are written as 1970-01-01, because the format uses unsigned timestamps.
     bool write(const Record& record);
 
-    // Begins a section in this machine's byte order, without interfaces. The constructor begins the first
-    // one.
+    // Begins a section in this machine's byte order, without interfaces. Without FileStart::none, the
+    // constructor begins the first one.
     void begin_section();
     // Describes the only interface of a section, with its link type, snap length, FCS and unit of timestamps.
     void describe(const Interface& interface);

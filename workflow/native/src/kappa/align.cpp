@@ -91,7 +91,7 @@ class KnownPackets {
 };
 
 // Converts a key to an identity with uniformly distributed bits, because the table and the partitions use
-// some of them.
+// some of the bits.
 Identity identity_of(std::uint32_t key) {
     const auto mix = [](std::uint64_t value) {  // the finalizer of SplitMix64 (Steele, Lea, Flood, 2014)
         value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;

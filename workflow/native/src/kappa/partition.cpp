@@ -221,8 +221,8 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     results_.append(std::as_bytes(std::span(results)));
 }
 
-// If each side has a single identity, the i-th packet of A matches the i-th one of B, regardless of their
-// number.
+// Matches a part in which each side has a single identity, regardless of its size: if both are the same, the
+// i-th packet of A matches the i-th one of B.
 void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, std::size_t part) {
     const std::size_t size_a = parts_a.size(part);
     const std::size_t size_b = parts_b.size(part);

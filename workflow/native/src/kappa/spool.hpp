@@ -96,7 +96,7 @@ class MemoryBudget {
     std::string directory_;
 };
 
-// A column of values, which are appended and then read sequentially as often as needed.
+// A column of values, which are appended and then read as often as needed.
 template <typename Value>
 class SpillColumn {
   public:

@@ -207,7 +207,7 @@ TEST(FlowTable, ResultDoesNotDependOnThreads) {
     }
 }
 
-// In the published format, two words are not compared. The other words contain all fields of the key.
+// In the published format, only three words are compared. They contain all fields of the key.
 TEST(RecordPool, EveryFieldOfTheKeyIsCompared) {
     using namespace format1;
     const ByteVector report = format1_report(1, 1, 1);

@@ -29,7 +29,7 @@ std::string line(const std::map<std::string_view, std::string>& fields) {
     return text + '\n';
 }
 
-// Returns a pipe that contains a text and is then closed.
+// Returns the read end of a pipe that contains a text; its write end is closed.
 int pipe_with(std::string_view text) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -38,7 +38,7 @@ int pipe_with(std::string_view text) {
     return ends[0];
 }
 
-// Writes a text to a pipe repeatedly until the reader closes it.
+// Writes a text to a pipe `times` times, or until the reader closes the pipe.
 class RepeatingWriter {
   public:
     RepeatingWriter(const std::string& text, int times) {

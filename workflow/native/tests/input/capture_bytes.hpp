@@ -155,7 +155,7 @@ inline Reading read_all(const std::vector<std::byte>& file) {
     return read_source(*source);
 }
 
-// Returns the kind of the InputError thrown on opening; "" if none was thrown.
+// Returns the kind of the InputError thrown by read_all(); "" if none was thrown.
 inline std::string refusal(const std::vector<std::byte>& file) {
     try {
         read_all(file);

@@ -14,7 +14,7 @@ namespace acapella::anonymize {
 
 enum class ChecksumKind : std::uint8_t {
     plain,   // over the header and the data after it
-    pseudo,  // with the IP pseudo-header (RFC 9293 3.1, RFC 8200 8.1)
+    pseudo,  // with the IP pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1)
     udp,     // like `pseudo`, but 0 means no checksum
     crc32c,
 };

@@ -17,8 +17,8 @@ constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kPorts = 4;
 constexpr std::size_t kSctpHeader = 12;
 
-// RFC 8684 3: keeps subtype and flags, and the address of ADD_ADDR (3.4.1). Keys, tokens and HMACs are set to
-// zero.
+// RFC 8684 section 3: keeps subtype and flags, and the address of ADD_ADDR (section 3.4.1). Keys, tokens and
+// HMACs are set to zero.
 void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kFixed = 4;
     constexpr std::size_t kLongestWithIpv4 = 18;
@@ -64,7 +64,7 @@ void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     });
 }
 
-// RFC 9260 3.2.1: an address parameter has a type, a length, and a value.
+// RFC 9260 section 3.2.1: an address parameter has a type, a length, and a value.
 void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
     constexpr std::uint16_t kIpv4 = 5;
@@ -76,7 +76,7 @@ void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length
     if (type == kIpv6) header.ipv6(parameter + kHead);
 }
 
-// RFC 5061 4.2: a number and an address parameter, which fills the rest.
+// RFC 5061 section 4.2: a number and an address parameter, which fills the rest.
 void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length, bool again) {
     constexpr std::size_t kNumbered = 8;
     const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
@@ -86,7 +86,7 @@ void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t lengt
     keep_sctp_address(header, parameter + kNumbered, inner);
 }
 
-// RFC 9260 3.3.2.1.5: keeps the address types if all of them are valid.
+// RFC 9260 section 3.3.2.1.5: keeps the address types if all of them are valid.
 void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) {
     for (std::size_t at = parameter + 4; at < parameter + length; at += 2)
         if (!has_type(kSctpAddressTypes, header.at.be16(at))) return;
@@ -125,7 +125,7 @@ void keep_sctp_parameters(Header& header, std::size_t parameter, std::size_t end
     }
 }
 
-// RFC 9260 3.3.4: keeps the first gap blocks and duplicates; a PAD chunk replaces the others.
+// RFC 9260 section 3.3.4: keeps the first gap blocks and duplicates; a PAD chunk replaces the others.
 void keep_sctp_sack(Header& header, std::size_t chunk, std::size_t length) {
     const std::size_t gaps = header.at.be16(chunk + 12);
     const std::size_t duplicates = header.at.be16(chunk + 14);
@@ -208,7 +208,7 @@ void keep_sctp_chunks(Header& header) {
 
 }  // namespace
 
-// Keeps the captured fields of a truncated header, for example in a quoted packet.
+// Also keeps the captured fields of a truncated header, for example in a quoted packet.
 void keep_tcp(Header& header) {
     const std::size_t captured = header.at.captured();
     const std::size_t length = (header.at.u8(12) >> 4) * std::size_t{4};
@@ -236,7 +236,8 @@ void keep_udp(Header& header) {
     header.add_checksum(ChecksumKind::udp, 6, kUdp, length);
 }
 
-// RFC 3828 3.1: the checksum covers the first `coverage` bytes, or the whole packet if `coverage` is 0.
+// RFC 3828 section 3.1: the checksum covers the first `coverage` bytes, or the whole packet if `coverage` is
+// 0.
 void keep_udplite(Header& header) {
     if (header.length() != kUdpHeader) return;
     header.keep(kUdpHeader);

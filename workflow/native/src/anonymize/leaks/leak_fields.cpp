@@ -341,7 +341,7 @@ void read_gre(Reader& reader) {
     }
 }
 
-// Reads the reserved bytes and the check value.
+// The reserved bytes and the check value must be zero.
 void read_authentication(Reader& reader) {
     reader.blank(2, 4);
     reader.blank(12, reader.length());

@@ -61,7 +61,7 @@ bool is_distinctive(const Address& address) {
     return values_in(address) - (zero ? 1 : 0) >= kMin;
 }
 
-// Returns the first of the runs at `places` in `released` that also occurs in `original`.
+// Returns the offset of a run in `released`, one of `run_offsets`, that also occurs in `original`.
 std::optional<std::size_t> find_moved(Bytes original, Bytes released,
                                       const std::vector<std::size_t>& places) {
     constexpr unsigned kBits = 12;

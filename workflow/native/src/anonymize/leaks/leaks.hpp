@@ -104,7 +104,8 @@ class LeakFinder {
     LeakFinder(const KnownAddresses& known, const Windows& texts, const Vendors* vendors)
         : known_(known), texts_(texts), vendors_(vendors) {}
 
-    // Searches one frame. Adds runs to `unexplained` that are neither headers of this frame nor pseudonyms.
+    // Searches one frame. Adds runs to `unexplained` that come neither from the same offset of the original
+    // nor from pseudonyms.
     [[nodiscard]] std::optional<Leak> find(const Record& original, const Record& released,
                                            Windows& unexplained);
 
@@ -125,8 +126,8 @@ class LeakFinder {
     std::vector<std::size_t> places_;  // offsets of unexplained runs
 };
 
-// Returns the first leak in a capture. `texts` are runs of other files of the release, which are searched for
-// payload of this capture. `limits` apply to the original. Throws InputError if a file is not a capture,
+// Returns the first leak in a capture. The removed payload is searched for `texts`, which are runs of other
+// files of the release. `limits` apply to the original. Throws InputError if a file is not a capture,
 // AnonymizeError if the captures do not have the same frames.
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
                               const KnownAddresses& known, const Windows& texts, const Vendors* vendors,

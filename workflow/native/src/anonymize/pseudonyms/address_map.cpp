@@ -72,8 +72,8 @@ MacMap::Kind MacMap::kind_of(std::uint64_t address) {
     constexpr std::uint64_t kCisco = 0x01000ccccccc;
     if (address == 0 || address == 0xffffffffffff || address - kIeee < 0x30 || address - kCisco < 2)
         return Kind::fixed;
-    if (address >> 23 == 0x01005e000000U >> 23) return Kind::ipv4_group;  // RFC 1112 6.4
-    if (address >> 32 == 0x3333) return Kind::ipv6_group;                 // RFC 2464 7
+    if (address >> 23 == 0x01005e000000U >> 23) return Kind::ipv4_group;  // RFC 1112 section 6.4
+    if (address >> 32 == 0x3333) return Kind::ipv6_group;                 // RFC 2464 section 7
     return Kind::other;
 }
 

@@ -80,7 +80,7 @@ class MacMap {
 template <typename Address>
 using Pair = std::array<Address, 2>;
 
-// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses.
+// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses, or kMin.
 template <typename Address>
 class PseudonymTable {
   public:

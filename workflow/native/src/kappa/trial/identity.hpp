@@ -54,9 +54,9 @@ struct IdentityRule {
 // without any of these, the whole frame. Addresses are included, so routing does not change the identity, but
 // address translation does.
 //
-// A truncated packet has too few identifying bytes if it ends before the 8th byte after its IP header
-// (without IP: before the 28th byte). Such a packet is skipped, because otherwise all identities would be
-// shortened to its length.
+// A truncated packet has too few identifying bytes if fewer than 8 bytes after its IP header were captured
+// or, for identities without an IP header, fewer than 28 identifying bytes. Such a packet is skipped, because
+// otherwise all identities would be shortened to its length.
 class Identifier {
   public:
     explicit Identifier(IdentityRule rule) : rule_(std::move(rule)) {}

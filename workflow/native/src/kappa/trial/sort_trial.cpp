@@ -1,4 +1,4 @@
-// Sorts a trial by time. Captures are usually sorted except for a few frames, or consist of a few sorted
+// Sorts a trial by time. Trials are usually sorted except for a few packets, or consist of a few sorted
 // files.
 #include <algorithm>
 #include <memory>
@@ -89,7 +89,7 @@ class Run {
     std::size_t size_ = 0;
 };
 
-// Writes sorted parts, as long as memory allows, to `packets`. Returns the start of each part, and the end.
+// Writes sorted parts of at most `longest` packets to `packets`. Returns the start of each part, and the end.
 std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, SpillColumn<Packet>& packets) {
     std::vector<std::size_t> starts{0};
     std::vector<Identity> identities(std::min<std::size_t>(longest, trial.size()));

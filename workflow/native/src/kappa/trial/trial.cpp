@@ -235,7 +235,8 @@ void TrialReader::take(const Record& record, const SelectedFrames& frames, FileI
     trial.timestamps.push(record.ts_ns);
 }
 
-// Estimates the number from the first frames of every file, so that a second pass is rarely needed.
+// Estimates the number of identifying bytes from the first frames of every file, so that a second pass is
+// rarely needed.
 std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& trials,
                                     const ReadOptions& options) {
     constexpr int kFrames = 1000;
