@@ -297,11 +297,11 @@ class Measurement {
         if (!poller_) poller_.emplace(ring_.data(), work_.slots(), work_.format, true);
         const std::uint64_t count = reports.size() / stride;
         for (std::uint64_t done = 0; done < count;) {
-            const std::uint64_t now = std::min<std::uint64_t>(count - done, work_.slots() / 2);
-            for (std::uint64_t i = done; i < done + now; ++i)
+            const std::uint64_t batch = std::min<std::uint64_t>(count - done, work_.slots() / 2);
+            for (std::uint64_t i = done; i < done + batch; ++i)
                 std::memcpy(ring_.data() + (first + i) % work_.slots() * stride, reports.data() + i * stride,
                             stride);
-            done += now;
+            done += batch;
             clock_.start();
             for (int idle = 0; idle < 2;) {  // the last report is read at the second poll
                 found_.clear();

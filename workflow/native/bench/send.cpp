@@ -28,12 +28,12 @@ class Pace {
 
     std::size_t due(double elapsed_s) {
         if (rate_ <= 0) return kBatch;
-        const auto all = static_cast<std::uint64_t>(elapsed_s * rate_);
-        const std::uint64_t due = all - passed_;
-        if (due > kMaxBacklog) passed_ = all - kMaxBacklog;
-        const std::size_t now = std::min<std::uint64_t>(all - passed_, kBatch);
-        passed_ += now;
-        return now;
+        const auto total_due = static_cast<std::uint64_t>(elapsed_s * rate_);
+        const std::uint64_t due = total_due - passed_;
+        if (due > kMaxBacklog) passed_ = total_due - kMaxBacklog;
+        const std::size_t batch = std::min<std::uint64_t>(total_due - passed_, kBatch);
+        passed_ += batch;
+        return batch;
     }
 
   private:

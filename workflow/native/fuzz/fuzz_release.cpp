@@ -35,7 +35,7 @@ void check(bool holds) {
 }
 
 // Returns a vendor list as dense as the real one, so that few permutations are tried for each address.
-Vendors some_vendors() {
+Vendors dense_vendors() {
     Vendors vendors;
     std::string text;
     for (unsigned i = 0; i < 4096; ++i) {
@@ -49,7 +49,7 @@ Vendors some_vendors() {
 }
 
 const Vendors* known_vendors() {
-    static const Vendors vendors = some_vendors();
+    static const Vendors vendors = dense_vendors();
     return &vendors;
 }
 
@@ -131,7 +131,7 @@ enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 // Returns true if an RFC specifies this length for options of this type. Written independently of
 // lengths.hpp. Unknown types are never kept. Types that contain only addresses are not listed, because the
 // addresses are replaced.
-bool right_length(Planted where, unsigned type, std::size_t length) {
+bool is_valid_length(Planted where, unsigned type, std::size_t length) {
     switch (where) {
         case Planted::tcp:
             return (type == 2 && length == 4) || (type == 3 && length == 3) || (type == 8 && length == 10) ||
@@ -155,29 +155,30 @@ bool right_length(Planted where, unsigned type, std::size_t length) {
 // Creates consecutive options, each with a type and a length from two bytes of the input. The markers in SACK
 // are also its counts, which therefore never match its length.
 ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
-    ByteVector made;
+    ByteVector options;
     const std::size_t head = where == Planted::sctp ? 4 : 2;
-    for (; size >= 2 && made.size() + head <= room; data += 2, size -= 2) {
+    for (; size >= 2 && options.size() + head <= room; data += 2, size -= 2) {
         const std::size_t unit = where == Planted::neighbor ? 8 : 1;
-        const std::size_t max_length = std::min<std::size_t>(room - made.size(), unit == 8 ? 255 * 8 : 255);
+        const std::size_t max_length =
+            std::min<std::size_t>(room - options.size(), unit == 8 ? 255 * 8 : 255);
         const std::size_t length = std::max(head, data[1] * unit);
         if (length > max_length || length % unit != 0) break;
-        const std::size_t begin = made.size();
-        const bool right = right_length(where, data[0], length);
-        made.resize(begin + length, right ? std::uint8_t{0} : kMarker);
-        made[begin] = data[0];
-        made[begin + 1] = static_cast<std::uint8_t>(where == Planted::ipv6 ? length - 2 : length / unit);
+        const std::size_t begin = options.size();
+        const bool is_valid = is_valid_length(where, data[0], length);
+        options.resize(begin + length, is_valid ? std::uint8_t{0} : kMarker);
+        options[begin] = data[0];
+        options[begin + 1] = static_cast<std::uint8_t>(where == Planted::ipv6 ? length - 2 : length / unit);
         if (where == Planted::sctp) {
-            made[begin + 1] = 0;
-            made[begin + 2] = 0;
-            made[begin + 3] = static_cast<std::uint8_t>(length);
-            made.resize((made.size() + 3) & ~std::size_t{3}, 0);
+            options[begin + 1] = 0;
+            options[begin + 2] = 0;
+            options[begin + 3] = static_cast<std::uint8_t>(length);
+            options.resize((options.size() + 3) & ~std::size_t{3}, 0);
         }
     }
     const std::size_t multiple = where == Planted::ipv6 ? 8 : 4;
-    const std::size_t before = where == Planted::ipv6 ? 2 : 0;
-    while ((made.size() + before) % multiple != 0) made.push_back(0);
-    return made;
+    const std::size_t header_size = where == Planted::ipv6 ? 2 : 0;
+    while ((options.size() + header_size) % multiple != 0) options.push_back(0);
+    return options;
 }
 
 ByteVector in_ipv4(std::uint8_t protocol, const ByteVector& options, const ByteVector& payload) {
@@ -287,16 +288,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(kept.size() <= frame.bytes.size());
     check(std::ranges::equal(anonymizer.anonymize(frame), kept));
 
-    Record again = frame;
-    again.bytes = kept;
+    Record kept_frame = frame;
+    kept_frame.bytes = kept;
     Dissection before;
     Dissection after;
     dissect(frame, before, vendors ? known_vendors() : nullptr);
-    dissect(again, after, vendors ? known_vendors() : nullptr);
+    dissect(kept_frame, after, vendors ? known_vendors() : nullptr);
     if (has_pseudowire(before)) return 0;
     check_tokens(before, after);
-    check_addresses(frame, before, again, after);
+    check_addresses(frame, before, kept_frame, after);
     check_tunnels(before, after);
-    check_search(frame, again, vendors ? known_vendors() : nullptr);
+    check_search(frame, kept_frame, vendors ? known_vendors() : nullptr);
     return 0;
 }

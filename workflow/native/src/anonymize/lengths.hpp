@@ -27,15 +27,15 @@ constexpr bool has_length(std::span<const KeptLength> table, unsigned type, std:
 
 // Returns the index of a type in a table, or the table's size if the table does not contain it.
 template <typename Type, std::size_t Size>
-constexpr std::size_t place_of(const Type (&table)[Size], unsigned type) {
-    std::size_t place = 0;
-    while (place < Size && table[place] != type) ++place;
-    return place;
+constexpr std::size_t index_of(const Type (&table)[Size], unsigned type) {
+    std::size_t index = 0;
+    while (index < Size && table[index] != type) ++index;
+    return index;
 }
 
 template <typename Type, std::size_t Size>
 constexpr bool has_type(const Type (&table)[Size], unsigned type) {
-    return place_of(table, type) < Size;
+    return index_of(table, type) < Size;
 }
 
 inline constexpr KeptLength kIpv4Options[] = {

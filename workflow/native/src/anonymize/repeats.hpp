@@ -24,9 +24,9 @@ template <std::size_t Types>
 class Seen {
   public:
     bool first(std::size_t type) {
-        const bool again = types_.test(type);
+        const bool repeated = types_.test(type);
         types_.set(type);
-        return !again;
+        return !repeated;
     }
 
   private:

@@ -176,9 +176,9 @@ class PyCollector {
         const nb::gil_scoped_release unlocked;
         const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
         while (first < end && !collector_.series_ready()) {
-            const std::uint64_t now = std::min<std::uint64_t>(end - first, collector_.config().round);
-            collector_.take_reports(data + first * stride, now);
-            first += now;
+            const std::uint64_t count = std::min<std::uint64_t>(end - first, collector_.config().round);
+            collector_.take_reports(data + first * stride, count);
+            first += count;
         }
         return first;
     }
@@ -214,9 +214,9 @@ class PyCollector {
         const nb::gil_scoped_release unlocked;
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
         do {
-            bool any = false;
-            for (const PolledRing& polled : rdma_) any = poll(polled) || any;
-            if (!any) std::this_thread::sleep_for(std::chrono::microseconds(50));
+            bool received = false;
+            for (const PolledRing& polled : rdma_) received = poll(polled) || received;
+            if (!received) std::this_thread::sleep_for(std::chrono::microseconds(50));
         } while (!collector_.series_ready() && std::chrono::steady_clock::now() < end);
         collector_.publish_counters();
         return collector_.series_ready();
@@ -239,8 +239,8 @@ class PyCollector {
     ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
         const nb::gil_scoped_release unlocked;
         std::vector<FlowSnapshot> flows;
-        const std::uint32_t all = collector_.table().flows();
-        for (std::uint32_t i = first; i < all && i - first < count; ++i)
+        const std::uint32_t flow_count = collector_.table().flows();
+        for (std::uint32_t i = first; i < flow_count && i - first < count; ++i)
             flows.push_back(collector_.table().flow(i));
         return ArrowBatch(flow_batch(flows, site_));
     }

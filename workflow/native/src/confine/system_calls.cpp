@@ -138,8 +138,8 @@ constexpr sock_filter load(std::size_t offset) {
 constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     constexpr std::size_t kRefuse = kLength - 1;
     constexpr std::size_t kEnosys = kLength - 2;
-    const auto until = [](std::size_t place, std::size_t at) {
-        return static_cast<std::uint8_t>(place - at - 1);
+    const auto until = [](std::size_t target, std::size_t at) {
+        return static_cast<std::uint8_t>(target - at - 1);
     };
     const auto until_refused = [&](std::size_t at) { return until(kRefuse, at); };
     std::array<sock_filter, kLength> code{};

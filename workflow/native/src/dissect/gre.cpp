@@ -36,11 +36,11 @@ Next erspan(Walk& walk, bool sequenced) {
     if (version != 1 && version != 2) return walk.stop_as_unsure();
     walk.tunnel(TunnelType::erspan_session, walk.at.be16(2) & 0x03ffU);
     if (version == 2) walk.out.sure = false;
-    const std::uint16_t last = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
-    const std::size_t header = version == 1 ? 8 : last & kPlatform ? 20 : 12;
+    const std::uint16_t type_3_flags = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
+    const std::size_t header = version == 1 ? 8 : type_3_flags & kPlatform ? 20 : 12;
     if (!walk.at.has(header)) return walk.truncated(Issue::truncated_erspan);
     walk.at.skip(header);
-    return last & kFrameType ? walk.stop_at_payload() : Next::ethernet;
+    return type_3_flags & kFrameType ? walk.stop_at_payload() : Next::ethernet;
 }
 
 }  // namespace

@@ -73,9 +73,9 @@ constexpr Numbered kNumbered[] = {
 };
 
 constexpr auto kProtocols = [] {
-    std::array<Protocol, 256> all{};
-    for (const Numbered& one : kNumbered) all[one.number] = one.protocol;
-    return all;
+    std::array<Protocol, 256> by_number{};
+    for (const Numbered& numbered : kNumbered) by_number[numbered.number] = numbered.protocol;
+    return by_number;
 }();
 
 }  // namespace

@@ -71,7 +71,7 @@ std::uint32_t FlowTable::number_of(const FrameRow& row, std::uint32_t stack) {
     FlowState flow{.first_ns = row.ts_ns, .previous_ns = row.ts_ns, .run_stack = stack, .key = row.key};
     flow.starts_with_syn = row.has(FrameRow::kHasTcp) && (row.tcp_flags & kSyn) != 0;
     number = flows_.add(flow);
-    peers_.add(number, [this](std::uint32_t of) { return key_of(of); });
+    peers_.add(number, [this](std::uint32_t other) { return key_of(other); });
     return number;
 }
 
@@ -128,20 +128,20 @@ void FlowTable::add_applications(FlowState& flow, const FrameApplication& applic
 }
 
 void FlowTable::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
-    const auto one = [&](bool set, FlagCount which) {
+    const auto count_if = [&](bool set, FlagCount which) {
         const auto i = static_cast<std::size_t>(which);
         if (set) count(tcp.flags[i], number, i);
     };
-    one((flags & kAck) != 0, FlagCount::kAck);
-    one((flags & kPsh) != 0, FlagCount::kPsh);
+    count_if((flags & kAck) != 0, FlagCount::kAck);
+    count_if((flags & kPsh) != 0, FlagCount::kPsh);
     if ((flags & ~(kAck | kPsh)) == 0) return;
-    one((flags & kSyn) != 0, FlagCount::kSyn);
-    one((flags & kSyn) != 0 && (flags & kAck) != 0, FlagCount::kSynAck);
-    one((flags & kFin) != 0, FlagCount::kFin);
-    one((flags & kRst) != 0, FlagCount::kRst);
-    one((flags & kUrg) != 0, FlagCount::kUrg);
-    one((flags & kEce) != 0, FlagCount::kEce);
-    one((flags & kCwr) != 0, FlagCount::kCwr);
+    count_if((flags & kSyn) != 0, FlagCount::kSyn);
+    count_if((flags & kSyn) != 0 && (flags & kAck) != 0, FlagCount::kSynAck);
+    count_if((flags & kFin) != 0, FlagCount::kFin);
+    count_if((flags & kRst) != 0, FlagCount::kRst);
+    count_if((flags & kUrg) != 0, FlagCount::kUrg);
+    count_if((flags & kEce) != 0, FlagCount::kEce);
+    count_if((flags & kCwr) != 0, FlagCount::kCwr);
 }
 
 void FlowTable::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row) {

@@ -49,7 +49,7 @@ class KeyWalk {
   private:
     void walk() {
         bool network = false;
-        std::string_view before;
+        std::string_view previous;
         for (std::string_view rest = row_.protocols(); !rest.empty();) {
             const std::string_view token = take(rest, ':');
             // Packets quoted in ICMP errors, and packets carried by an application over IP, are not part of
@@ -59,9 +59,9 @@ class KeyWalk {
             network = network || token == "ip" || token == "ipv6";
             rest_ = rest;
             count_label(token);
-            tunnels_.visit(token, before, position_);
+            tunnels_.visit(token, previous, position_);
             visit(token);
-            before = token;
+            previous = token;
         }
     }
 

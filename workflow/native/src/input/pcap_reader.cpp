@@ -207,11 +207,11 @@ bool PcapReader::next(Record& record) {
                     "capture length " + std::to_string(header.captured) + " is less than its padding");
     }
     const std::size_t record_size = std::size_t{header_size_} + header.captured;
-    const Bytes all = source_.view(record_size);
-    if (all.size() < record_size) [[unlikely]] {
-        return stop_truncated(FileEnd::cut_record, all.size(), record_size);
+    const Bytes bytes = source_.view(record_size);
+    if (bytes.size() < record_size) [[unlikely]] {
+        return stop_truncated(FileEnd::cut_record, bytes.size(), record_size);
     }
-    if (!set_frame(record, all.subspan(header_size_ + padding_), header.wire - padding_,
+    if (!set_frame(record, bytes.subspan(header_size_ + padding_), header.wire - padding_,
                    interfaces_.front())) {
         return false;
     }

@@ -180,9 +180,9 @@ bool PcapngReader::trailer_agrees(const std::byte* at, const Block& block) {
            bad_block(block, "its two lengths differ");
 }
 
-// Reads the whole block into `bytes`, which then contains at least `least` bytes before its trailer.
-bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& bytes) {
-    if (block.size < least + kTrailer) {
+// Reads the whole block into `bytes`, which then contains at least `fixed_size` bytes before its trailer.
+bool PcapngReader::view_block(const Block& block, std::size_t fixed_size, Bytes& bytes) {
+    if (block.size < fixed_size + kTrailer) {
         return bad_block(block, "shorter than its fixed part");
     }
     bytes = source_.view(block.size);

@@ -48,7 +48,8 @@ class PcapngWriter {
   private:
     std::uint32_t interface_of(std::uint16_t link_type);
     void put_block_head(std::uint32_t type, std::size_t size);
-    void put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire, Bytes before, Bytes bytes);
+    void put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire, Bytes pseudo_header,
+                    Bytes bytes);
 
     ByteSink sink_;
     std::uint64_t frames_ = 0;

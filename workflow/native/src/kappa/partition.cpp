@@ -67,8 +67,8 @@ class PartitionedMatch::Parts {
         for_each_packet(trial, [&](std::uint64_t packet, const PacketTime& at) {
             const std::size_t in_chunk = packet % identities.size();
             if (in_chunk == 0) {
-                const std::size_t some = std::min<std::size_t>(identities.size(), trial.size() - packet);
-                trial.identities.read(packet, std::span(identities).first(some));
+                const std::size_t count = std::min<std::size_t>(identities.size(), trial.size() - packet);
+                trial.identities.read(packet, std::span(identities).first(count));
             }
             add({identities[in_chunk], static_cast<std::uint32_t>(packet), 0, at});
         });
@@ -231,8 +231,8 @@ void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, s
     const std::size_t room = std::max<std::size_t>(buffered_ / sizeof(Match), 1);
     std::size_t matched = 0;
     std::vector<Match> results;
-    const auto add_match = [&](const Match& one) {
-        results.push_back(one);
+    const auto add_match = [&](const Match& match) {
+        results.push_back(match);
         if (++matched != size_b && results.size() < room) return;
         results_.append(std::as_bytes(std::span(results)));
         results.clear();
@@ -270,8 +270,8 @@ void PartitionedMatch::for_each_of_b(
     for_each_packet(b_, [&](std::uint64_t packet, const PacketTime& at) {
         const std::size_t in_chunk = packet % identities.size();
         if (in_chunk == 0) {
-            const std::size_t some = std::min<std::size_t>(identities.size(), b_.size() - packet);
-            b_.identities.read(packet, std::span(identities).first(some));
+            const std::size_t count = std::min<std::size_t>(identities.size(), b_.size() - packet);
+            b_.identities.read(packet, std::span(identities).first(count));
         }
         Stream& stream = streams[leaf_of(identities[in_chunk])];
         if (stream.at == stream.buffer.size()) {

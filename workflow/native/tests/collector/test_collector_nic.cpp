@@ -56,9 +56,9 @@ TEST(Crc32, CanBeContinuedAtAnyOffset) {
     ByteVector data;
     for (std::size_t i = 0; i < 300; ++i) data.push_back(static_cast<std::byte>(i * i));
     for (std::size_t cut = 0; cut < data.size(); cut += 7) {
-        const std::span<const std::byte> all(data);
-        EXPECT_EQ(crc32_update(crc32_update(0xffffffff, all.first(cut)), all.subspan(cut)),
-                  crc32_update(0xffffffff, all));
+        const std::span<const std::byte> bytes(data);
+        EXPECT_EQ(crc32_update(crc32_update(0xffffffff, bytes.first(cut)), bytes.subspan(cut)),
+                  crc32_update(0xffffffff, bytes));
     }
 }
 
@@ -104,31 +104,31 @@ TEST(Roce, EthernetPaddingIsIgnored) {
 }
 
 TEST(Roce, FrameTruncatedAnywhereIsTruncated) {
-    const ByteVector whole = frame({.vlans = 1}, report());
-    for (std::size_t length = 0; length < whole.size(); ++length)
-        EXPECT_EQ(verdict_of(whole, length, whole.size()), Verdict::truncated) << length;
+    const ByteVector complete = frame({.vlans = 1}, report());
+    for (std::size_t length = 0; length < complete.size(); ++length)
+        EXPECT_EQ(verdict_of(complete, length, complete.size()), Verdict::truncated) << length;
 }
 
 TEST(Roce, ShortFrameHasABadLength) {
-    const ByteVector whole = frame({}, report());
-    for (std::size_t length = 0; length < whole.size(); ++length) {
-        const Verdict verdict = verdict_of(whole, length, length);
+    const ByteVector complete = frame({}, report());
+    for (std::size_t length = 0; length < complete.size(); ++length) {
+        const Verdict verdict = verdict_of(complete, length, length);
         EXPECT_EQ(verdict, length < 42 ? Verdict::not_roce : Verdict::bad_length) << length;
     }
 }
 
 TEST(Roce, EveryFlippedCoveredBitIsDetected) {
-    const ByteVector whole = frame({}, report());
+    const ByteVector complete = frame({}, report());
     std::size_t covered = 0;
-    for (std::size_t bit = 14 * 8; bit < whole.size() * 8; ++bit) {
-        ByteVector flipped = whole;
+    for (std::size_t bit = 14 * 8; bit < complete.size() * 8; ++bit) {
+        ByteVector flipped = complete;
         flipped[bit / 8] ^= static_cast<std::byte>(0x80 >> bit % 8);
         const std::size_t at = bit / 8 - 14;
         const bool variant = at == 1 || at == 8 || at == 10 || at == 11 || at == 26 || at == 27 || at == 32;
         EXPECT_EQ(verdict_of(flipped) == Verdict::accepted, variant) << "bit " << bit;
         covered += variant ? 0 : 1;
     }
-    EXPECT_EQ(covered, (whole.size() - 14 - 7) * 8);
+    EXPECT_EQ(covered, (complete.size() - 14 - 7) * 8);
 }
 
 TEST(Roce, OtherTrafficHasItsOwnVerdict) {

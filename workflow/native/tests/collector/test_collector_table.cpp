@@ -43,12 +43,12 @@ FlowState after(Format format, const std::vector<ByteVector>& reports) {
 }
 
 ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
-    ByteVector all;
+    ByteVector reports;
     for (std::uint32_t n = 0; n < count; ++n) {
         const ByteVector report = format2_report(n * 7 % flows, n / 1000, n, n + 1, n);
-        all.insert(all.end(), report.begin(), report.end());
+        reports.insert(reports.end(), report.begin(), report.end());
     }
-    return all;
+    return reports;
 }
 
 }  // namespace
@@ -188,22 +188,22 @@ TEST(Flow, PublishedTimesExceed48Bits) {
 
 TEST(FlowTable, ResultDoesNotDependOnThreads) {
     const ByteVector reports = many_reports(20'000, 999);
-    FlowTable one = table_of(Format::tagged, 1, 100);
-    FlowTable five = table_of(Format::tagged, 5, 100);
-    for (FlowTable* table : {&one, &five}) {
+    FlowTable one_thread = table_of(Format::tagged, 1, 100);
+    FlowTable five_threads = table_of(Format::tagged, 5, 100);
+    for (FlowTable* table : {&one_thread, &five_threads}) {
         for (std::uint32_t first = 0; first < 20'000; first += 3'000)
             take(*table, reports.data() + first * format2::kBytes, std::min(3'000U, 20'000U - first));
         table->close_windows();
     }
-    ASSERT_EQ(one.flows(), five.flows());
-    for (std::uint32_t i = 0; i < one.flows(); ++i) {
-        EXPECT_EQ(one.flow(i).key, five.flow(i).key);
-        EXPECT_EQ(one.flow(i).state.bytes(), five.flow(i).state.bytes());
+    ASSERT_EQ(one_thread.flows(), five_threads.flows());
+    for (std::uint32_t i = 0; i < one_thread.flows(); ++i) {
+        EXPECT_EQ(one_thread.flow(i).key, five_threads.flow(i).key);
+        EXPECT_EQ(one_thread.flow(i).state.bytes(), five_threads.flow(i).state.bytes());
     }
-    ASSERT_EQ(one.series().size(), five.series().size());
-    for (std::size_t i = 0; i < one.series().size(); ++i) {
-        EXPECT_EQ(one.series()[i].flow, five.series()[i].flow);
-        EXPECT_EQ(one.series()[i].bytes, five.series()[i].bytes);
+    ASSERT_EQ(one_thread.series().size(), five_threads.series().size());
+    for (std::size_t i = 0; i < one_thread.series().size(); ++i) {
+        EXPECT_EQ(one_thread.series()[i].flow, five_threads.series()[i].flow);
+        EXPECT_EQ(one_thread.series()[i].bytes, five_threads.series()[i].bytes);
     }
 }
 

@@ -125,12 +125,12 @@ TEST(FlowKeys, NetworksAreVlanStacksWithoutLabels) {
 }
 
 TEST(FlowKeys, FlowIdDependsOnKeyAndSiteOnly) {
-    FlowKeys one, two;
-    two.intern(dissection({.src = 77}));
-    const std::uint32_t a = one.intern(dissection({}, {5}, {16}));
-    const std::uint32_t b = two.intern(dissection({}, {5}, {16}));
-    EXPECT_EQ(hex(one.flow_id(a, "S")), hex(two.flow_id(b, "S")));
-    EXPECT_NE(hex(one.flow_id(a, "S")), hex(one.flow_id(a, "T")));
+    FlowKeys first, second;
+    second.intern(dissection({.src = 77}));
+    const std::uint32_t a = first.intern(dissection({}, {5}, {16}));
+    const std::uint32_t b = second.intern(dissection({}, {5}, {16}));
+    EXPECT_EQ(hex(first.flow_id(a, "S")), hex(second.flow_id(b, "S")));
+    EXPECT_NE(hex(first.flow_id(a, "S")), hex(first.flow_id(a, "T")));
 }
 
 }  // namespace

@@ -136,9 +136,9 @@ TEST(Order, BlockBeyondTheLimitThrows) {
 TEST(Order, BlocksAddUp) {
     const Ranks first = {2, 0, 1};
     const Ranks second = {1, 0};
-    const Ranks both = {2, 0, 1, 3, 5, 4};
-    EXPECT_EQ(compare_order(both).distance, compare_order(first).distance + compare_order(second).distance);
-    EXPECT_EQ(compare_order(both).inversions,
+    const Ranks joined = {2, 0, 1, 3, 5, 4};
+    EXPECT_EQ(compare_order(joined).distance, compare_order(first).distance + compare_order(second).distance);
+    EXPECT_EQ(compare_order(joined).inversions,
               compare_order(first).inversions + compare_order(second).inversions);
 }
 

@@ -20,11 +20,11 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
 }
 
 // Keeps the value of an option. If the option is repeated, keeps only its addresses.
-void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool again) {
+void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool repeated) {
     constexpr std::size_t kUnit = 8;
     constexpr std::size_t kPrefix = 12;  // before four reserved bytes
     const auto copy_original = [&](std::size_t from, std::size_t to) {
-        if (!again) header.copy_original(option + from, to - from);
+        if (!repeated) header.copy_original(option + from, to - from);
     };
     switch (header.at.u8(option)) {
         case 1:  // link-layer address of the source or target

@@ -35,8 +35,8 @@ void keep_ethernet(Header& header) {
 
 void keep_vlan(Header& header) {
     constexpr std::size_t kLength = 4;
-    const bool two = header.step.dissector == Next::service_vlan && header.length() == 2 * kLength;
-    if (header.length() != kLength && !two) return;
+    const bool is_double = header.step.dissector == Next::service_vlan && header.length() == 2 * kLength;
+    if (header.length() != kLength && !is_double) return;
     header.keep(header.length());
     if (header.step.dissector == Next::vlan) keep_raw_ipx(header, kLength);
 }

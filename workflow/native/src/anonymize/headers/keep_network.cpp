@@ -44,11 +44,11 @@ void keep_ipv4_options(Header& header, std::size_t begin, std::size_t end) {
     constexpr std::uint8_t kLooseRoute = 131;
     constexpr std::uint8_t kStrictRoute = 137;
     Seen<256> seen;
-    keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
-        const std::uint8_t kind = of.at.u8(option);
-        if (kind == kLooseRoute || kind == kStrictRoute) of.builder.addresses_known = false;
+    keep_options(header, begin, end, [&seen](Header& target, std::size_t option, std::size_t length) {
+        const std::uint8_t kind = target.at.u8(option);
+        if (kind == kLooseRoute || kind == kStrictRoute) target.builder.addresses_known = false;
         if (!has_type(kIpv4Kinds, kind) || !seen.first(kind)) return false;
-        keep_ipv4_value(of, option, length);
+        keep_ipv4_value(target, option, length);
         return true;
     });
 }

@@ -47,18 +47,18 @@ void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
 void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     constexpr std::uint8_t kMptcp = 30;
     Seen<512> seen;
-    keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
-        const std::uint8_t kind = of.at.u8(option);
-        const std::size_t type = kind == kMptcp && length > 2 ? 256 + (of.at.u8(option + 2) >> 4) : kind;
+    keep_options(header, begin, end, [&seen](Header& target, std::size_t option, std::size_t length) {
+        const std::uint8_t kind = target.at.u8(option);
+        const std::size_t type = kind == kMptcp && length > 2 ? 256 + (target.at.u8(option + 2) >> 4) : kind;
         if (!has_type(kTcpKinds, kind) || !seen.first(type)) return false;
-        of.copy_original(option, 2);
-        const bool right = has_length(kTcpOptions, kind, length);
+        target.copy_original(option, 2);
+        const bool has_valid_length = has_length(kTcpOptions, kind, length);
         if (kind == kMptcp) {
-            keep_mptcp(of, option, length);
-        } else if (right && kind == kTcpSack) {
-            keep_tcp_sack(of, option, length);
-        } else if (right) {
-            of.copy_original(option, length);
+            keep_mptcp(target, option, length);
+        } else if (has_valid_length && kind == kTcpSack) {
+            keep_tcp_sack(target, option, length);
+        } else if (has_valid_length) {
+            target.copy_original(option, length);
         }
         return true;
     });
@@ -77,12 +77,12 @@ void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length
 }
 
 // RFC 5061 section 4.2: a number and an address parameter, which fills the rest.
-void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length, bool again) {
+void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length, bool repeated) {
     constexpr std::size_t kNumbered = 8;
     const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
     const std::uint16_t type = header.at.be16(parameter + kNumbered);
     if (inner + kNumbered != length || type > 6 || !has_length(kSctpParameters, type, inner)) return;
-    if (!again) header.copy_original(parameter, kNumbered);
+    if (!repeated) header.copy_original(parameter, kNumbered);
     keep_sctp_address(header, parameter + kNumbered, inner);
 }
 
@@ -94,19 +94,19 @@ void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) 
 }
 
 // Keeps a parameter. If the parameter is repeated, keeps only its addresses.
-void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool again) {
+void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool repeated) {
     const std::uint16_t type = header.at.be16(parameter);
     const bool known = has_type(kSctpParameterTypes, type);
     header.copy_original(parameter + (known ? 0 : 2), known ? 4 : 2);
     if (!has_length(kSctpParameters, type, length)) return;
     switch (type) {
         case 12:
-            if (!again) keep_sctp_types(header, parameter, length);
+            if (!repeated) keep_sctp_types(header, parameter, length);
             return;
         case 0xc001:
         case 0xc002:
         case 0xc004:  // add, delete, prefer an address
-            keep_sctp_numbered(header, parameter, length, again);
+            keep_sctp_numbered(header, parameter, length, repeated);
             return;
         default:
             keep_sctp_address(header, parameter, length);
@@ -119,8 +119,8 @@ void keep_sctp_parameters(Header& header, std::size_t parameter, std::size_t end
     while (parameter + 4 <= end) {
         const std::size_t length = header.at.be16(parameter + 2);
         if (length < 4 || parameter + length > end) return;
-        const std::size_t place = place_of(kSctpParameterTypes, header.at.be16(parameter));
-        keep_sctp_parameter(header, parameter, length, !seen.first(place));
+        const std::size_t index = index_of(kSctpParameterTypes, header.at.be16(parameter));
+        keep_sctp_parameter(header, parameter, length, !seen.first(index));
         parameter += (length + 3) & ~std::size_t{3};
     }
 }

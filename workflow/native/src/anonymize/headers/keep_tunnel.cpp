@@ -114,8 +114,8 @@ void keep_geneve(Header& header) {
     if (!has_geneve_options(header.at, kFixed, end)) return;
     Seen<std::size(kGeneveTypes) + 1> seen;
     for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option)) {
-        const std::size_t place = place_of(kGeneveTypes, header.at.be24(option));
-        const bool known = place < std::size(kGeneveTypes) && seen.first(place);
+        const std::size_t index = index_of(kGeneveTypes, header.at.be24(option));
+        const bool known = index < std::size(kGeneveTypes) && seen.first(index);
         header.copy_original(option + (known ? 0 : 3), known ? kGeneveOption : 1);
     }
 }

@@ -76,7 +76,7 @@ struct KnownAddresses {
 class Windows {
   public:
     Windows() = default;
-    Windows(const std::vector<std::string_view>& texts, bool whole);
+    Windows(const std::vector<std::string_view>& texts, bool all_runs);
     // Adds the kRunBytes bytes at `at`. Does nothing if kMax runs are stored already.
     void add(const char* at);
     [[nodiscard]] bool empty() const { return windows_.empty(); }
@@ -120,10 +120,10 @@ class LeakFinder {
     const Vendors* vendors_;
     Dissection dissection_;
     Trace trace_;
-    HeaderFields fields_;              // of the frame read last
-    std::vector<bool> header_;         // by byte of the released frame: true in a header
-    std::vector<bool> pseudonym_;      // by byte of the released frame: true in a pseudonym
-    std::vector<std::size_t> places_;  // offsets of unexplained runs
+    HeaderFields fields_;                   // of the frame read last
+    std::vector<bool> header_;              // by byte of the released frame: true in a header
+    std::vector<bool> pseudonym_;           // by byte of the released frame: true in a pseudonym
+    std::vector<std::size_t> run_offsets_;  // of unexplained runs
 };
 
 // Returns the first leak in a capture. The removed payload is searched for `texts`, which are runs of other

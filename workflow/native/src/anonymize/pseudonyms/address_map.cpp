@@ -60,9 +60,9 @@ std::array<std::byte, length> CryptoPan::mapped(const std::array<std::byte, leng
 Ipv4 CryptoPan::map(const Ipv4& address) const { return mapped(address); }
 Ipv6 CryptoPan::map(const Ipv6& address) const { return mapped(address); }
 
-MacMap::MacMap(Key key, MacPolicy how, const Vendors* vendors)
+MacMap::MacMap(Key key, MacPolicy policy, const Vendors* vendors)
     : permutation_(key, "acapella anonymise: MAC addresses"),  // keys depend on it; codespell:ignore
-      how_(how),
+      policy_(policy),
       vendors_(vendors) {}
 
 MacMap::Kind MacMap::kind_of(std::uint64_t address) {
@@ -113,7 +113,7 @@ std::uint64_t MacMap::replaced(std::uint64_t address) const {
     const unsigned bits = free_bits(kind);
     const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
     std::uint64_t result = address;
-    if (how_ == MacPolicy::blank) return kind == Kind::other ? address & kKept : address & ~mask;
+    if (policy_ == MacPolicy::blank) return kind == Kind::other ? address & kKept : address & ~mask;
     do {
         result = kind == Kind::other ? (result & kKept) | scatter(permutation_.map(gather(result), bits))
                                      : (result & ~mask) | permutation_.map(result & mask, bits);

@@ -30,7 +30,7 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t max_
         while (ahead < far && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
         if (ahead == far) break;
         const std::uint32_t slot = wrapped(at_ + ahead);
-        if (!is_whole(slot, stamp) || !append(slot, found, stamp)) break;
+        if (!is_complete(slot, stamp) || !append(slot, found, stamp)) break;
         for (std::uint32_t i = 0; i < ahead; ++i) skip_slot(wrapped(at_ + i));
         record_stamp(slot, stamp);
         at_ = wrapped(slot + 1);
@@ -61,7 +61,7 @@ bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::
     return false;
 }
 
-bool RingPoller::is_whole(std::uint32_t slot, std::uint64_t stamp) {
+bool RingPoller::is_complete(std::uint32_t slot, std::uint64_t stamp) {
     std::uint64_t next = 0;
     if (find_new(wrapped(slot + 1), next)) return true;
     if (pending_.slot == slot && pending_.stamp == stamp && pending_.call < calls_ && pending_.call > 0)

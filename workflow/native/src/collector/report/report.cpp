@@ -93,8 +93,8 @@ Report report_of<Format::published>(const std::byte* bytes) {
     Report report;
     report.epoch = report.sequence = 0;
     report.timestamp = format1::timestamp.of(bytes) & ((std::uint64_t{1} << 48) - 1);
-    report.bytes = format1::bytes.least(bytes);
-    report.packets = format1::packets.least(bytes);
+    report.bytes = format1::bytes.smallest(bytes);
+    report.packets = format1::packets.smallest(bytes);
     report.rtt_syn = format1::rtt.of(bytes) * kRttUnitNs;
     report.iat = format1::iat.of(bytes);
     report.seq_end = format1::seq.of(bytes);

@@ -19,12 +19,12 @@ constexpr std::uint8_t kIcmp6 = 58;
 constexpr std::uint8_t kSctp = 132;
 
 template <typename T>
-std::optional<T> known(bool is, T value) {
-    return is ? std::optional<T>(value) : std::nullopt;
+std::optional<T> known(bool is_known, T value) {
+    return is_known ? std::optional<T>(value) : std::nullopt;
 }
 
-std::optional<double> ratio(bool is, std::uint64_t part, std::uint64_t total) {
-    return known(is && total > 0, static_cast<double>(part) / static_cast<double>(total));
+std::optional<double> ratio(bool is_known, std::uint64_t part, std::uint64_t total) {
+    return known(is_known && total > 0, static_cast<double>(part) / static_cast<double>(total));
 }
 
 bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_proto == kIcmp6; }
@@ -36,18 +36,18 @@ bool has_ports(const ReportKey& key) {
 }
 
 Endpoints endpoints_of(const ReportKey& key) {
-    Endpoints ends;
+    Endpoints key_endpoints;
     const std::size_t width = key.ip_version == 4 ? 4 : 16;
-    std::copy(key.src.end() - width, key.src.end(), ends.src.begin());
-    std::copy(key.dst.end() - width, key.dst.end(), ends.dst.begin());
-    ends.ip_version = key.ip_version;
-    ends.ip_proto = key.ip_proto;
-    ends.has_ports = has_ports(key);
-    if (ends.has_ports) {
-        ends.src_port = key.src_port();
-        ends.dst_port = key.dst_port();
+    std::copy(key.src.end() - width, key.src.end(), key_endpoints.src.begin());
+    std::copy(key.dst.end() - width, key.dst.end(), key_endpoints.dst.begin());
+    key_endpoints.ip_version = key.ip_version;
+    key_endpoints.ip_proto = key.ip_proto;
+    key_endpoints.has_ports = has_ports(key);
+    if (key_endpoints.has_ports) {
+        key_endpoints.src_port = key.src_port();
+        key_endpoints.dst_port = key.dst_port();
     }
-    return ends;
+    return key_endpoints;
 }
 
 struct KeyColumns {
@@ -64,16 +64,16 @@ struct KeyColumns {
 
 void KeyColumns::add(const FlowSnapshot& flow, std::string_view site) {
     const ReportKey& key = flow.key;
-    const Endpoints ends = endpoints_of(key);
+    const Endpoints key_endpoints = endpoints_of(key);
     std::array<std::uint16_t, ReportKey::kTags> ids{};
     std::array<std::uint32_t, ReportKey::kTags> stack{};
     for (std::size_t i = 0; i < key.vlan_count; ++i) ids[i] = key.vlan(i);
     for (std::size_t i = 0; i < key.mpls_count; ++i) stack[i] = key.label(i);
     const TagsView view{{ids.data(), key.vlan_count}, {stack.data(), key.mpls_count}};
-    flow_id.add(hex_text(flow_id_of(ends, view, site)));
+    flow_id.add(hex_text(flow_id_of(key_endpoints, view, site)));
     tags.add(view);
     tags_cut.add(flow.state.has(FlowState::kTagsCut));
-    endpoints.add(ends);
+    endpoints.add(key_endpoints);
     icmp_type.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port() >> 8)));
     icmp_code.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port())));
     icmp_id.add(known(is_icmp(key), key.dst_port()));
@@ -89,7 +89,7 @@ void KeyColumns::columns(std::vector<Column>& all) const {
     all.push_back(icmp_id.column("icmp_id"));
 }
 
-using Whole = NullableValues<std::uint64_t>;
+using NullableUint64 = NullableValues<std::uint64_t>;
 
 struct FlowColumnsOf {
     Values<std::uint32_t> flow, reports, older_reports, epochs;
@@ -101,8 +101,9 @@ struct FlowColumnsOf {
     Values<std::uint64_t> bytes, packets;
     NullableValues<double> packet_size_mean, retransmitted_share, gap_share;
     NullableValues<std::uint32_t> bytes_in_flight;
-    Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes, duplicate_acks;
-    Whole uncertain_bytes;
+    NullableUint64 throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes,
+        duplicate_acks;
+    NullableUint64 uncertain_bytes;
     NullableBooleans partly_followed;
 
     void add(const FlowSnapshot& flow, std::string_view site);
@@ -207,7 +208,7 @@ struct SeriesColumns {
     Values<std::int64_t> window_ns, last_ns;
     Values<std::uint64_t> windows, bytes, packets;
     NullableValues<double> packet_size_mean;
-    Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, duplicate_acks;
+    NullableUint64 throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, duplicate_acks;
     NullableValues<std::uint32_t> bytes_in_flight, bytes_in_flight_max;
     NullableValues<std::int64_t> gap_bytes, iat_ns;
 

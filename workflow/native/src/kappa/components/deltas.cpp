@@ -37,9 +37,9 @@ constexpr std::array<std::uint64_t, LogHistogram::kBins> kBinEnds = [] {
 constexpr std::array<std::uint8_t, 65> make_first_bins() {
     std::array<std::uint8_t, 65> bins{};
     for (std::size_t width = 1; width < bins.size(); ++width) {
-        const std::uint64_t least = std::uint64_t{1} << (width - 1);
+        const std::uint64_t smallest = std::uint64_t{1} << (width - 1);
         std::size_t bin = 0;
-        while (bin + 1 < kStarts.size() && kStarts[bin + 1] <= least) ++bin;
+        while (bin + 1 < kStarts.size() && kStarts[bin + 1] <= smallest) ++bin;
         bins[width] = static_cast<std::uint8_t>(bin);
     }
     return bins;

@@ -158,7 +158,7 @@ Identifier::Found Identifier::find(const Record& record) {
     has_ethertype_ = false;
     ip_version_ = 0;
     Found found = find_by_rule(record);
-    if (found.captured < found.whole && found.captured < min_captured()) found.usable = false;
+    if (found.captured < found.on_wire && found.captured < min_captured()) found.usable = false;
     return found;
 }
 
@@ -183,9 +183,9 @@ Identifier::Found Identifier::find_by_rule(const Record& record) {
     return all_of(record.bytes, record.wire_len);
 }
 
-Identifier::Found Identifier::all_of(Bytes bytes, std::size_t whole) {
+Identifier::Found Identifier::all_of(Bytes bytes, std::size_t on_wire) {
     bytes_ = bytes;
-    return {true, bytes.size(), std::max(whole, bytes.size())};
+    return {true, bytes.size(), std::max(on_wire, bytes.size())};
 }
 
 Identifier::Found Identifier::find_invariant(const Record& record) {
@@ -209,7 +209,7 @@ Identifier::Found Identifier::find_without_ip(const PacketSpan& payload) {
     if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // an 802.3 length: padding follows; 0: not a length
         at.limit(ethertype_);
     const Found found = all_of(at.rest(), at.reported());
-    return {true, kEthertype + found.captured, kEthertype + found.whole};
+    return {true, kEthertype + found.captured, kEthertype + found.on_wire};
 }
 
 void Identifier::erase_l4_checksum() {

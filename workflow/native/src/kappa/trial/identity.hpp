@@ -64,7 +64,7 @@ class Identifier {
     struct Found {
         bool usable = true;        // false: no tag, a region not captured, or too few bytes
         std::size_t captured = 0;  // number of identifying bytes captured
-        std::size_t whole = 0;     // number on the wire
+        std::size_t on_wire = 0;   // number of identifying bytes on the wire
     };
 
     // Finds the identifying bytes of `record`, which must remain valid until hash() is called.
@@ -79,7 +79,7 @@ class Identifier {
     Found find_without_ip(const PacketSpan& payload);
     Found find_tag(const Record& record);
     Found find_regions(const Record& record);
-    Found all_of(Bytes bytes, std::size_t whole);
+    Found all_of(Bytes bytes, std::size_t on_wire);
     void erase_l4_checksum();
 
     IdentityRule rule_;
