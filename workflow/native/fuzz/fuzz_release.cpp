@@ -131,8 +131,8 @@ enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 // Returns true if an RFC specifies this length for options of this type. Written independently of
 // lengths.hpp. Unknown types are never kept. Types that contain only addresses are not listed, because the
 // addresses are replaced.
-bool is_valid_length(Planted where, unsigned type, std::size_t length) {
-    switch (where) {
+bool is_valid_length(Planted planted, unsigned type, std::size_t length) {
+    switch (planted) {
         case Planted::tcp:
             return (type == 2 && length == 4) || (type == 3 && length == 3) || (type == 8 && length == 10) ||
                    (type == 5 && (length == 10 || length == 18 || length == 26 || length == 34));
@@ -154,29 +154,29 @@ bool is_valid_length(Planted where, unsigned type, std::size_t length) {
 
 // Creates consecutive options, each with a type and a length from two bytes of the input. The markers in SACK
 // are also its counts, which therefore never match its length.
-ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
+ByteVector planted_options(Planted planted, const std::uint8_t* data, std::size_t size, std::size_t room) {
     ByteVector options;
-    const std::size_t head = where == Planted::sctp ? 4 : 2;
+    const std::size_t head = planted == Planted::sctp ? 4 : 2;
     for (; size >= 2 && options.size() + head <= room; data += 2, size -= 2) {
-        const std::size_t unit = where == Planted::neighbor ? 8 : 1;
+        const std::size_t unit = planted == Planted::neighbor ? 8 : 1;
         const std::size_t max_length =
             std::min<std::size_t>(room - options.size(), unit == 8 ? 255 * 8 : 255);
         const std::size_t length = std::max(head, data[1] * unit);
         if (length > max_length || length % unit != 0) break;
         const std::size_t begin = options.size();
-        const bool is_valid = is_valid_length(where, data[0], length);
+        const bool is_valid = is_valid_length(planted, data[0], length);
         options.resize(begin + length, is_valid ? std::uint8_t{0} : kMarker);
         options[begin] = data[0];
-        options[begin + 1] = static_cast<std::uint8_t>(where == Planted::ipv6 ? length - 2 : length / unit);
-        if (where == Planted::sctp) {
+        options[begin + 1] = static_cast<std::uint8_t>(planted == Planted::ipv6 ? length - 2 : length / unit);
+        if (planted == Planted::sctp) {
             options[begin + 1] = 0;
             options[begin + 2] = 0;
             options[begin + 3] = static_cast<std::uint8_t>(length);
             options.resize((options.size() + 3) & ~std::size_t{3}, 0);
         }
     }
-    const std::size_t multiple = where == Planted::ipv6 ? 8 : 4;
-    const std::size_t header_size = where == Planted::ipv6 ? 2 : 0;
+    const std::size_t multiple = planted == Planted::ipv6 ? 8 : 4;
+    const std::size_t header_size = planted == Planted::ipv6 ? 2 : 0;
     while ((options.size() + header_size) % multiple != 0) options.push_back(0);
     return options;
 }
@@ -221,11 +221,11 @@ ByteVector in_ipv6(std::uint8_t next, const ByteVector& payload) {
     return packet;
 }
 
-ByteVector planted_frame(Planted where, const std::uint8_t* data, std::size_t size) {
-    const bool small = where == Planted::tcp || where == Planted::ipv4;
-    const ByteVector options = planted_options(where, data, size, small ? 40 : 1000);
+ByteVector planted_frame(Planted planted, const std::uint8_t* data, std::size_t size) {
+    const bool small = planted == Planted::tcp || planted == Planted::ipv4;
+    const ByteVector options = planted_options(planted, data, size, small ? 40 : 1000);
     ByteVector header;
-    switch (where) {
+    switch (planted) {
         case Planted::tcp:
             header = {
                 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, static_cast<std::uint8_t>((5 + options.size() / 4) << 4),
@@ -244,13 +244,13 @@ ByteVector planted_frame(Planted where, const std::uint8_t* data, std::size_t si
             break;
     }
     header.insert(header.end(), options.begin(), options.end());
-    if (where == Planted::ipv6) return in_ipv6(0, header);
-    if (where == Planted::neighbor) return in_ipv6(58, header);
-    return in_ipv4(where == Planted::tcp ? 6 : 132, {}, header);
+    if (planted == Planted::ipv6) return in_ipv6(0, header);
+    if (planted == Planted::neighbor) return in_ipv6(58, header);
+    return in_ipv4(planted == Planted::tcp ? 6 : 132, {}, header);
 }
 
-void check_planted(Planted where, const std::uint8_t* data, std::size_t size) {
-    const ByteVector bytes = planted_frame(where, data, size);
+void check_planted(Planted planted, const std::uint8_t* data, std::size_t size) {
+    const ByteVector bytes = planted_frame(planted, data, size);
     Record frame;
     frame.frame = 1;
     frame.link_type = 1;

@@ -85,13 +85,13 @@ nb::dict counters_dict(const Counters& counters) {
 }
 
 // Returns the sort key of a flow for `acapella p4 top`, which lists the largest first.
-std::uint64_t measure_of(const FlowState& state, const std::string& by) {
-    if (by == "bytes") return state.bytes();
-    if (by == "packets") return state.packets();
-    if (by == "reports") return state.reports;
-    if (by == "last_ns") return state.timestamp;
-    if (by == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero if there is none
-    if (by == "throughput") {
+std::uint64_t measure_of(const FlowState& state, const std::string& measure) {
+    if (measure == "bytes") return state.bytes();
+    if (measure == "packets") return state.packets();
+    if (measure == "reports") return state.reports;
+    if (measure == "last_ns") return state.timestamp;
+    if (measure == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero if there is none
+    if (measure == "throughput") {
         const std::uint64_t from = state.from_ns(), until = state.until_ns();
         return rate_bps(state.bytes(), until > from ? until - from : 0).value_or(0);
     }
@@ -254,7 +254,7 @@ class PyCollector {
             FlowSnapshot flow;
         };
         // Ties are sorted by flow number, so that the order is deterministic.
-        const auto before = [](const Entry& a, const Entry& b) {
+        const auto precedes = [](const Entry& a, const Entry& b) {
             return a.measure != b.measure ? a.measure > b.measure : a.flow.state.number < b.flow.state.number;
         };
         std::vector<Entry> entries;
@@ -262,15 +262,15 @@ class PyCollector {
         collector_.table().visit([&](const FlowSnapshot& flow) {
             const Entry entry{measure_of(flow.state, by), flow};
             if (entries.size() == max_entries) {
-                if (max_entries == 0 || !before(entry, entries.front())) return;
-                std::pop_heap(entries.begin(), entries.end(), before);
+                if (max_entries == 0 || !precedes(entry, entries.front())) return;
+                std::pop_heap(entries.begin(), entries.end(), precedes);
                 entries.back() = entry;
             } else {
                 entries.push_back(entry);
             }
-            if (limit) std::push_heap(entries.begin(), entries.end(), before);
+            if (limit) std::push_heap(entries.begin(), entries.end(), precedes);
         });
-        std::sort(entries.begin(), entries.end(), before);
+        std::sort(entries.begin(), entries.end(), precedes);
         std::vector<FlowSnapshot> flows;
         for (const Entry& entry : entries) flows.push_back(entry.flow);
         return ArrowBatch(flow_batch(flows, site_));

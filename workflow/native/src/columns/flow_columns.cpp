@@ -23,9 +23,10 @@ double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const UInt128 size = sum < 0 ? -static_cast<UInt128>(sum) : static_cast<UInt128>(sum);
     const UInt128 square = size * size;
     const UInt128 squares = flow.iat_squares.value();
-    const UInt128 whole = squares - std::min(squares, square / n);
-    const double rest = static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
-    return std::sqrt(std::max(0.0, (static_cast<double>(whole) - rest) / static_cast<double>(n)));
+    const UInt128 difference = squares - std::min(squares, square / n);
+    const double fraction =
+        static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
+    return std::sqrt(std::max(0.0, (static_cast<double>(difference) - fraction) / static_cast<double>(n)));
 }
 
 // A dictionary column with a single value, or with nulls only.
@@ -77,7 +78,7 @@ std::string application_of(const FlowTable& flow_table, std::uint32_t flow, cons
 }
 
 struct FlowColumns::Builder {
-    explicit Builder(const FlowColumns& from) : table(from) {}
+    explicit Builder(const FlowColumns& columns) : table(columns) {}
 
     void add(std::uint32_t number);
     Column columns() const;

@@ -128,8 +128,8 @@ void FlowTable::add_applications(FlowState& flow, const FrameApplication& applic
 }
 
 void FlowTable::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
-    const auto count_if = [&](bool set, FlagCount which) {
-        const auto i = static_cast<std::size_t>(which);
+    const auto count_if = [&](bool set, FlagCount flag) {
+        const auto i = static_cast<std::size_t>(flag);
         if (set) count(tcp.flags[i], number, i);
     };
     count_if((flags & kAck) != 0, FlagCount::kAck);
@@ -174,7 +174,7 @@ void FlowTable::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow
 
 void FlowTable::add_payload(TcpState& tcp, std::uint32_t number, Range range) {
     const bool has_older = tcp.older != TcpState::kNoOlder;
-    const std::size_t before = has_older ? older_ranges_[tcp.older].size() : 0;
+    const std::size_t old_count = has_older ? older_ranges_[tcp.older].size() : 0;
     const std::uint64_t seen = add_range(range, tcp.newest, has_older, [&]() -> OlderRanges& {
         if (tcp.older == TcpState::kNoOlder) {
             tcp.older = older_ranges_.add({}) & TcpState::kNoOlder;
@@ -183,7 +183,7 @@ void FlowTable::add_payload(TcpState& tcp, std::uint32_t number, Range range) {
     });
     count(tcp.retransmitted_bytes, number, kRetransmittedBytes, static_cast<std::uint32_t>(seen));
     if (tcp.older == TcpState::kNoOlder) return;
-    older_ranges_total_ += older_ranges_[tcp.older].size() - before;
+    older_ranges_total_ += older_ranges_[tcp.older].size() - old_count;
     limit_ranges(older_ranges_[tcp.older]);
 }
 
@@ -263,8 +263,8 @@ std::uint64_t FlowTable::peers_ambiguous() const {
     return count;
 }
 
-std::uint64_t FlowTable::carried(std::uint32_t number, std::size_t which) const {
-    const auto found = carries_.find((std::uint64_t{number} << 8) | which);
+std::uint64_t FlowTable::carried(std::uint32_t number, std::size_t counter) const {
+    const auto found = carries_.find((std::uint64_t{number} << 8) | counter);
     return found == carries_.end() ? 0 : found->second;
 }
 

@@ -153,16 +153,16 @@ bool PcapngReader::read_block_head(Block& block) {
     block.type = type_of(head.data(), swapped_);
     bool swapped = swapped_;
     if (block.type == kSection) {  // a palindrome; the section defines its own byte order
-        const Bytes more = source_.view(kBlockHead + 4);
-        if (more.size() < kBlockHead + 4) {
-            return stop_truncated(FileEnd::cut_record, more.size(), kMinSection);
+        const Bytes section_head = source_.view(kBlockHead + 4);
+        if (section_head.size() < kBlockHead + 4) {
+            return stop_truncated(FileEnd::cut_record, section_head.size(), kMinSection);
         }
-        const auto magic = load<std::uint32_t>(more.data() + kBlockHead, false);
+        const auto magic = load<std::uint32_t>(section_head.data() + kBlockHead, false);
         swapped = magic == swap_bytes(kByteOrderMagic);
         if (!swapped && magic != kByteOrderMagic) {
             return bad_block(block, "no byte-order magic");
         }
-        block.size = load<std::uint32_t>(more.data() + 4, swapped);
+        block.size = load<std::uint32_t>(section_head.data() + 4, swapped);
         swapped_ = swapped;
     } else {
         block.size = load<std::uint32_t>(head.data() + 4, swapped);

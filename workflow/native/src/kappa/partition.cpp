@@ -75,8 +75,8 @@ class PartitionedMatch::Parts {
         end();
     }
 
-    void add_part(const Parts& from, std::size_t part) {
-        from.for_each(part, [this](const Entry& entry) { add(entry); });
+    void add_part(const Parts& source, std::size_t part) {
+        source.for_each(part, [this](const Entry& entry) { add(entry); });
         end();
     }
 
@@ -208,9 +208,9 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     });
     parts_b.for_each(part, [&](const Entry& entry) { identities_b.push_back(entry.identity); });
     std::vector<std::uint32_t> matches(identities_b.size());
-    const Ambiguous here = match(identities_a, identities_b, matches);
-    ambiguous_.a += here.a;
-    ambiguous_.b += here.b;
+    const Ambiguous ambiguous = match(identities_a, identities_b, matches);
+    ambiguous_.a += ambiguous.a;
+    ambiguous_.b += ambiguous.b;
     std::vector<Match> results(matches.size());
     for (std::size_t i = 0; i < matches.size(); ++i) {
         if (matches[i] == kUnmatched) continue;

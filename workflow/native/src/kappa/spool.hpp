@@ -165,9 +165,9 @@ class SpillColumn {
         // The second allocation is a huge page, which is cheaper than growing in small steps.
         const std::size_t min_bytes = pages_.capacity() == 0 ? kChunk * sizeof(Value) : Pages::kHugePage;
         const std::size_t bytes = std::max<std::size_t>(pages_.capacity() * 2, min_bytes);
-        const std::size_t more = bytes - pages_.capacity();
-        if (files_.empty() && budget_->take(more)) {
-            taken_ += more;
+        const std::size_t added = bytes - pages_.capacity();
+        if (files_.empty() && budget_->take(added)) {
+            taken_ += added;
             pages_.grow(bytes);
             room_ = pages_.capacity() / sizeof(Value);
             return;

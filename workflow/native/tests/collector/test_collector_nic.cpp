@@ -17,9 +17,9 @@ constexpr std::uint64_t kBase = 0x7000;
 constexpr std::uint32_t kSlots = 8;
 
 CollectorConfig config(std::uint32_t psn = 0) {
-    CollectorConfig made;
-    made.queue_pairs = {{0x11, 0x1234, kBase, kSlots, psn}};
-    return made;
+    CollectorConfig result;
+    result.queue_pairs = {{0x11, 0x1234, kBase, kSlots, psn}};
+    return result;
 }
 
 std::uint64_t count(const Collector& collector, Verdict verdict) {
@@ -188,8 +188,8 @@ TEST(SequenceWindow, ForgetsAfterACycle) {
 TEST(Collector, RejectedFramesAreCountedByReason) {
     Collector collector(config());
     const auto receive = [&](const FrameFields& fields, const ByteVector& payload) {
-        const ByteVector made = frame(fields, payload);
-        collector.receive(made, static_cast<std::uint32_t>(made.size()));
+        const ByteVector bytes = frame(fields, payload);
+        collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     };
     const std::size_t stride = format2::kBytes;
     receive({.address = kBase, .queue_pair = 0x12}, report());
@@ -217,10 +217,10 @@ TEST(Collector, DuplicateAndReorderedReportsAreCountedAndDropped) {
     Collector collector(config(SequenceWindow::kModulus - 1));
     std::uint64_t written = 1;
     for (const std::uint32_t psn : {0xffffffU, 0U, 3U, 3U, 1U, 1U, 4U}) {
-        const ByteVector made =
+        const ByteVector bytes =
             frame({.psn = psn, .address = kBase}, format2_report(1, 0, written, 1, written));
         ++written;
-        collector.receive(made, static_cast<std::uint32_t>(made.size()));
+        collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     }
     collector.drain();
     EXPECT_EQ(count(collector, Verdict::accepted), 4U);
@@ -235,8 +235,8 @@ TEST(Collector, SlotIsReadBeforeItIsOverwritten) {
     CollectorConfig small = config();
     Collector collector(small);
     for (std::uint32_t n = 0; n < 20; ++n) {
-        const ByteVector made = frame({.psn = n, .address = kBase}, format2_report(n, 0, n, n + 1, 5));
-        collector.receive(made, static_cast<std::uint32_t>(made.size()));
+        const ByteVector bytes = frame({.psn = n, .address = kBase}, format2_report(n, 0, n, n + 1, 5));
+        collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     }
     collector.drain();
     EXPECT_EQ(collector.counters().flows, 20U);
@@ -244,10 +244,10 @@ TEST(Collector, SlotIsReadBeforeItIsOverwritten) {
 
 TEST(Collector, RemovedQueuePairIsRejected) {
     Collector collector(config());
-    const ByteVector made = frame({.psn = 4, .address = kBase}, report());
-    collector.receive(made, static_cast<std::uint32_t>(made.size()));
+    const ByteVector bytes = frame({.psn = 4, .address = kBase}, report());
+    collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     collector.remove_queue_pair(0x11);
-    collector.receive(made, static_cast<std::uint32_t>(made.size()));
+    collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     collector.drain();
     EXPECT_EQ(count(collector, Verdict::bad_qp), 1U);
     EXPECT_EQ(collector.counters().lost, 4U);

@@ -98,10 +98,10 @@ TEST(FlowKeys, ManyKeysAreFound) {
 
 TEST(FlowKeys, ReversedEndpointsAreLinkedInAnyOrder) {
     FlowKeys keys;
-    const Ends there;
-    const FlowKey a = keys.key(keys.intern(dissection(there)));
+    const Ends ends;
+    const FlowKey a = keys.key(keys.intern(dissection(ends)));
     EXPECT_EQ(keys.reversed(a.endpoints), kNone);
-    const FlowKey b = keys.key(keys.intern(dissection(there.back(), {9})));
+    const FlowKey b = keys.key(keys.intern(dissection(ends.back(), {9})));
     EXPECT_EQ(keys.reversed(a.endpoints), b.endpoints);
     EXPECT_EQ(keys.reversed(b.endpoints), a.endpoints);
 }

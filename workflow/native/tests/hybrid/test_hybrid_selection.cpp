@@ -52,9 +52,9 @@ TEST(HybridSelection, EqualFramesAreResentAtGrowingIntervals) {
 TEST(HybridSelection, NewKindIsSentTwice) {
     Flow frames;
     for (int i = 0; i < 10; ++i) frames.select("GET /");
-    const int before = frames.sent;
+    const int sent_before = frames.sent;
     for (int i = 0; i < 4; ++i) frames.select("POST /");
-    EXPECT_EQ(frames.sent, before + 2);
+    EXPECT_EQ(frames.sent, sent_before + 2);
 }
 
 TEST(HybridSelection, PayloadLengthIsPartOfTheKind) {

@@ -33,8 +33,8 @@ class Writer {
         bytes.insert(bytes.end(), count, static_cast<std::byte>(value));
         return *this;
     }
-    Writer& add(const std::vector<std::byte>& more) {
-        bytes.insert(bytes.end(), more.begin(), more.end());
+    Writer& add(const std::vector<std::byte>& added) {
+        bytes.insert(bytes.end(), added.begin(), added.end());
         return *this;
     }
 

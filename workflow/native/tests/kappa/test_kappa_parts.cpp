@@ -197,9 +197,9 @@ Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity
     for (std::uint32_t i = 0; i < a.size(); ++i) in_a[a[i]].push_back(i);
     Matched result;
     for (const Identity& identity : b) {
-        const auto& there = in_a[identity];
+        const auto& positions = in_a[identity];
         const std::size_t occurrence = in_b[identity]++;
-        result.matches.push_back(occurrence < there.size() ? there[occurrence] : kUnmatched);
+        result.matches.push_back(occurrence < positions.size() ? positions[occurrence] : kUnmatched);
     }
     for (const auto& [identity, packets] : in_a)
         result.ambiguous.a += packets.size() > 1 ? packets.size() : 0;
@@ -209,14 +209,14 @@ Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity
 
 // Many identities share the bits that select the slot, or all bits that an entry stores.
 std::vector<Identity> identities(std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
-    std::vector<Identity> made;
+    std::vector<Identity> result;
     for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t kind = random() % kinds;
-        if (shape == 0) made.push_back({kind * 0x9e3779b97f4a7c15, kind * 0xbf58476d1ce4e5b9});
-        if (shape == 1) made.push_back({kind, 7});
-        if (shape == 2) made.push_back({kind << 40, 7});
+        if (shape == 0) result.push_back({kind * 0x9e3779b97f4a7c15, kind * 0xbf58476d1ce4e5b9});
+        if (shape == 1) result.push_back({kind, 7});
+        if (shape == 2) result.push_back({kind << 40, 7});
     }
-    return made;
+    return result;
 }
 
 TEST(Matching, MatchesTheDefinition) {

@@ -242,8 +242,8 @@ void keep_udplite(Header& header) {
     if (header.length() != kUdpHeader) return;
     header.keep(kUdpHeader);
     const std::size_t coverage = header.at.be16(4);
-    const bool all = coverage == 0 || coverage > header.at.reported();
-    header.add_checksum(ChecksumKind::udp, 6, kUdpLite, all ? header.at.reported() : coverage);
+    const bool covers_all = coverage == 0 || coverage > header.at.reported();
+    header.add_checksum(ChecksumKind::udp, 6, kUdpLite, covers_all ? header.at.reported() : coverage);
 }
 
 void keep_sctp(Header& header) {

@@ -43,9 +43,9 @@ class AddressSet {
         sort();
     }
     void sort() {
-        for (auto* all : {&originals_, &pseudonyms_}) {
-            std::sort(all->begin(), all->end());
-            all->erase(std::unique(all->begin(), all->end()), all->end());
+        for (auto* addresses : {&originals_, &pseudonyms_}) {
+            std::sort(addresses->begin(), addresses->end());
+            addresses->erase(std::unique(addresses->begin(), addresses->end()), addresses->end());
         }
     }
     [[nodiscard]] bool is_pseudonym(const Address& address) const {

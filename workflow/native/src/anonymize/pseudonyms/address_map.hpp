@@ -141,7 +141,7 @@ class Pseudonyms {
   private:
     template <typename Address, typename Map>
     static Address look_up(PseudonymTable<Address>& pairs, Map& map, const Address& original) {
-        return pairs.pseudonym(original, [&map](const Address& each) { return map.map(each); });
+        return pairs.pseudonym(original, [&map](const Address& address) { return map.map(address); });
     }
 
     CryptoPan pan_;

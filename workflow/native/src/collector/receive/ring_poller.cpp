@@ -52,12 +52,12 @@ bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
 bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const {
     const std::size_t bytes = bytes_of(format_);
     const std::byte* report = ring_ + slot * bytes;
-    const std::size_t before = found.size();
+    const std::size_t old_size = found.size();
     found.insert(found.end(), report, report + bytes);
-    const std::byte* copy = found.data() + before;
+    const std::byte* copy = found.data() + old_size;
     stamp = stamp_of(format_, copy);
     if (is_report(format_, copy) && is_new(slot, stamp)) return true;
-    found.resize(before);
+    found.resize(old_size);
     return false;
 }
 

@@ -59,7 +59,7 @@ struct KeyColumns {
     NullableValues<std::uint16_t> icmp_id;
 
     void add(const FlowSnapshot& flow, std::string_view site);
-    void columns(std::vector<Column>& all) const;
+    void columns(std::vector<Column>& out) const;
 };
 
 void KeyColumns::add(const FlowSnapshot& flow, std::string_view site) {
@@ -79,14 +79,14 @@ void KeyColumns::add(const FlowSnapshot& flow, std::string_view site) {
     icmp_id.add(known(is_icmp(key), key.dst_port()));
 }
 
-void KeyColumns::columns(std::vector<Column>& all) const {
-    all.push_back(flow_id.column("flow_id"));
-    tags.columns(all);
-    all.push_back(tags_cut.column("tags_cut"));
-    endpoints.columns(all);
-    all.push_back(icmp_type.column("icmp_type"));
-    all.push_back(icmp_code.column("icmp_code"));
-    all.push_back(icmp_id.column("icmp_id"));
+void KeyColumns::columns(std::vector<Column>& out) const {
+    out.push_back(flow_id.column("flow_id"));
+    tags.columns(out);
+    out.push_back(tags_cut.column("tags_cut"));
+    endpoints.columns(out);
+    out.push_back(icmp_type.column("icmp_type"));
+    out.push_back(icmp_code.column("icmp_code"));
+    out.push_back(icmp_id.column("icmp_id"));
 }
 
 using NullableUint64 = NullableValues<std::uint64_t>;
@@ -170,36 +170,36 @@ Column root_of(std::size_t rows) {
 
 Column FlowColumnsOf::columns() const {
     Column root = root_of(flow.size());
-    auto& all = root.children;
-    all.push_back(flow.column("flow"));
-    key.columns(all);
-    all.push_back(start_ns.column("start_ns"));
-    all.push_back(end_ns.column("end_ns"));
-    all.push_back(ended.column("ended"));
-    all.push_back(duration_ns.column("duration_ns"));
-    all.push_back(first_ns.column("first_ns"));
-    all.push_back(last_ns.column("last_ns"));
-    all.push_back(bytes.column("bytes"));
-    all.push_back(packets.column("packets"));
-    all.push_back(packet_size_mean.column("packet_size_mean"));
-    all.push_back(throughput_bps.column("throughput_bps"));
-    all.push_back(rtt_syn_ns.column("rtt_syn_ns"));
-    all.push_back(rtt_ack_ns.column("rtt_ack_ns"));
-    all.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
-    all.push_back(iat_ns.column("iat_ns"));
-    all.push_back(bytes_in_flight.column("bytes_in_flight"));
-    all.push_back(acknowledged_bytes.column("acknowledged_bytes"));
-    all.push_back(payload_bytes.column("payload_bytes"));
-    all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
-    all.push_back(duplicate_acks.column("duplicate_acks"));
-    all.push_back(gap_bytes.column("gap_bytes"));
-    all.push_back(uncertain_bytes.column("uncertain_bytes"));
-    all.push_back(partly_followed.column("partly_followed"));
-    all.push_back(retransmitted_share.column("retransmitted_share"));
-    all.push_back(gap_share.column("gap_share"));
-    all.push_back(reports.column("reports"));
-    all.push_back(older_reports.column("older_reports"));
-    all.push_back(epochs.column("epochs"));
+    auto& children = root.children;
+    children.push_back(flow.column("flow"));
+    key.columns(children);
+    children.push_back(start_ns.column("start_ns"));
+    children.push_back(end_ns.column("end_ns"));
+    children.push_back(ended.column("ended"));
+    children.push_back(duration_ns.column("duration_ns"));
+    children.push_back(first_ns.column("first_ns"));
+    children.push_back(last_ns.column("last_ns"));
+    children.push_back(bytes.column("bytes"));
+    children.push_back(packets.column("packets"));
+    children.push_back(packet_size_mean.column("packet_size_mean"));
+    children.push_back(throughput_bps.column("throughput_bps"));
+    children.push_back(rtt_syn_ns.column("rtt_syn_ns"));
+    children.push_back(rtt_ack_ns.column("rtt_ack_ns"));
+    children.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
+    children.push_back(iat_ns.column("iat_ns"));
+    children.push_back(bytes_in_flight.column("bytes_in_flight"));
+    children.push_back(acknowledged_bytes.column("acknowledged_bytes"));
+    children.push_back(payload_bytes.column("payload_bytes"));
+    children.push_back(retransmitted_bytes.column("retransmitted_bytes"));
+    children.push_back(duplicate_acks.column("duplicate_acks"));
+    children.push_back(gap_bytes.column("gap_bytes"));
+    children.push_back(uncertain_bytes.column("uncertain_bytes"));
+    children.push_back(partly_followed.column("partly_followed"));
+    children.push_back(retransmitted_share.column("retransmitted_share"));
+    children.push_back(gap_share.column("gap_share"));
+    children.push_back(reports.column("reports"));
+    children.push_back(older_reports.column("older_reports"));
+    children.push_back(epochs.column("epochs"));
     return root;
 }
 
@@ -240,24 +240,24 @@ void SeriesColumns::add(const SeriesRow& row) {
 
 Column SeriesColumns::columns() const {
     Column root = root_of(flow.size());
-    auto& all = root.children;
-    all.push_back(flow.column("flow"));
-    all.push_back(window_ns.column("window_ns"));
-    all.push_back(windows.column("windows"));
-    all.push_back(last_ns.column("last_ns"));
-    all.push_back(reports.column("reports"));
-    all.push_back(bytes.column("bytes"));
-    all.push_back(packets.column("packets"));
-    all.push_back(packet_size_mean.column("packet_size_mean"));
-    all.push_back(throughput_bps.column("throughput_bps"));
-    all.push_back(bytes_in_flight.column("bytes_in_flight"));
-    all.push_back(bytes_in_flight_max.column("bytes_in_flight_max"));
-    all.push_back(acknowledged_bytes.column("acknowledged_bytes"));
-    all.push_back(payload_bytes.column("payload_bytes"));
-    all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
-    all.push_back(duplicate_acks.column("duplicate_acks"));
-    all.push_back(gap_bytes.column("gap_bytes"));
-    all.push_back(iat_ns.column("iat_ns"));
+    auto& children = root.children;
+    children.push_back(flow.column("flow"));
+    children.push_back(window_ns.column("window_ns"));
+    children.push_back(windows.column("windows"));
+    children.push_back(last_ns.column("last_ns"));
+    children.push_back(reports.column("reports"));
+    children.push_back(bytes.column("bytes"));
+    children.push_back(packets.column("packets"));
+    children.push_back(packet_size_mean.column("packet_size_mean"));
+    children.push_back(throughput_bps.column("throughput_bps"));
+    children.push_back(bytes_in_flight.column("bytes_in_flight"));
+    children.push_back(bytes_in_flight_max.column("bytes_in_flight_max"));
+    children.push_back(acknowledged_bytes.column("acknowledged_bytes"));
+    children.push_back(payload_bytes.column("payload_bytes"));
+    children.push_back(retransmitted_bytes.column("retransmitted_bytes"));
+    children.push_back(duplicate_acks.column("duplicate_acks"));
+    children.push_back(gap_bytes.column("gap_bytes"));
+    children.push_back(iat_ns.column("iat_ns"));
     return root;
 }
 

@@ -134,9 +134,10 @@ class Lz4Decoder final : public FrameDecoder {
             head = head.subspan(consumed);
         }
         do {  // what the library has not returned yet
-            std::size_t none = 0;
+            std::size_t consumed = 0;
             room = output.size();
-            if (LZ4F_isError(LZ4F_decompress(context_, output.data(), &room, nullptr, &none, nullptr)) != 0)
+            if (LZ4F_isError(LZ4F_decompress(context_, output.data(), &room, nullptr, &consumed, nullptr)) !=
+                0)
                 return false;
         } while (room > 0);
         return true;

@@ -82,11 +82,11 @@ std::int64_t DeltaSums::signed_median() const {
     std::uint64_t negative = 0;
     for (std::size_t i = 0; i < Bins::kCount; ++i) negative += bins_[i];
     const std::uint64_t rank = nearest_rank(count(), 50);
-    const std::span<const std::uint64_t> all(bins_);
+    const std::span<const std::uint64_t> bins(bins_);
     // Negative differences are sorted by descending magnitude.
     const bool below = rank < negative;
-    OrderStatistic statistic = below ? OrderStatistic::in_bin(negative - 1 - rank, all.first(Bins::kCount))
-                                     : OrderStatistic::in_bin(rank - negative, all.subspan(Bins::kCount));
+    OrderStatistic statistic = below ? OrderStatistic::in_bin(negative - 1 - rank, bins.first(Bins::kCount))
+                                     : OrderStatistic::in_bin(rank - negative, bins.subspan(Bins::kCount));
     find_values(std::span(&statistic, 1), [&](const auto& visit) {
         for_each([&](std::int64_t value) {
             if ((value < 0) == below) visit(magnitude(value));
@@ -102,17 +102,17 @@ Deltas DeltaSums::around(std::int64_t center) const {
         return value < center ? elapsed_ns(center, value) : elapsed_ns(value, center);
     };
     std::vector<std::uint64_t> bins(Bins::kCount, 0);
-    const auto each = [&](const auto& visit) {
+    const auto for_each_distance = [&](const auto& visit) {
         for_each([&](std::int64_t value) { visit(distance(value)); });
     };
-    each([&](std::uint64_t value) {
+    for_each_distance([&](std::uint64_t value) {
         deltas.sum += value;
         deltas.largest = std::max(deltas.largest, value);
         ++bins[Bins::of(value)];
     });
     deltas.signed_sum =
         deltas_.signed_sum - static_cast<SignedSum128>(center) * static_cast<SignedSum128>(count());
-    find_quantiles(deltas, bins, count(), each);
+    find_quantiles(deltas, bins, count(), for_each_distance);
     return deltas;
 }
 
