@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBatch = 64;
 constexpr std::uint64_t kMaxBacklog =
-    256;  // frames; if more are overdue, the oldest are skipped, so that there are no bursts
+    256;  // frames; if more are overdue, the oldest are skipped, so that bursts stay short
 
 using Clock = std::chrono::steady_clock;
 
@@ -68,10 +68,10 @@ int main(int argc, char** argv) {
             pieces[i] = {frames[next].data.data(), frames[next].data.size()};
         }
         for (std::size_t done = 0; done < due;) {
-            const int took = sendmmsg(out, messages.data() + done, static_cast<unsigned>(due - done), 0);
-            if (took < 0 && errno != ENOBUFS && errno != EINTR && errno != EAGAIN) fail(argv[1]);
-            done += took > 0 ? static_cast<std::size_t>(took) : errno == EINTR ? 0 : 1;
-            sent += took > 0 ? static_cast<std::uint64_t>(took) : 0;
+            const int accepted = sendmmsg(out, messages.data() + done, static_cast<unsigned>(due - done), 0);
+            if (accepted < 0 && errno != ENOBUFS && errno != EINTR && errno != EAGAIN) fail(argv[1]);
+            done += accepted > 0 ? static_cast<std::size_t>(accepted) : errno == EINTR ? 0 : 1;
+            sent += accepted > 0 ? static_cast<std::uint64_t>(accepted) : 0;
         }
     }
     std::printf("{\"sent\": %llu, \"seconds\": %.6f}\n", static_cast<unsigned long long>(sent), elapsed_s);

@@ -24,7 +24,7 @@ namespace {
 using namespace acapella::kappa;
 
 constexpr std::int64_t kStart = 1'700'000'000'000'000'000;
-constexpr std::int64_t kGap = 284;  // 1,400 bytes at 40 Gbit/s, as in the CHOIR paper
+constexpr std::int64_t kGap = 284;  // frames of 1,400 bytes at 40 Gbit/s, as in the CHOIR paper
 
 // SplitMix64 (Steele, Lea, Flood 2014): a pseudorandom permutation of the 64-bit numbers.
 std::uint64_t scattered(std::uint64_t value) {
@@ -61,7 +61,7 @@ class Arrangement {
     std::vector<std::uint32_t> shuffled_;
 };
 
-// The clock of the second trial has a jitter of some ns and never goes backwards.
+// The clock of the second trial has a jitter of less than 40 ns and never goes backwards.
 std::int64_t stamp(std::uint32_t position, bool second) {
     const std::int64_t jitter_ns = second ? static_cast<std::int64_t>(scattered(position) % 40) : 0;
     return kStart + std::int64_t{position} * kGap + jitter_ns;

@@ -50,7 +50,7 @@ std::string parsed(char* line, bool too_long) {
     return text;
 }
 
-// Reads `size` bytes from a file that grows, at most `piece` bytes at a time.
+// Reads `size` bytes from a file that grows by at most `piece` bytes at a time.
 std::vector<std::string> lines_of(const std::uint8_t* data, std::size_t size, std::size_t piece) {
     static command_lines lines;
     lines = command_lines{};

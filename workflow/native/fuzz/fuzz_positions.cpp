@@ -58,7 +58,7 @@ struct Digest {
     bool complete = false;
 };
 
-// Reads a capture as a digest does, in the smallest pieces, and selects one of `step` frames.
+// Reads a capture as a digest does, in the smallest pieces, and selects every `step`-th frame.
 Digest digest(Bytes capture, std::uint64_t step) {
     const auto source = ByteSource::from_memory(capture, "input");
     PositionsBuilder builder(*source, kSmallestPiece);

@@ -99,7 +99,7 @@ TEST(Pcap, LinkTypesWithLargerFrames) {
     }
 }
 
-TEST(Pcap, TruncatedFileKeepsWholeRecords) {
+TEST(Pcap, TruncatedFileKeepsCompleteRecords) {
     const std::vector<std::size_t> lengths{60, 0, 7};
     std::vector<std::byte> file = pcap();
     std::vector<std::size_t> ends{file.size()};
@@ -179,7 +179,7 @@ TEST(Pcap, OldVersionsHaveSwappedLengths) {
     EXPECT_EQ(dgux.frames.at(0).wire_len, 70U);
 }
 
-std::vector<std::byte> patched_record(std::uint32_t seconds, std::size_t more) {
+std::vector<std::byte> patched_record(std::uint32_t seconds, std::size_t extra_bytes) {
     return Writer()
         .u32(seconds)
         .u32(5)
@@ -189,7 +189,7 @@ std::vector<std::byte> patched_record(std::uint32_t seconds, std::size_t more) {
         .u16(0x800)
         .u8(0)
         .u8(0)
-        .fill(more, 0)
+        .fill(extra_bytes, 0)
         .fill(60, 0x11)
         .bytes;
 }
