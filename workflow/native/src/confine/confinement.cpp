@@ -87,7 +87,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
     return result;
 }
 
-// ---- after fork: only system calls ----
+// After fork: only system calls.
 
 struct Fault {
     const char* step;  // a string literal, so that the parent can read it
