@@ -32,8 +32,8 @@ inline ByteVector& add32(ByteVector& out, std::uint32_t value) {
     return add16(add16(out, value >> 16U), value);
 }
 
-inline ByteVector& add(ByteVector& out, const ByteVector& more) {
-    out.insert(out.end(), more.begin(), more.end());
+inline ByteVector& add(ByteVector& out, const ByteVector& bytes) {
+    out.insert(out.end(), bytes.begin(), bytes.end());
     return out;
 }
 

@@ -93,7 +93,7 @@ Arguments parse(int argc, char** argv) {
             out.options.profile = profile_of(value);
         } else if (name == "--snaplen") {
             out.options.snaplen = static_cast<std::uint32_t>(number(name, value, 1, 65535));
-        } else if (name == "--first") {  // address() has a network for 8 million connections
+        } else if (name == "--first") {  // address() has addresses for 8 million connections
             out.options.first = static_cast<std::uint32_t>(number(name, value, 0, 7'000'000));
         } else if (name == "--seed") {
             out.options.seed = number(name, value, 0, kMax);

@@ -55,14 +55,14 @@ inline std::vector<TimedFrame> frames_of(const std::string& path) {
 
 inline int socket_on(const char* interface) {
     const int out = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
-    sockaddr_ll where{};
-    where.sll_family = AF_PACKET;
-    where.sll_ifindex = static_cast<int>(if_nametoindex(interface));
-    const int yes = 1;
-    if (out < 0 || where.sll_ifindex == 0 ||
-        bind(out, reinterpret_cast<const sockaddr*>(&where), sizeof where) != 0) {
+    sockaddr_ll address{};
+    address.sll_family = AF_PACKET;
+    address.sll_ifindex = static_cast<int>(if_nametoindex(interface));
+    const int enabled = 1;
+    if (out < 0 || address.sll_ifindex == 0 ||
+        bind(out, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         fail(interface);
     }
-    setsockopt(out, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof yes);  // ignored by old kernels
+    setsockopt(out, SOL_PACKET, PACKET_QDISC_BYPASS, &enabled, sizeof enabled);  // ignored by old kernels
     return out;
 }

@@ -6,8 +6,8 @@
 //   acapella-reports write FORMAT FLOWS REPORTS FILE                     write the reports
 //   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      write the frames as a capture
 // The first three commands print, as JSON, CPU and wall seconds, cycles if the kernel counts them, and
-// memory. The flows of the reports are in pseudorandom order; the counts and times of a flow increase.
-// Completed rows of the series are discarded; everything else is done as in `acapella p4 collect`.
+// memory. The flows of the reports are pseudorandom; the times of a flow increase, and its counts never
+// decrease. Completed rows of the series are discarded; everything else is done as in `acapella p4 collect`.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -104,8 +104,7 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
                                     std::uint64_t count) {
     std::vector<std::byte> made(count * bytes_of(format));
     for (std::uint64_t n = first; n < first + count; ++n) {
-        // Each flow occurs once per cycle, in pseudorandom order unless the number of flows is a power of
-        // two.
+        // Each report is of a pseudorandom flow, on average once per turn.
         const std::uint64_t turn = n / flows;
         const auto flow = static_cast<std::uint32_t>(scattered(n) % flows);
         std::byte* at = made.data() + (n - first) * bytes_of(format);
@@ -298,11 +297,11 @@ class Measurement {
         if (!poller_) poller_.emplace(ring_.data(), work_.slots(), work_.format, true);
         const std::uint64_t count = reports.size() / stride;
         for (std::uint64_t done = 0; done < count;) {
-            const std::uint64_t now = std::min<std::uint64_t>(count - done, work_.slots() / 2);
-            for (std::uint64_t i = done; i < done + now; ++i)
+            const std::uint64_t batch = std::min<std::uint64_t>(count - done, work_.slots() / 2);
+            for (std::uint64_t i = done; i < done + batch; ++i)
                 std::memcpy(ring_.data() + (first + i) % work_.slots() * stride, reports.data() + i * stride,
                             stride);
-            done += now;
+            done += batch;
             clock_.start();
             for (int idle = 0; idle < 2;) {  // the last report is read at the second poll
                 found_.clear();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kBatch = 64;
 constexpr std::uint64_t kMaxBacklog =
-    256;  // frames; if more are overdue, the oldest are skipped, so that there are no bursts
+    256;  // frames; if more are overdue, the oldest are skipped, so that bursts stay short
 
 using Clock = std::chrono::steady_clock;
 
@@ -28,12 +28,12 @@ class Pace {
 
     std::size_t due(double elapsed_s) {
         if (rate_ <= 0) return kBatch;
-        const auto all = static_cast<std::uint64_t>(elapsed_s * rate_);
-        const std::uint64_t due = all - passed_;
-        if (due > kMaxBacklog) passed_ = all - kMaxBacklog;
-        const std::size_t now = std::min<std::uint64_t>(all - passed_, kBatch);
-        passed_ += now;
-        return now;
+        const auto total_due = static_cast<std::uint64_t>(elapsed_s * rate_);
+        const std::uint64_t due = total_due - passed_;
+        if (due > kMaxBacklog) passed_ = total_due - kMaxBacklog;
+        const std::size_t batch = std::min<std::uint64_t>(total_due - passed_, kBatch);
+        passed_ += batch;
+        return batch;
     }
 
   private:
@@ -68,10 +68,10 @@ int main(int argc, char** argv) {
             pieces[i] = {frames[next].data.data(), frames[next].data.size()};
         }
         for (std::size_t done = 0; done < due;) {
-            const int took = sendmmsg(out, messages.data() + done, static_cast<unsigned>(due - done), 0);
-            if (took < 0 && errno != ENOBUFS && errno != EINTR && errno != EAGAIN) fail(argv[1]);
-            done += took > 0 ? static_cast<std::size_t>(took) : errno == EINTR ? 0 : 1;
-            sent += took > 0 ? static_cast<std::uint64_t>(took) : 0;
+            const int accepted = sendmmsg(out, messages.data() + done, static_cast<unsigned>(due - done), 0);
+            if (accepted < 0 && errno != ENOBUFS && errno != EINTR && errno != EAGAIN) fail(argv[1]);
+            done += accepted > 0 ? static_cast<std::size_t>(accepted) : errno == EINTR ? 0 : 1;
+            sent += accepted > 0 ? static_cast<std::uint64_t>(accepted) : 0;
         }
     }
     std::printf("{\"sent\": %llu, \"seconds\": %.6f}\n", static_cast<unsigned long long>(sent), elapsed_s);

@@ -13,7 +13,7 @@
 namespace {
 
 constexpr std::size_t kBatch = 64;
-constexpr std::int64_t kLeadNs = 10'000'000;  // from the start of the program to the first frame
+constexpr std::int64_t kLeadNs = 10'000'000;  // from the start of send_all() to the first frame
 
 std::int64_t now_ns() {
     timespec now{};

@@ -21,14 +21,14 @@ using acapella::input::ByteSource;
 // Measures CPU time, which is less affected by other programs than wall time; the faster of two runs.
 template <typename Pass>
 double seconds(Pass pass) {
-    double least = 0;
+    double fastest = 0;
     for (int run = 0; run < 2; ++run) {
         const std::clock_t start = std::clock();
         pass();
         const double used = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-        least = run == 0 ? used : std::min(least, used);
+        fastest = run == 0 ? used : std::min(fastest, used);
     }
-    return least;
+    return fastest;
 }
 
 // Uses results, so that the compiler does not remove a pass.
@@ -57,7 +57,7 @@ void dissect(const std::string& path) {
 }
 
 void digest(const std::string& path) {
-    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // as in acapella digest
+    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // twice the rows of acapella digest
     NativeDigest digest(path, {}, kBatchRows);
     std::uint64_t rows = 0;
     while (const auto batch = digest.next_frames()) ++rows;

@@ -35,8 +35,8 @@ void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uin
     add16(add16(out, from), type);
 }
 
-// Adds a VLAN tag and one or two MPLS labels that only this direction uses.
-void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool two) {
+// Adds an Ethernet header, a VLAN tag, and one or two MPLS labels, which differ between the directions.
+void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool has_two_labels) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
     constexpr std::uint32_t kLabels = 1U << 20U;
@@ -44,11 +44,11 @@ void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool tw
     constexpr std::uint32_t kItdm = 0x99887;  // tshark does not decode a pseudowire after it
     add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
     add16(add16(out, 100 + number % 3900), 0x8847);
-    const std::uint32_t way = from_client ? 0 : 1;
-    if (two) {
-        add32(out, (kMin + 2 * (number % 200) + way) << 12U | kTtl);
+    const std::uint32_t direction = from_client ? 0 : 1;
+    if (has_two_labels) {
+        add32(out, (kMin + 2 * (number % 200) + direction) << 12U | kTtl);
     }
-    std::uint32_t label = kMin + (500'000 - kMin + 2 * number + way) % (kLabels - kMin);
+    std::uint32_t label = kMin + (500'000 - kMin + 2 * number + direction) % (kLabels - kMin);
     if (label == kItdm) label = 499'999;  // the last label that a connection would have
     add32(out, label << 12U | kBottom | kTtl);
 }
@@ -56,10 +56,10 @@ void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool tw
 // Adds the headers before IP: FABRIC's encapsulation, then Ethernet except in profile mpls.
 void add_link(ByteVector& out, Profile profile, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kOpenStack = 0xfa163e;  // OUI of its virtual machines
-    const bool two = profile == Profile::fabric || profile == Profile::single;
-    const bool pseudowire = two || profile == Profile::pw;
+    const bool has_two_labels = profile == Profile::fabric || profile == Profile::single;
+    const bool pseudowire = has_two_labels || profile == Profile::pw;
     if (pseudowire || profile == Profile::mpls) {
-        add_labels(out, number, from_client, two);
+        add_labels(out, number, from_client, has_two_labels);
     }
     if (profile == Profile::mpls) {
         return;
@@ -113,14 +113,14 @@ void Traffic::prepare(Connection& connection, std::uint32_t number) {
     connection.tls_13 = number % 4 == 0;
     connection.sender = static_cast<std::uint8_t>(number / 2 % 2);
     for (const bool from_client : {true, false}) {
-        Direction& way = connection.ways[from_client ? 0 : 1];
-        way.seq = static_cast<std::uint32_t>(random_.next());
-        way.ip_id = static_cast<std::uint16_t>(random_.next());
-        write_headers(way, number, from_client);
+        Direction& direction = connection.directions[from_client ? 0 : 1];
+        direction.seq = static_cast<std::uint32_t>(random_.next());
+        direction.ip_id = static_cast<std::uint16_t>(random_.next());
+        write_headers(direction, number, from_client);
     }
 }
 
-void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_client) {
+void Traffic::write_headers(Direction& direction, std::uint32_t number, bool from_client) {
     const bool tls = options_.profile != Profile::iperf && number % 2 == 0;
     const std::uint32_t server_port = tls ? 443 : 5201;
     const std::uint32_t client_port = 32768 + number % 28000;
@@ -139,7 +139,7 @@ void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_clie
     add32(out, 0x0101080a);  // two no-operations, timestamps
     add32(add32(out, 0), 0);
     headers_ = static_cast<std::uint32_t>(out.size());
-    std::copy(out.begin(), out.end(), way.headers.begin());
+    std::copy(out.begin(), out.end(), direction.headers.begin());
 }
 
 const ByteVector& Traffic::handshake_message(const Connection& connection, std::uint32_t step) {
@@ -194,8 +194,8 @@ void Traffic::write_payload(std::uint8_t* at, std::uint32_t captured, Connection
     if (!connection.tls) {
         return;
     }
-    Direction& way = connection.ways[segment.way];
-    std::uint32_t begins = way.record_left;
+    Direction& direction = connection.directions[segment.direction];
+    std::uint32_t begins = direction.record_left;
     for (; begins < segment.payload; begins += kTlsRecordHead + kTlsRecordBody) {
         std::uint8_t head[kTlsRecordHead];
         put_tls_record_head(head);
@@ -203,7 +203,7 @@ void Traffic::write_payload(std::uint8_t* at, std::uint32_t captured, Connection
             std::memcpy(at + begins, head, std::min<std::size_t>(sizeof head, captured - begins));
         }
     }
-    way.record_left = begins - segment.payload;
+    direction.record_left = begins - segment.payload;
 }
 
 std::size_t Traffic::next(std::uint8_t* into) {
@@ -213,21 +213,21 @@ std::size_t Traffic::next(std::uint8_t* into) {
     --burst_;
     Connection& connection = connections_[current_];
     const Segment segment = next_segment(connection);
-    Direction& way = connection.ways[segment.way];
-    const Direction& other = connection.ways[1 - segment.way];
+    Direction& direction = connection.directions[segment.direction];
+    const Direction& other = connection.directions[1 - segment.direction];
     ts_ns_ += 1 + random_.below(2 * kMeanGapNs - 1);
 
     const std::uint32_t wire = headers_ + segment.payload;
     const std::uint32_t captured = std::min(wire, options_.snaplen);
     put_record_header(into, ts_ns_, captured, wire);
     std::uint8_t* frame = into + 16;
-    std::memcpy(frame, way.headers.data(), way.headers.size());
+    std::memcpy(frame, direction.headers.data(), direction.headers.size());
     std::uint8_t* ip = frame + ip_at_;
     put16(ip + 2, kIpHeader + kTcpHeader + segment.payload);
-    put16(ip + 4, way.ip_id++);
+    put16(ip + 4, direction.ip_id++);
     put16(ip + 10, checksum(ip));
     std::uint8_t* tcp = ip + kIpHeader;
-    put32(tcp + 4, way.seq);
+    put32(tcp + 4, direction.seq);
     put32(tcp + 8, segment.flags == kSyn ? 0 : other.seq);
     tcp[13] = segment.flags;
     const auto clock_ms = static_cast<std::uint32_t>(ts_ns_ / 1'000'000);
@@ -236,7 +236,7 @@ std::size_t Traffic::next(std::uint8_t* into) {
     if (captured > headers_) {
         write_payload(frame + headers_, captured - headers_, connection, segment);
     }
-    way.seq += segment.payload + ((segment.flags & kSyn) != 0 ? 1 : 0);
+    direction.seq += segment.payload + ((segment.flags & kSyn) != 0 ? 1 : 0);
     return 16 + std::size_t{captured};
 }
 

@@ -32,9 +32,9 @@ struct Direction {
 };
 
 struct Connection {
-    std::array<Direction, 2> ways;  // 0: from the client
-    std::uint32_t step = 0;         // of the handshake, then of the cycle data, data, acknowledgment
-    std::uint8_t sender = 1;        // the direction that carries the data
+    std::array<Direction, 2> directions;  // 0: from the client
+    std::uint32_t step = 0;               // of the handshake, then of the cycle data, data, acknowledgment
+    std::uint8_t sender = 1;              // the direction that carries the data
     bool tls = false;
     bool tls_13 = false;
 };
@@ -51,14 +51,14 @@ class Traffic {
 
   private:
     struct Segment {
-        std::uint8_t way;
+        std::uint8_t direction;
         std::uint8_t flags;
         std::uint32_t payload;              // bytes on the wire
         const ByteVector* bytes = nullptr;  // the payload, if it is not application data
     };
 
     void prepare(Connection& connection, std::uint32_t number);
-    void write_headers(Direction& way, std::uint32_t number, bool from_client);
+    void write_headers(Direction& direction, std::uint32_t number, bool from_client);
     void select_connection();
     Segment next_segment(Connection& connection);
     const ByteVector& handshake_message(const Connection& connection, std::uint32_t step);

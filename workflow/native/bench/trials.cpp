@@ -24,7 +24,7 @@ namespace {
 using namespace acapella::kappa;
 
 constexpr std::int64_t kStart = 1'700'000'000'000'000'000;
-constexpr std::int64_t kGap = 284;  // 1,400 bytes at 40 Gbit/s, as in the CHOIR paper
+constexpr std::int64_t kGap = 284;  // frames of 1,400 bytes at 40 Gbit/s, as in the CHOIR paper
 
 // SplitMix64 (Steele, Lea, Flood 2014): a pseudorandom permutation of the 64-bit numbers.
 std::uint64_t scattered(std::uint64_t value) {
@@ -47,12 +47,12 @@ class Arrangement {
     [[nodiscard]] bool known() const {
         return kind_ == "ordered" || kind_ == "reversed" || kind_ == "shuffled" || kind_ == "bursts";
     }
-    [[nodiscard]] std::uint32_t at(std::uint32_t place) const {
-        if (kind_ == "reversed") return packets_ - 1 - place;
-        if (kind_ == "shuffled") return shuffled_[place];
+    [[nodiscard]] std::uint32_t at(std::uint32_t position) const {
+        if (kind_ == "reversed") return packets_ - 1 - position;
+        if (kind_ == "shuffled") return shuffled_[position];
         constexpr std::uint32_t kBurst = 64;
-        if (kind_ == "bursts" && (place | (2 * kBurst - 1)) < packets_) return place ^ kBurst;
-        return place;
+        if (kind_ == "bursts" && (position | (2 * kBurst - 1)) < packets_) return position ^ kBurst;
+        return position;
     }
 
   private:
@@ -61,10 +61,10 @@ class Arrangement {
     std::vector<std::uint32_t> shuffled_;
 };
 
-// The clock of the second trial has a jitter of some ns and never goes backwards.
-std::int64_t stamp(std::uint32_t place, bool second) {
-    const std::int64_t jitter_ns = second ? static_cast<std::int64_t>(scattered(place) % 40) : 0;
-    return kStart + std::int64_t{place} * kGap + jitter_ns;
+// The clock of the second trial has a jitter of less than 40 ns and never goes backwards.
+std::int64_t stamp(std::uint32_t position, bool second) {
+    const std::int64_t jitter_ns = second ? static_cast<std::int64_t>(scattered(position) % 40) : 0;
+    return kStart + std::int64_t{position} * kGap + jitter_ns;
 }
 
 // CPU time of the kernel for this process, which is mostly spent clearing memory.
@@ -135,17 +135,17 @@ bool write(const char* path, std::uint32_t packets, const Arrangement& order, bo
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path, "wb"), std::fclose);
     if (!file) return false;
     const std::uint32_t header[] = {0xa1b23c4d, 0x00040002, 0, 0, 65535, 1};
-    bool whole = std::fwrite(header, sizeof header, 1, file.get()) == 1;
+    bool written = std::fwrite(header, sizeof header, 1, file.get()) == 1;
     std::byte record[216];
-    for (std::uint32_t i = 0; i < packets && whole; ++i) {
+    for (std::uint32_t i = 0; i < packets && written; ++i) {
         const std::int64_t ts_ns = stamp(i, second);
         const std::uint32_t head[] = {static_cast<std::uint32_t>(ts_ns / 1'000'000'000),
                                       static_cast<std::uint32_t>(ts_ns % 1'000'000'000), 200, 200};
         std::memcpy(record, head, sizeof head);
         put_frame(second ? order.at(i) : i, record + sizeof head);
-        whole = std::fwrite(record, sizeof record, 1, file.get()) == 1;
+        written = std::fwrite(record, sizeof record, 1, file.get()) == 1;
     }
-    return whole && std::fflush(file.get()) == 0;
+    return written && std::fflush(file.get()) == 0;
 }
 
 }  // namespace

@@ -27,22 +27,22 @@ void check(bool holds) {
     if (!holds) std::abort();
 }
 
-TsharkRow answer_of(std::string_view line, Layout layout) {
-    TsharkRow answer;
+TsharkRow row_of(std::string_view line, Layout layout) {
+    TsharkRow row;
     if (layout == Layout::kColumns)
-        split_columns(line, answer);
+        split_columns(line, row);
     else
-        for (std::string_view rest = line; std::string_view & field : answer.fields) field = take(rest, '\t');
-    for (const std::string_view field : answer.fields)
+        for (std::string_view rest = line; std::string_view & field : row.fields) field = take(rest, '\t');
+    for (const std::string_view field : row.fields)
         check(field.empty() ||
               (field.data() >= line.data() && field.data() + field.size() <= line.data() + line.size()));
-    return answer;
+    return row;
 }
 
-Dissection keys_of(const TsharkRow& answer) {
+Dissection keys_of(const TsharkRow& row) {
     Dissection keys;
     keys.reset();
-    take_keys(answer, keys);
+    take_keys(row, keys);
     check(keys.vlan_count <= kMaxVlans && keys.label_count <= kMaxLabels && keys.tunnel_count <= kMaxTunnels);
     check(keys.ip_version == 0 || keys.ip_version == 4 || keys.ip_version == 6);
     return keys;
@@ -67,9 +67,9 @@ void read_lines(std::string_view text, Layout layout, std::uint8_t choices) {
     while (!text.empty()) {
         const std::string_view line = take(text, '\n');
         try {
-            const TsharkRow answer = answer_of(line, layout);
-            check(stack_text(answer).size() <= 64 * line.size() + 64);
-            check_order(keys_of(answer), choices);
+            const TsharkRow row = row_of(line, layout);
+            check(stack_text(row).size() <= 64 * line.size() + 64);
+            check_order(keys_of(row), choices);
         } catch (const TsharkOutputError&) {  // an invalid value for its column
         }
     }
@@ -82,7 +82,7 @@ void read_pipe(std::string_view text, Layout layout) {
     ::close(ends[1]);
     TsharkOutput reader(ends[0], layout);
     try {
-        while (const TsharkRow* answer = reader.next()) keys_of(*answer);
+        while (const TsharkRow* row = reader.next()) keys_of(*row);
     } catch (const TsharkOutputError&) {  // a row is missing
     }
 }

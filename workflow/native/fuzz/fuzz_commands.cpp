@@ -50,7 +50,7 @@ std::string parsed(char* line, bool too_long) {
     return text;
 }
 
-// Reads `size` bytes from a file that grows, at most `piece` bytes at a time.
+// Reads `size` bytes from a file that grows by at most `piece` bytes at a time.
 std::vector<std::string> lines_of(const std::uint8_t* data, std::size_t size, std::size_t piece) {
     static command_lines lines;
     lines = command_lines{};
@@ -80,8 +80,8 @@ std::vector<std::string> lines_of(const std::uint8_t* data, std::size_t size, st
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    const auto whole = lines_of(data, size, COMMAND_LINE_MAX);
+    const auto at_once = lines_of(data, size, COMMAND_LINE_MAX);
     const std::size_t piece = size / 32 + (size > 0 ? data[0] % 64 : 0) + 1;
-    check(whole == lines_of(data, size, piece));
+    check(at_once == lines_of(data, size, piece));
     return 0;
 }

@@ -58,7 +58,7 @@ struct Digest {
     bool complete = false;
 };
 
-// Reads a capture as a digest does, in the smallest pieces, and selects one of `step` frames.
+// Reads a capture as a digest does, in the smallest pieces, and selects every `step`-th frame.
 Digest digest(Bytes capture, std::uint64_t step) {
     const auto source = ByteSource::from_memory(capture, "input");
     PositionsBuilder builder(*source, kSmallestPiece);
@@ -97,10 +97,10 @@ void extract_with(const std::string& encoded, const MemoryFile& capture,
                   const std::vector<SelectedFrame>& frames) {
     const Positions positions =
         decode_positions({reinterpret_cast<const std::byte*>(encoded.data()), encoded.size()}, "input");
-    const std::string again = encode(positions);
-    const Positions twice =
-        decode_positions({reinterpret_cast<const std::byte*>(again.data()), again.size()}, "input");
-    check(encode(twice) == again);
+    const std::string encoded_again = encode(positions);
+    const Positions decoded_again = decode_positions(
+        {reinterpret_cast<const std::byte*>(encoded_again.data()), encoded_again.size()}, "input");
+    check(encode(decoded_again) == encoded_again);
     extracted(capture, &positions, frames);
 }
 

@@ -83,8 +83,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         PcapngWriter writer(file);
         const Digest first = read(*source, &writer);
         check(writer.flush() && ::lseek(file, 0, SEEK_SET) == 0);
-        const auto again = ByteSource::from_descriptor(file, "written");
-        const Digest second = read(*again, nullptr);
+        const auto written = ByteSource::from_descriptor(file, "written");
+        const Digest second = read(*written, nullptr);
         check(first.frames == second.frames && first.content == second.content);
     } catch (const InputError& error) {
         check(!error.kind().empty());

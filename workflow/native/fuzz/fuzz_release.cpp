@@ -5,7 +5,7 @@
 // The first byte selects the link type, the second byte enables the vendors and the blanking of MAC
 // addresses, and the next two bytes are the difference between wire length and captured length. From 0xf0 on,
 // the first byte selects a header whose options have types and lengths from the following bytes. Values with
-// a length that no RFC allows are filled with markers, none of which may be kept.
+// a length that no RFC allows are filled with markers, of which no run may be kept.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -35,7 +35,7 @@ void check(bool holds) {
 }
 
 // Returns a vendor list as dense as the real one, so that few permutations are tried for each address.
-Vendors some_vendors() {
+Vendors dense_vendors() {
     Vendors vendors;
     std::string text;
     for (unsigned i = 0; i < 4096; ++i) {
@@ -49,7 +49,7 @@ Vendors some_vendors() {
 }
 
 const Vendors* known_vendors() {
-    static const Vendors vendors = some_vendors();
+    static const Vendors vendors = dense_vendors();
     return &vendors;
 }
 
@@ -129,10 +129,10 @@ using ByteVector = std::vector<std::uint8_t>;
 enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
 // Returns true if an RFC specifies this length for options of this type. Written independently of
-// lengths.hpp. Unknown types are never kept. Types that contain only addresses are valid with any length,
-// because the addresses are replaced.
-bool right_length(Planted where, unsigned type, std::size_t length) {
-    switch (where) {
+// lengths.hpp. Unknown types are never kept. Types that contain only addresses are not listed, because the
+// addresses are replaced.
+bool is_valid_length(Planted planted, unsigned type, std::size_t length) {
+    switch (planted) {
         case Planted::tcp:
             return (type == 2 && length == 4) || (type == 3 && length == 3) || (type == 8 && length == 10) ||
                    (type == 5 && (length == 10 || length == 18 || length == 26 || length == 34));
@@ -154,30 +154,31 @@ bool right_length(Planted where, unsigned type, std::size_t length) {
 
 // Creates consecutive options, each with a type and a length from two bytes of the input. The markers in SACK
 // are also its counts, which therefore never match its length.
-ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
-    ByteVector made;
-    const std::size_t head = where == Planted::sctp ? 4 : 2;
-    for (; size >= 2 && made.size() + head <= room; data += 2, size -= 2) {
-        const std::size_t unit = where == Planted::neighbor ? 8 : 1;
-        const std::size_t max_length = std::min<std::size_t>(room - made.size(), unit == 8 ? 255 * 8 : 255);
+ByteVector planted_options(Planted planted, const std::uint8_t* data, std::size_t size, std::size_t room) {
+    ByteVector options;
+    const std::size_t head = planted == Planted::sctp ? 4 : 2;
+    for (; size >= 2 && options.size() + head <= room; data += 2, size -= 2) {
+        const std::size_t unit = planted == Planted::neighbor ? 8 : 1;
+        const std::size_t max_length =
+            std::min<std::size_t>(room - options.size(), unit == 8 ? 255 * 8 : 255);
         const std::size_t length = std::max(head, data[1] * unit);
         if (length > max_length || length % unit != 0) break;
-        const std::size_t begin = made.size();
-        const bool right = right_length(where, data[0], length);
-        made.resize(begin + length, right ? std::uint8_t{0} : kMarker);
-        made[begin] = data[0];
-        made[begin + 1] = static_cast<std::uint8_t>(where == Planted::ipv6 ? length - 2 : length / unit);
-        if (where == Planted::sctp) {
-            made[begin + 1] = 0;
-            made[begin + 2] = 0;
-            made[begin + 3] = static_cast<std::uint8_t>(length);
-            made.resize((made.size() + 3) & ~std::size_t{3}, 0);
+        const std::size_t begin = options.size();
+        const bool is_valid = is_valid_length(planted, data[0], length);
+        options.resize(begin + length, is_valid ? std::uint8_t{0} : kMarker);
+        options[begin] = data[0];
+        options[begin + 1] = static_cast<std::uint8_t>(planted == Planted::ipv6 ? length - 2 : length / unit);
+        if (planted == Planted::sctp) {
+            options[begin + 1] = 0;
+            options[begin + 2] = 0;
+            options[begin + 3] = static_cast<std::uint8_t>(length);
+            options.resize((options.size() + 3) & ~std::size_t{3}, 0);
         }
     }
-    const std::size_t multiple = where == Planted::ipv6 ? 8 : 4;
-    const std::size_t before = where == Planted::ipv6 ? 2 : 0;
-    while ((made.size() + before) % multiple != 0) made.push_back(0);
-    return made;
+    const std::size_t multiple = planted == Planted::ipv6 ? 8 : 4;
+    const std::size_t header_size = planted == Planted::ipv6 ? 2 : 0;
+    while ((options.size() + header_size) % multiple != 0) options.push_back(0);
+    return options;
 }
 
 ByteVector in_ipv4(std::uint8_t protocol, const ByteVector& options, const ByteVector& payload) {
@@ -220,11 +221,11 @@ ByteVector in_ipv6(std::uint8_t next, const ByteVector& payload) {
     return packet;
 }
 
-ByteVector planted_frame(Planted where, const std::uint8_t* data, std::size_t size) {
-    const bool small = where == Planted::tcp || where == Planted::ipv4;
-    const ByteVector options = planted_options(where, data, size, small ? 40 : 1000);
+ByteVector planted_frame(Planted planted, const std::uint8_t* data, std::size_t size) {
+    const bool small = planted == Planted::tcp || planted == Planted::ipv4;
+    const ByteVector options = planted_options(planted, data, size, small ? 40 : 1000);
     ByteVector header;
-    switch (where) {
+    switch (planted) {
         case Planted::tcp:
             header = {
                 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, static_cast<std::uint8_t>((5 + options.size() / 4) << 4),
@@ -243,13 +244,13 @@ ByteVector planted_frame(Planted where, const std::uint8_t* data, std::size_t si
             break;
     }
     header.insert(header.end(), options.begin(), options.end());
-    if (where == Planted::ipv6) return in_ipv6(0, header);
-    if (where == Planted::neighbor) return in_ipv6(58, header);
-    return in_ipv4(where == Planted::tcp ? 6 : 132, {}, header);
+    if (planted == Planted::ipv6) return in_ipv6(0, header);
+    if (planted == Planted::neighbor) return in_ipv6(58, header);
+    return in_ipv4(planted == Planted::tcp ? 6 : 132, {}, header);
 }
 
-void check_planted(Planted where, const std::uint8_t* data, std::size_t size) {
-    const ByteVector bytes = planted_frame(where, data, size);
+void check_planted(Planted planted, const std::uint8_t* data, std::size_t size) {
+    const ByteVector bytes = planted_frame(planted, data, size);
     Record frame;
     frame.frame = 1;
     frame.link_type = 1;
@@ -287,16 +288,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(kept.size() <= frame.bytes.size());
     check(std::ranges::equal(anonymizer.anonymize(frame), kept));
 
-    Record again = frame;
-    again.bytes = kept;
+    Record kept_frame = frame;
+    kept_frame.bytes = kept;
     Dissection before;
     Dissection after;
     dissect(frame, before, vendors ? known_vendors() : nullptr);
-    dissect(again, after, vendors ? known_vendors() : nullptr);
+    dissect(kept_frame, after, vendors ? known_vendors() : nullptr);
     if (has_pseudowire(before)) return 0;
     check_tokens(before, after);
-    check_addresses(frame, before, again, after);
+    check_addresses(frame, before, kept_frame, after);
     check_tunnels(before, after);
-    check_search(frame, again, vendors ? known_vendors() : nullptr);
+    check_search(frame, kept_frame, vendors ? known_vendors() : nullptr);
     return 0;
 }

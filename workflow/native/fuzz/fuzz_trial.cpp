@@ -118,10 +118,10 @@ void check_properties(const PairResult& pair, std::size_t windows) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     constexpr std::size_t kHead = 3;
     if (size < kHead) return 0;
-    const acapella::Bytes all(reinterpret_cast<const std::byte*>(data) + kHead, size - kHead);
-    const std::size_t first = std::min<std::size_t>(data[1] | data[2] << 8, all.size());
-    const MemoryFile a(all.first(first));
-    const MemoryFile b(all.subspan(first));
+    const acapella::Bytes captures(reinterpret_cast<const std::byte*>(data) + kHead, size - kHead);
+    const std::size_t first = std::min<std::size_t>(data[1] | data[2] << 8, captures.size());
+    const MemoryFile a(captures.first(first));
+    const MemoryFile b(captures.subspan(first));
     try {
         Request request = request_of(data[0], a.path(), b.path());
         request.memory_bytes = std::uint64_t{1} << 40;

@@ -22,7 +22,7 @@ using namespace acapella;
 using namespace acapella::programs;
 using anonymize::kKey;
 
-enum Status { kWhole = 0, kDamaged = 1, kNothing = 2 };
+enum Status { kComplete = 0, kDamaged = 1, kError = 2 };
 
 // Reads the key like acapella_core.anonymize.read_key. No message contains any part of the key.
 std::array<std::byte, kKey> key_of(const std::string& path) {
@@ -51,8 +51,9 @@ bool damaged(input::FileEnd end) {
 int run(int argc, char** argv) {
     if (argc < 5)
         throw std::runtime_error("usage: acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]");
-    const std::string how = argv[4];
-    if (how != "replace" && how != "blank") throw std::runtime_error(how + ": expected replace or blank");
+    const std::string policy = argv[4];
+    if (policy != "replace" && policy != "blank")
+        throw std::runtime_error(policy + ": expected replace or blank");
     const auto key = key_of(argv[3]);
     const Vendors vendors = vendors_of(argv + 5, argv + argc);
     Output out(argv[2]);
@@ -60,14 +61,14 @@ int run(int argc, char** argv) {
         try {
             return anonymize::anonymize_file(
                 argv[1], out.get(), key,
-                how == "blank" ? anonymize::MacPolicy::blank : anonymize::MacPolicy::replace,
+                policy == "blank" ? anonymize::MacPolicy::blank : anonymize::MacPolicy::replace,
                 argc > 5 ? &vendors : nullptr, [] {});
         } catch (const anonymize::WriteError& error) {
             throw std::runtime_error(std::string(argv[2]) + ": " + error.what() + "; free some space");
         }
     }();
     out.finish();
-    if (!damaged(counts.info.end)) return kWhole;
+    if (!damaged(counts.info.end)) return kComplete;
     std::fprintf(stderr, "acapella-anonymize: error: %s: %s\n", argv[1], counts.info.end_detail.c_str());
     return kDamaged;
 }
@@ -79,6 +80,6 @@ int main(int argc, char** argv) {
         return run(argc, argv);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "acapella-anonymize: error: %s\n", error.what());
-        return kNothing;
+        return kError;
     }
 }

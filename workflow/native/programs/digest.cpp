@@ -33,7 +33,7 @@ namespace {
 using namespace acapella;
 using namespace acapella::programs;
 
-enum Status { kWhole = 0, kNothing = 2, kTryAgain = 75 };
+enum Status { kComplete = 0, kError = 2, kTryAgain = 75 };
 
 // As in workflow/src/acapella/digest/acap_files.py: each batch becomes a row group.
 constexpr std::size_t kBatchRows = std::size_t{1} << 17;
@@ -104,7 +104,7 @@ class Json {
     std::string text_;
 };
 
-void write_whole(int fd, const std::string& path, std::string_view bytes) {
+void write_all(int fd, const std::string& path, std::string_view bytes) {
     while (!bytes.empty()) {
         const ssize_t written = write(fd, bytes.data(), bytes.size());
         if (written < 0 && errno == EINTR) continue;
@@ -132,8 +132,8 @@ std::string facts_of(const NativeDigest& digest, std::uint32_t longest) {
     const auto put = [&facts](const char* name, const auto& value) { facts(name, value); };
     put_file_facts(digest.reader().info(), put);
     put_digest_facts(digest.builder().summary(), digest.builder().flow_table(), put);
-    const bool any = digest.builder().summary().frames > 0;
-    put("longest_frame_bytes", any ? std::optional<std::uint64_t>(longest) : std::nullopt);
+    const bool has_frames = digest.builder().summary().frames > 0;
+    put("longest_frame_bytes", has_frames ? std::optional<std::uint64_t>(longest) : std::nullopt);
     return facts.text();
 }
 
@@ -142,9 +142,9 @@ std::string write_digest(NativeDigest& digest, const Output& out, const std::str
                          const std::string& record) {
     const auto write_block = [&](std::string_view kind, std::string_view payload, std::string block = {}) {
         append_block(block, kind, payload);
-        write_whole(out.get(), path, block);
+        write_all(out.get(), path, block);
     };
-    write_whole(out.get(), path, kColumnFile);
+    write_all(out.get(), path, kColumnFile);
     write_block("record  ", record);
     std::uint32_t longest = 0;
     while (const auto batch = digest.next_frames()) {
@@ -173,13 +173,13 @@ int run(int argc, char** argv) {
     const std::string facts = write_digest(digest, out, path, argv[6]);
     out.finish();
     std::puts(facts.c_str());
-    return kWhole;
+    return kComplete;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    int status = kNothing;
+    int status = kError;
     std::string reason;
     try {
         return run(argc, argv);

@@ -44,18 +44,18 @@ class Output {
     Output& operator=(const Output&) = delete;
     ~Output() {
         struct stat found {};  // never a device
-        if (!whole_ && fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path_.c_str());
+        if (!complete_ && fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path_.c_str());
     }
     [[nodiscard]] int get() const { return file_.get(); }
     void finish() {
         if (fsync(file_.get()) != 0) throw fault_of(path_);
-        whole_ = true;
+        complete_ = true;
     }
 
   private:
     std::string path_;
     Descriptor file_;
-    bool whole_ = false;
+    bool complete_ = false;
 };
 
 inline Vendors vendors_of(char** first, char** last) {

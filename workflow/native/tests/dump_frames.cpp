@@ -50,7 +50,7 @@ std::string joined(const Values& values, std::size_t count) {
     return text;
 }
 
-std::string number(bool there, std::uint32_t value) { return there ? std::to_string(value) : std::string(); }
+std::string number(bool known, std::uint32_t value) { return known ? std::to_string(value) : std::string(); }
 
 constexpr const char* kHeader =
     "protocols\tsure\topen_above\tissue\tvlan\tmpls\tsrc\tdst\tsrc_port\tdst_port\ttcp_flags\ttcp_seq\ttcp_"

@@ -23,7 +23,7 @@ counted as (
     group by sample
 ),
 
--- rows are in the order of the files, which is also that of the frames: DuckDB keeps this order in these clauses, even
+-- Rows are in the order of the files, which is also that of the frames: DuckDB keeps this order in these clauses, even
 -- with several threads (setting preserve_insertion_order). A window with an order would sort the rows.
 stamped as (
     select

@@ -1,4 +1,5 @@
--- One row per record that nfdump prints from nfpcapd's files ($log); a flow can have several, as DNS queries do.
+-- One row per record that nfdump prints from nfpcapd's files ($log); a flow can have several, for example of DNS
+-- queries.
 with
 
 lines as (

@@ -2,9 +2,9 @@
 -- skipped. A flow is included if it has at least $id_steps steps, and at least $id_regular_share of them are from 1 to
 -- $id_step; identifications of other flows are constant (RFC 6864 allows this for atomic datagrams), random, or count
 -- too many other packets. A step beyond $id_gap in either direction begins a new range, so that one frame does not
--- count as many lost ones. `after_full`: between two frames of which one arrived while the queue may have been full.
--- Identifications skipped at other times are not losses of the mirror: packets lost before it, or packets of other
--- flows.
+-- count as many lost ones. `after_full`: the step is between two frames, at least one of which arrived while the queue
+-- may have been full. Identifications skipped at other times are not losses of the mirror: packets lost before it, or
+-- packets of other flows.
 with
 
 frames as (

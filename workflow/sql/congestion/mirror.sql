@@ -80,8 +80,8 @@ final as (
         buffer_low_bytes,
         buffer_bytes,
         -- Loss requires this number of bytes back to back: a queue without room for the longest frame is full.
-        -- fill_share accounts for switches that store frames in larger cells. The lower limit prevents a queue of less
-        -- than two frames from counting as never full.
+        -- fill_share accounts for switches that store frames in larger cells. The lower limit keeps this number
+        -- positive if the queue holds hardly more than the longest frame.
         greatest(
             64,
             least(

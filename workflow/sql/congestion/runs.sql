@@ -1,6 +1,6 @@
 -- One row per sample and run of busy windows that overlap or touch. Loss requires a full queue, whose content is sent
--- back to back; the queue cannot be full earlier than fill_ns after the run's start. A run of at least fill_bytes is a
--- busy period, unless its frames arrived too slowly to fill the queue.
+-- back to back; the queue cannot be full before full_ns, the run's start plus the time to send fill_bytes. A run of at
+-- least fill_bytes is a busy period, unless its frames arrived too slowly to fill the queue.
 with
 
 windows as (

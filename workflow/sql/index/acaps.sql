@@ -1,4 +1,4 @@
--- One row per acap: its path, time and number of frames.
+-- One row per acap: its path, times and number of frames, and the sizes and checksums of its files.
 with
 
 samples as (

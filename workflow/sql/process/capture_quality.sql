@@ -82,8 +82,8 @@ shares as (
     select
         sample,
         -- Losses of the mirror are a share of all frames, the others of those that pass the filter: the captured share
-        -- is (1 - lost_before / offered) * (kept / (kept + lost_after)). With a single division, it is exact until the
-        -- end.
+        -- is (1 - lost_before / offered) * (kept / (kept + lost_after)). With a single division, only the last step is
+        -- rounded.
         case
             when offered > 0 and kept + lost_after > 0
                 then

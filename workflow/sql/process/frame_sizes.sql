@@ -1,4 +1,4 @@
--- One row per site, length and bin: how many frames are that long.
+-- One row per site, length and bin: the number of frames with a length in the bin.
 with
 
 bins as (

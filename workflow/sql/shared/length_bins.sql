@@ -1,4 +1,4 @@
--- One row per bin of frame lengths: those of RMON, without FCS, extended to jumbo frames.
+-- One row per bin of frame lengths: the bins of RMON (RFC 2819), but for lengths without FCS, extended to jumbo frames.
 with
 
 final as (

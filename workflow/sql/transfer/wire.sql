@@ -1,7 +1,8 @@
 -- One row per stream in `wanted` that has payload in the capture. cookie_bytes: iperf3's client sends them when it
 -- connects, before the test; they do not count. missing_bytes: sequence numbers that no frame contains (capture loss).
--- cut: the capture contains no FIN or RST of the connection, so it may end before the test.
--- late: after the end of the test according to iperf3. done_ns: the receiver acknowledged the requested bytes.
+-- cut: the capture contains no FIN or RST of the connection, so it may end before the test. retransmits_late:
+-- retransmissions after the end of the test according to iperf3. done_ns: time at which the receiver had acknowledged
+-- the requested bytes.
 with
 
 wanted as (

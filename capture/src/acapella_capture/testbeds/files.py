@@ -38,7 +38,7 @@ RESERVED_NAME = "all"  # stands for all sites in the tables
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # Characters that a URL, Snakemake or a glob interprets are rejected, and so are credentials in front of an @.
 OBJECT = re.compile(r"s3://[^/@?#*\[\]{}]+/(?!/)[^?#*\[\]{}]*[^/?#*\[\]{}]")
-END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive); equals kNoPlausibleNs of the core
+END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive); the core's kFirstImplausibleNs
 
 _preloaded: dict[Path, list["Row"]] = {}
 

@@ -28,7 +28,7 @@ struct input {
 };
 
 static void set_time(struct p4_frame *frame, int64_t ts_ns, bool timed) {
-    frame->untimed = !timed || ts_ns < 0 || ts_ns >= ACAPELLA_NO_PLAUSIBLE_NS;
+    frame->untimed = !timed || ts_ns < 0 || ts_ns >= ACAPELLA_FIRST_IMPLAUSIBLE_NS;
     frame->ts_ns = ts_ns < 0 ? 0 : (uint64_t)ts_ns;
 }
 

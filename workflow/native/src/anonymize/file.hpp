@@ -50,10 +50,10 @@ struct FileCounts {
     std::vector<Pair<Mac>> macs;
 };
 
-// Reads the capture at `path` ("-": standard input) and writes the anonymized frames, with their lengths and
-// timestamps, to `descriptor` as a pcap. The caller keeps ownership of the descriptor. Calls `progress`,
-// which may throw, from time to time. Throws InputError if `path` is not a capture, AnonymizeError if its
-// frames have different link types (a pcap has only one), and WriteError if writing fails.
+// Reads the capture at `path` and writes the anonymized frames, with their lengths and timestamps, to
+// `descriptor` as a pcap. The caller keeps ownership of the descriptor. Calls `progress`, which may throw,
+// from time to time. Throws InputError if `path` is not a capture, AnonymizeError if its frames have
+// different link types (a pcap has only one), and WriteError if writing fails.
 FileCounts anonymize_file(const std::string& path, int descriptor, Key key, MacPolicy macs,
                           const Vendors* vendors, const std::function<void()>& progress,
                           const input::DecompressionLimits& limits = {});

@@ -24,9 +24,9 @@ template <std::size_t Types>
 class Seen {
   public:
     bool first(std::size_t type) {
-        const bool again = types_.test(type);
+        const bool repeated = types_.test(type);
         types_.set(type);
-        return !again;
+        return !repeated;
     }
 
   private:
@@ -37,7 +37,8 @@ class Seen {
 class HeaderLimits {
   public:
     // Returns false for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond
-    // those of RFC 8200 4.1 (each once, destination options twice), and for a second AH (RFC 4301 4.1).
+    // those of RFC 8200 section 4.1 (each once, destination options twice), and for a second AH (RFC 4301
+    // section 4.1).
     bool allows(const Step& step) {
         switch (step.dissector) {
             case Next::ethernet:
@@ -91,8 +92,8 @@ inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
 }
 
 // Returns the number of entries to keep of an MPLS stack of `length` bytes. Only one is kept if the stack has
-// no bottom (RFC 3032 2.1), more than kMaxLabels entries, or an invalid payload, because then it may not be a
-// label stack. Entries after the first kMaxInRow keep only the bottom bit.
+// no bottom (RFC 3032 section 2.1), more than kMaxLabels entries, or an invalid payload, because then it may
+// not be a label stack. Entries after the first kMaxInRow keep only the bottom bit.
 inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     const std::size_t entries = length / kLabel;
     const bool bottom = entries > 0 && (at.u8(kLabel * entries - 2) & 1) != 0;
@@ -100,14 +101,15 @@ inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     return stack ? entries : std::min(entries, std::size_t{1});
 }
 
-// Returns true if an SCTP chunk is the only one in its packet, as required for an INIT (RFC 9260 3.3.2).
+// Returns true if an SCTP chunk is the only one in its packet, as required for an INIT (RFC 9260 section
+// 3.3.2).
 inline bool is_alone(const Cursor& at, std::size_t chunk, std::size_t length) {
     constexpr std::size_t kSctpHeader = 12;
     constexpr std::size_t kPadding = 3;
     return chunk == kSctpHeader && chunk + length + kPadding >= at.reported();
 }
 
-// The numbers of gap blocks and duplicate TSNs to keep (RFC 9260 3.3.4). Gap blocks come first.
+// The numbers of gap blocks and duplicate TSNs to keep (RFC 9260 section 3.3.4). Gap blocks come first.
 struct KeptBlocks {
     std::size_t gaps;
     std::size_t duplicates;

@@ -55,14 +55,14 @@ nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::by
                            const std::string& macs, const Vendors* vendors,
                            const input::DecompressionLimits& limits) {
     const Key key_bytes = key_of(key);
-    const MacPolicy how = macs_of(macs);
+    const MacPolicy policy = macs_of(macs);
     const FileCounts counts = [&] {
         const nb::gil_scoped_release unlocked;
         const auto progress = [] {
             const nb::gil_scoped_acquire locked;  // allows Ctrl-C
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
         };
-        return anonymize_file(path, descriptor, key_bytes, how, vendors, progress, limits);
+        return anonymize_file(path, descriptor, key_bytes, policy, vendors, progress, limits);
     }();
     nb::dict result = file_dict(counts.info);
     result["frames"] = counts.frames;
@@ -95,12 +95,12 @@ std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses
     std::vector<std::string> pseudonyms;
     pseudonyms.reserve(addresses.size());
     for (const std::string& text : addresses) {
-        Ipv4 four;
-        Ipv6 six;
-        if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) {
-            pseudonyms.push_back(pseudonym_of(pan, AF_INET, four));
-        } else if (inet_pton(AF_INET6, text.c_str(), six.data()) == 1) {
-            pseudonyms.push_back(pseudonym_of(pan, AF_INET6, six));
+        Ipv4 ipv4;
+        Ipv6 ipv6;
+        if (inet_pton(AF_INET, text.c_str(), ipv4.data()) == 1) {
+            pseudonyms.push_back(pseudonym_of(pan, AF_INET, ipv4));
+        } else if (inet_pton(AF_INET6, text.c_str(), ipv6.data()) == 1) {
+            pseudonyms.push_back(pseudonym_of(pan, AF_INET6, ipv6));
         } else {
             throw nb::value_error("not an address");
         }
@@ -151,19 +151,19 @@ class LeakSearch {
     }
     // Adds the texts that are addresses to the original addresses; skips other texts.
     void add_originals(const std::vector<std::string>& texts) {
-        std::vector<Ipv4> fours;
-        std::vector<Ipv6> sixes;
+        std::vector<Ipv4> ipv4_addresses;
+        std::vector<Ipv6> ipv6_addresses;
         for (const std::string& text : texts) {
-            Ipv4 four;
-            Ipv6 six;
-            if (inet_pton(AF_INET, text.c_str(), four.data()) == 1) fours.push_back(four);
-            if (inet_pton(AF_INET6, text.c_str(), six.data()) == 1) sixes.push_back(six);
+            Ipv4 ipv4;
+            Ipv6 ipv6;
+            if (inet_pton(AF_INET, text.c_str(), ipv4.data()) == 1) ipv4_addresses.push_back(ipv4);
+            if (inet_pton(AF_INET6, text.c_str(), ipv6.data()) == 1) ipv6_addresses.push_back(ipv6);
         }
-        known_.ipv4.add_originals(fours);
-        known_.ipv6.add_originals(sixes);
+        known_.ipv4.add_originals(ipv4_addresses);
+        known_.ipv6.add_originals(ipv6_addresses);
     }
-    // Returns the words that contain an original address. In a word with colons, any part between two colons
-    // may be an IPv6 address.
+    // Returns the original addresses among the words. Of a word with colons that is not one, the first part
+    // between colons that is an original address is returned.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
         std::vector<std::string> matches;
         for (const std::string& word : words) {
@@ -190,26 +190,26 @@ class LeakSearch {
 
   private:
     [[nodiscard]] bool is_forbidden(const std::string& word) const {
-        Ipv4 four;
-        Ipv6 six;
-        if (inet_pton(AF_INET, word.c_str(), four.data()) == 1) return known_.ipv4.is_forbidden(four);
+        Ipv4 ipv4;
+        Ipv6 ipv6;
+        if (inet_pton(AF_INET, word.c_str(), ipv4.data()) == 1) return known_.ipv4.is_forbidden(ipv4);
         if (const auto mac = mac_of(word)) return known_.macs.is_forbidden(*mac);
-        return inet_pton(AF_INET6, word.c_str(), six.data()) == 1 && known_.ipv6.is_forbidden(six);
+        return inet_pton(AF_INET6, word.c_str(), ipv6.data()) == 1 && known_.ipv6.is_forbidden(ipv6);
     }
 
     [[nodiscard]] std::optional<std::string> forbidden_part(const std::string& word) const {
         constexpr std::size_t kMaxColons = 8;
-        Ipv6 six;
+        Ipv6 ipv6;
         if (word.find(':') == std::string::npos ||
-            (inet_pton(AF_INET6, word.c_str(), six.data()) == 1 && known_.ipv6.is_pseudonym(six)))
+            (inet_pton(AF_INET6, word.c_str(), ipv6.data()) == 1 && known_.ipv6.is_pseudonym(ipv6)))
             return std::nullopt;
         for (std::size_t begin = 0; begin < word.size(); ++begin) {
             if (begin != 0 && word[begin - 1] != ':' && word[begin] != ':') continue;
             std::size_t colons = 0;
             for (std::size_t end = begin; colons <= kMaxColons && end < word.size(); ++end) {
                 if (word[end] == ':') ++colons;
-                const bool whole = end + 1 == word.size() || word[end + 1] == ':' || word[end] == ':';
-                if (!whole || colons < 2) continue;
+                const bool ends_group = end + 1 == word.size() || word[end + 1] == ':' || word[end] == ':';
+                if (!ends_group || colons < 2) continue;
                 std::string part = word.substr(begin, end + 1 - begin);
                 if (is_forbidden(part)) return part;
             }
@@ -235,11 +235,11 @@ class LeakSearch {
     Windows unexplained_;
 };
 
-Windows windows_of(const std::vector<nb::bytes>& texts, bool whole) {
+Windows windows_of(const std::vector<nb::bytes>& texts, bool all_runs) {
     std::vector<std::string_view> views;
     views.reserve(texts.size());
     for (const nb::bytes& text : texts) views.emplace_back(text.c_str(), text.size());
-    return {views, whole};
+    return {views, all_runs};
 }
 
 std::optional<std::size_t> find_window(const Windows& windows, const nb::bytes& data) {
@@ -270,8 +270,8 @@ void bind_anonymize(nb::module_& module) {
     nb::class_<Windows>(module, "Windows", "See acapella.release.search")
         .def(
             "__init__",
-            [](Windows* self, const std::vector<nb::bytes>& texts, bool whole) {
-                new (self) Windows(windows_of(texts, whole));
+            [](Windows* self, const std::vector<nb::bytes>& texts, bool all_runs) {
+                new (self) Windows(windows_of(texts, all_runs));
             },
             nb::arg("texts"), nb::kw_only(), nb::arg("whole"))
         .def("find", &find_window, nb::arg("data"));

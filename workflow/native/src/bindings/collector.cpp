@@ -85,13 +85,13 @@ nb::dict counters_dict(const Counters& counters) {
 }
 
 // Returns the sort key of a flow for `acapella p4 top`, which lists the largest first.
-std::uint64_t measure_of(const FlowState& state, const std::string& by) {
-    if (by == "bytes") return state.bytes();
-    if (by == "packets") return state.packets();
-    if (by == "reports") return state.reports;
-    if (by == "last_ns") return state.timestamp;
-    if (by == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero if there is none
-    if (by == "throughput") {
+std::uint64_t measure_of(const FlowState& state, const std::string& measure) {
+    if (measure == "bytes") return state.bytes();
+    if (measure == "packets") return state.packets();
+    if (measure == "reports") return state.reports;
+    if (measure == "last_ns") return state.timestamp;
+    if (measure == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero if there is none
+    if (measure == "throughput") {
         const std::uint64_t from = state.from_ns(), until = state.until_ns();
         return rate_bps(state.bytes(), until > from ? until - from : 0).value_or(0);
     }
@@ -150,8 +150,8 @@ class PyCollector {
         return collector_.series_ready();
     }
 
-    // Adds the frames [first, end). Frame i is at offsets[i] to offsets[i + 1] of `bytes`. Returns the number
-    // of the first frame that was not processed because rows of the series are ready.
+    // Adds the frames from number `first` on. Frame i is at offsets[i] to offsets[i + 1] of `bytes`. Returns
+    // the number of the first frame that was not processed because rows of the series are ready.
     std::uint64_t feed_frames(const ByteArray& bytes, const Offsets& offsets, std::uint64_t first) {
         const std::uint64_t* at = offsets.data();
         const std::uint64_t end = offsets.size() - 1;
@@ -176,9 +176,9 @@ class PyCollector {
         const nb::gil_scoped_release unlocked;
         const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
         while (first < end && !collector_.series_ready()) {
-            const std::uint64_t now = std::min<std::uint64_t>(end - first, collector_.config().round);
-            collector_.take_reports(data + first * stride, now);
-            first += now;
+            const std::uint64_t count = std::min<std::uint64_t>(end - first, collector_.config().round);
+            collector_.take_reports(data + first * stride, count);
+            first += count;
         }
         return first;
     }
@@ -214,9 +214,9 @@ class PyCollector {
         const nb::gil_scoped_release unlocked;
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
         do {
-            bool any = false;
-            for (const PolledRing& polled : rdma_) any = poll(polled) || any;
-            if (!any) std::this_thread::sleep_for(std::chrono::microseconds(50));
+            bool received = false;
+            for (const PolledRing& polled : rdma_) received = poll(polled) || received;
+            if (!received) std::this_thread::sleep_for(std::chrono::microseconds(50));
         } while (!collector_.series_ready() && std::chrono::steady_clock::now() < end);
         collector_.publish_counters();
         return collector_.series_ready();
@@ -239,8 +239,8 @@ class PyCollector {
     ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
         const nb::gil_scoped_release unlocked;
         std::vector<FlowSnapshot> flows;
-        const std::uint32_t all = collector_.table().flows();
-        for (std::uint32_t i = first; i < all && i - first < count; ++i)
+        const std::uint32_t flow_count = collector_.table().flows();
+        for (std::uint32_t i = first; i < flow_count && i - first < count; ++i)
             flows.push_back(collector_.table().flow(i));
         return ArrowBatch(flow_batch(flows, site_));
     }
@@ -254,7 +254,7 @@ class PyCollector {
             FlowSnapshot flow;
         };
         // Ties are sorted by flow number, so that the order is deterministic.
-        const auto before = [](const Entry& a, const Entry& b) {
+        const auto precedes = [](const Entry& a, const Entry& b) {
             return a.measure != b.measure ? a.measure > b.measure : a.flow.state.number < b.flow.state.number;
         };
         std::vector<Entry> entries;
@@ -262,15 +262,15 @@ class PyCollector {
         collector_.table().visit([&](const FlowSnapshot& flow) {
             const Entry entry{measure_of(flow.state, by), flow};
             if (entries.size() == max_entries) {
-                if (max_entries == 0 || !before(entry, entries.front())) return;
-                std::pop_heap(entries.begin(), entries.end(), before);
+                if (max_entries == 0 || !precedes(entry, entries.front())) return;
+                std::pop_heap(entries.begin(), entries.end(), precedes);
                 entries.back() = entry;
             } else {
                 entries.push_back(entry);
             }
-            if (limit) std::push_heap(entries.begin(), entries.end(), before);
+            if (limit) std::push_heap(entries.begin(), entries.end(), precedes);
         });
-        std::sort(entries.begin(), entries.end(), before);
+        std::sort(entries.begin(), entries.end(), precedes);
         std::vector<FlowSnapshot> flows;
         for (const Entry& entry : entries) flows.push_back(entry.flow);
         return ArrowBatch(flow_batch(flows, site_));

@@ -67,7 +67,8 @@ void bind_digest(nb::module_& module) {
             },
             "The positions of the frames, encoded; call after the last frame")
         .def("summary", &PyNativeDigest::summary);
-    nb::class_<NativeTags>(module, "NativeTags", "VLAN ids and MPLS labels of every frame")
+    nb::class_<NativeTags>(module, "NativeTags",
+                           "VLAN ids, MPLS labels and tunnel identifiers of every frame")
         .def(nb::init<const std::string&, std::size_t, const Vendors*, const input::DecompressionLimits&>(),
              nb::arg("path"), nb::arg("batch_rows"), nb::arg("vendors").none(),
              nb::arg("limits") = input::DecompressionLimits(), nb::keep_alive<1, 4>(), ReleasesGil())

@@ -8,7 +8,7 @@
 
 namespace acapella {
 
-// Returns the summary of a sample as a dict of integers, strings and nested dicts.
+// Returns the summary of a sample as a dict.
 nanobind::dict summary_dict(const DigestBuilder& builder, const FrameReader& reader);
 
 void bind_digest(nanobind::module_& module);

@@ -37,17 +37,17 @@ nb::list list_of(std::span<const std::uint64_t> values) {
 }
 
 template <typename Value>
-nb::object if_any(bool any, Value value) {
-    return any ? nb::object(nb::int_(value)) : nb::object(nb::none());
+nb::object if_known(bool is_known, Value value) {
+    return is_known ? nb::object(nb::int_(value)) : nb::object(nb::none());
 }
 
-nb::dict deltas_dict(const Deltas& deltas, bool any) {
+nb::dict deltas_dict(const Deltas& deltas, bool is_known) {
     nb::dict dict;
     dict["sum"] = integer(deltas.sum);
     dict["signed_sum"] = integer(deltas.signed_sum);
-    dict["median"] = if_any(any, deltas.median);
-    dict["p99"] = if_any(any, deltas.p99);
-    dict["largest"] = if_any(any, deltas.largest);
+    dict["median"] = if_known(is_known, deltas.median);
+    dict["p99"] = if_known(is_known, deltas.p99);
+    dict["largest"] = if_known(is_known, deltas.largest);
     return dict;
 }
 
@@ -57,8 +57,8 @@ nb::dict moves_dict(const MoveSums& moves) {
     dict["sum"] = integer(moves.sum);
     dict["sum_of_squares"] = integer(moves.sum_of_squares);
     dict["abs_sum"] = integer(moves.absolute_sum);
-    dict["smallest"] = if_any(moves.count > 0, moves.smallest);
-    dict["largest"] = if_any(moves.count > 0, moves.largest);
+    dict["smallest"] = if_known(moves.count > 0, moves.smallest);
+    dict["largest"] = if_known(moves.count > 0, moves.largest);
     return dict;
 }
 
@@ -104,7 +104,7 @@ nb::list windows_list(const PairResult& info) {
 }
 
 nb::dict pair_dict(const PairResult& info, std::size_t a, std::size_t b) {
-    const bool any = info.common > 0;
+    const bool has_common = info.common > 0;
     nb::dict dict;
     dict["a"] = a;
     dict["b"] = b;
@@ -116,10 +116,10 @@ nb::dict pair_dict(const PairResult& info, std::size_t a, std::size_t b) {
     dict["first_common"] = nb::make_tuple(info.first_common_a, info.first_common_b);
     dict["duration_a_ns"] = info.duration_a_ns;
     dict["duration_b_ns"] = info.duration_b_ns;
-    dict["latency"] = deltas_dict(info.latency, any);
-    dict["offset_ns"] = if_any(any, info.offset_ns);
-    dict["latency_offset_removed"] = deltas_dict(info.latency_offset_removed, any);
-    dict["gap"] = deltas_dict(info.gap, any);
+    dict["latency"] = deltas_dict(info.latency, has_common);
+    dict["offset_ns"] = if_known(has_common, info.offset_ns);
+    dict["latency_offset_removed"] = deltas_dict(info.latency_offset_removed, has_common);
+    dict["gap"] = deltas_dict(info.gap, has_common);
     dict["gap_within"] = list_of(info.gap_within);
     dict["latency_within"] = list_of(info.latency_within);
     nb::dict order;
@@ -150,8 +150,8 @@ nb::dict file_dict(const FileInfo& info) {
     dict["taken"] = info.taken;
     dict["truncated"] = info.truncated;
     dict["end"] = info.end;
-    dict["clock_resolution_ns"] = if_any(info.taken > 0, info.clock_resolution_ns);
-    dict["grid_ns"] = if_any(info.taken > 0, grid_ns(info));
+    dict["clock_resolution_ns"] = if_known(info.taken > 0, info.clock_resolution_ns);
+    dict["grid_ns"] = if_known(info.taken > 0, grid_ns(info));
     return dict;
 }
 
@@ -174,16 +174,16 @@ nb::dict trial_dict(const Trial& trial, std::size_t identity_bytes, std::uint64_
             resolution_ns = resolution_ns == 0 ? info.clock_resolution_ns
                                                : std::min(resolution_ns, info.clock_resolution_ns);
     }
-    const bool any = trial.size() > 0;
+    const bool has_packets = trial.size() > 0;
     dict["files"] = files;
     dict["packets"] = trial.size();
     dict["duration_ns"] = trial.duration_ns();
-    dict["first_ns"] = if_any(any, trial.first_ns);
+    dict["first_ns"] = if_known(has_packets, trial.first_ns);
     dict["equal_stamps"] = trial.equal_stamps;
-    dict["resolution_ns"] = if_any(any, resolution_ns);
-    dict["grid_ns"] = if_any(any, gaps.ns());
+    dict["resolution_ns"] = if_known(has_packets, resolution_ns);
+    dict["grid_ns"] = if_known(has_packets, gaps.ns());
     dict["truncated"] = trial.truncated_identities;
-    dict["identity_bytes"] = if_any(identity_bytes != kAllBytes, identity_bytes);
+    dict["identity_bytes"] = if_known(identity_bytes != kAllBytes, identity_bytes);
     dict["without_identity"] = without_identity;
     dict["ambiguous"] = ambiguous;
     dict["reversals_in_file"] = reversals;

@@ -108,9 +108,9 @@ void Collector::take_reports(const std::byte* bytes, std::uint64_t count) {
     const std::size_t stride = bytes_of(config_.format);
     counters_.stored += count;
     while (count > 0) {
-        const auto now = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, config_.round));
+        const auto round_size = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, config_.round));
         std::vector<ReportRun> runs;
-        for (std::uint32_t i = 0; i < now; ++i) {
+        for (std::uint32_t i = 0; i < round_size; ++i) {
             const std::byte* at = bytes + i * stride;
             if (!is_report(config_.format, at))
                 this->count(Verdict::bad_version);
@@ -120,8 +120,8 @@ void Collector::take_reports(const std::byte* bytes, std::uint64_t count) {
                 runs.push_back({at, 1});
         }
         table_.take(runs);
-        bytes += now * stride;
-        count -= now;
+        bytes += round_size * stride;
+        count -= round_size;
     }
     publish_counters();
 }
@@ -138,13 +138,13 @@ void Collector::add_ring_losses(std::uint64_t lost, std::uint64_t overrun) {
 }
 
 void Collector::publish_counters() {
-    Counters now = counters_;
-    for (const auto& [number, pair] : pairs_) now.lost += pair->lost();
-    now.reports = table_.counts();
-    now.flows = table_.flows();
-    now.newest_epoch = table_.newest_epoch();
+    Counters snapshot = counters_;
+    for (const auto& [number, pair] : pairs_) snapshot.lost += pair->lost();
+    snapshot.reports = table_.counts();
+    snapshot.flows = table_.flows();
+    snapshot.newest_epoch = table_.newest_epoch();
     const std::lock_guard lock(published_mutex_);
-    published_ = now;
+    published_ = snapshot;
 }
 
 Counters Collector::counters() const {

@@ -78,7 +78,7 @@ class Collector {
     const CollectorConfig& config() const { return config_; }
     void add_dropped(std::uint64_t frames) { counters_.dropped += frames; }
     void add_ring_losses(std::uint64_t lost, std::uint64_t overrun);
-    // Returns the counters at the end of the last round. Thread-safe.
+    // Returns the counters of the last publish_counters(), which is called after every round. Thread-safe.
     Counters counters() const;
     void publish_counters();
 

@@ -42,7 +42,7 @@ std::size_t width_of(char format) {
     }
 }
 
-// Returns the length in bytes of buffer `number`, which is not the first, of a column.
+// Returns the length in bytes of a column's buffer `number` (not 0, which is the validity).
 std::size_t length_of(const Column& column, std::size_t number) {
     const auto rows = static_cast<std::size_t>(column.length);
     if (number == 2) {  // the bytes of texts, which end at the last offset

@@ -23,9 +23,10 @@ double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const UInt128 size = sum < 0 ? -static_cast<UInt128>(sum) : static_cast<UInt128>(sum);
     const UInt128 square = size * size;
     const UInt128 squares = flow.iat_squares.value();
-    const UInt128 whole = squares - std::min(squares, square / n);
-    const double rest = static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
-    return std::sqrt(std::max(0.0, (static_cast<double>(whole) - rest) / static_cast<double>(n)));
+    const UInt128 difference = squares - std::min(squares, square / n);
+    const double fraction =
+        static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
+    return std::sqrt(std::max(0.0, (static_cast<double>(difference) - fraction) / static_cast<double>(n)));
 }
 
 // A dictionary column with a single value, or with nulls only.
@@ -56,9 +57,9 @@ constexpr std::array<const char*, kFlagCounts> kFlagNames = {"syn", "syn_ack", "
 
 }  // namespace
 
-// A label with fewer than one frame per 16 frames of `data` is a false match of a tshark heuristic in random
-// payload.
-constexpr std::uint64_t kDataToOneLabel = 16;
+// A label with fewer than one frame per 16 frames of `data` is assumed to be a false match of a tshark
+// heuristic in random payload.
+constexpr std::uint64_t kDataPerLabel = 16;
 
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens) {
     std::string best;
@@ -73,11 +74,11 @@ std::string application_of(const FlowTable& flow_table, std::uint32_t flow, cons
             max_frames = frames;
         }
     }
-    return max_frames * kDataToOneLabel < data ? "data" : best;
+    return max_frames * kDataPerLabel < data ? "data" : best;
 }
 
 struct FlowColumns::Builder {
-    explicit Builder(const FlowColumns& from) : table(from) {}
+    explicit Builder(const FlowColumns& columns) : table(columns) {}
 
     void add(std::uint32_t number);
     Column columns() const;
@@ -173,12 +174,12 @@ void FlowColumns::Builder::add_tcp(std::uint32_t number, const FlowState& state)
 
 void FlowColumns::Builder::add_iat(std::uint32_t number, const FlowState& state) {
     const std::uint64_t timed = table.flow_table_.timed_frames(number);
-    const bool any = timed > 1;
-    iat_min_ns.add(any ? std::optional(state.iat_min_ns) : std::nullopt);
-    iat_max_ns.add(any ? std::optional(state.iat_max_ns) : std::nullopt);
+    const bool has_gaps = timed > 1;
+    iat_min_ns.add(has_gaps ? std::optional(state.iat_min_ns) : std::nullopt);
+    iat_max_ns.add(has_gaps ? std::optional(state.iat_max_ns) : std::nullopt);
     const auto sum = static_cast<double>(iat_sum(state));
-    iat_mean_ns.add(any ? std::optional(sum / static_cast<double>(timed - 1)) : std::nullopt);
-    iat_stddev_ns.add(any ? std::optional(iat_stddev(state, timed - 1)) : std::nullopt);
+    iat_mean_ns.add(has_gaps ? std::optional(sum / static_cast<double>(timed - 1)) : std::nullopt);
+    iat_stddev_ns.add(has_gaps ? std::optional(iat_stddev(state, timed - 1)) : std::nullopt);
 }
 
 void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& state) {
@@ -197,45 +198,45 @@ void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& sta
 Column FlowColumns::Builder::columns() const {
     Column root{
         .name = "", .format = "+s", .length = static_cast<std::int64_t>(flow.size()), .buffers = {nullptr}};
-    auto& all = root.children;
-    all.push_back(flow.column("flow"));
-    all.push_back(flow_id.column("flow_id"));
-    all.push_back(peer_flow.column("peer_flow"));
-    all.push_back(peer_flow_id.column("peer_flow_id"));
-    all.push_back(peer_candidates.column("peer_candidates"));
-    all.push_back(community_id.column("community_id"));
-    all.push_back(site.column("site"));
-    all.push_back(port.column("port"));
-    tags.columns(all);
-    all.push_back(tunnels.column());
-    endpoints.columns(all);
-    all.push_back(first_ns.column("first_ns"));
-    all.push_back(last_ns.column("last_ns"));
-    all.push_back(frames.column("frames"));
-    all.push_back(wire_bytes.column("wire_bytes"));
-    all.push_back(ip_bytes.column("ip_bytes"));
-    all.push_back(payload_bytes.column("payload_bytes"));
-    all.push_back(wire_len_min.column("wire_len_min"));
-    all.push_back(wire_len_mean.column("wire_len_mean"));
-    all.push_back(wire_len_max.column("wire_len_max"));
-    for (std::size_t i = 0; i < kFlagCounts; ++i) all.push_back(flags[i].column(kFlagNames[i]));
-    all.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
-    all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
-    all.push_back(duplicate_acks.column("duplicate_acks"));
-    all.push_back(iat_min_ns.column("iat_min_ns"));
-    all.push_back(iat_mean_ns.column("iat_mean_ns"));
-    all.push_back(iat_max_ns.column("iat_max_ns"));
-    all.push_back(iat_stddev_ns.column("iat_stddev_ns"));
+    auto& children = root.children;
+    children.push_back(flow.column("flow"));
+    children.push_back(flow_id.column("flow_id"));
+    children.push_back(peer_flow.column("peer_flow"));
+    children.push_back(peer_flow_id.column("peer_flow_id"));
+    children.push_back(peer_candidates.column("peer_candidates"));
+    children.push_back(community_id.column("community_id"));
+    children.push_back(site.column("site"));
+    children.push_back(port.column("port"));
+    tags.columns(children);
+    children.push_back(tunnels.column());
+    endpoints.columns(children);
+    children.push_back(first_ns.column("first_ns"));
+    children.push_back(last_ns.column("last_ns"));
+    children.push_back(frames.column("frames"));
+    children.push_back(wire_bytes.column("wire_bytes"));
+    children.push_back(ip_bytes.column("ip_bytes"));
+    children.push_back(payload_bytes.column("payload_bytes"));
+    children.push_back(wire_len_min.column("wire_len_min"));
+    children.push_back(wire_len_mean.column("wire_len_mean"));
+    children.push_back(wire_len_max.column("wire_len_max"));
+    for (std::size_t i = 0; i < kFlagCounts; ++i) children.push_back(flags[i].column(kFlagNames[i]));
+    children.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
+    children.push_back(retransmitted_bytes.column("retransmitted_bytes"));
+    children.push_back(duplicate_acks.column("duplicate_acks"));
+    children.push_back(iat_min_ns.column("iat_min_ns"));
+    children.push_back(iat_mean_ns.column("iat_mean_ns"));
+    children.push_back(iat_max_ns.column("iat_max_ns"));
+    children.push_back(iat_stddev_ns.column("iat_stddev_ns"));
     Column run{
         .name = "item", .format = "+s", .nullable = true, .length = run_stacks.size(), .buffers = {nullptr}};
     run.children.push_back(run_stacks.column("stack", true));
     run.children.push_back(run_frames.column("frames", true));
-    all.push_back(run_lists.column("stacks", std::move(run)));
-    all.push_back(stacks_cut.column("stacks_cut"));
-    all.push_back(app.column("app"));
-    all.push_back(app_by.column("app_by"));
-    all.push_back(cut_start.column("cut_start"));
-    all.push_back(cut_end.column("cut_end"));
+    children.push_back(run_lists.column("stacks", std::move(run)));
+    children.push_back(stacks_cut.column("stacks_cut"));
+    children.push_back(app.column("app"));
+    children.push_back(app_by.column("app_by"));
+    children.push_back(cut_start.column("cut_start"));
+    children.push_back(cut_end.column("cut_end"));
     return root;
 }
 

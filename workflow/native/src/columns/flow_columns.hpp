@@ -38,9 +38,9 @@ class FlowColumns {
     const CapturePoint& capture_point_;
 };
 
-// Returns the application label of a flow: its most frequent token, or the alphabetically first of several
-// equally frequent tokens. Returns `data` only if there is no other token, and an empty text if there is
-// none.
+// Returns the application label of a flow: its most frequent token other than `data`, or the alphabetically
+// first of several equally frequent ones. Returns `data` if there is no other token, or if `data` has more
+// than 16 times as many frames as that one; an empty text if there are no tokens.
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens);
 
 }  // namespace acapella

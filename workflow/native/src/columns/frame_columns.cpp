@@ -97,10 +97,10 @@ struct FrameColumns::BufferPool {
     std::unique_ptr<Buffers> get(std::size_t capacity) {
         const std::lock_guard lock(mutex);
         if (buffers.empty()) return std::make_unique<Buffers>(capacity);
-        auto one = std::move(buffers.back());
+        auto recycled = std::move(buffers.back());
         buffers.pop_back();
-        one->clear();
-        return one;
+        recycled->clear();
+        return recycled;
     }
 };
 

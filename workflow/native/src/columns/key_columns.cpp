@@ -11,9 +11,9 @@ void TagLists::add(TagsView tags) {
     label_lists_.close(labels_.size());
 }
 
-void TagLists::columns(std::vector<Column>& all) const {
-    all.push_back(vlan_lists_.column("vlan", vlans_.column("item", true)));
-    all.push_back(label_lists_.column("mpls", labels_.column("item", true)));
+void TagLists::columns(std::vector<Column>& out) const {
+    out.push_back(vlan_lists_.column("vlan", vlans_.column("item", true)));
+    out.push_back(label_lists_.column("mpls", labels_.column("item", true)));
 }
 
 void TunnelLists::add(std::span<const Tunnel> tunnels) {
@@ -37,22 +37,22 @@ Column TunnelLists::column() const {
     return lists_.column("tunnels", std::move(tunnel));
 }
 
-void EndpointColumns::add(const Endpoints& ends) {
-    ip_version_.add(ends.ip_version);
-    src_.add(address_text(ends.ip_version, ends.src));
-    dst_.add(address_text(ends.ip_version, ends.dst));
-    ip_proto_.add(ends.ip_proto);
-    src_port_.add(ends.has_ports ? std::optional(ends.src_port) : std::nullopt);
-    dst_port_.add(ends.has_ports ? std::optional(ends.dst_port) : std::nullopt);
+void EndpointColumns::add(const Endpoints& endpoints) {
+    ip_version_.add(endpoints.ip_version);
+    src_.add(address_text(endpoints.ip_version, endpoints.src));
+    dst_.add(address_text(endpoints.ip_version, endpoints.dst));
+    ip_proto_.add(endpoints.ip_proto);
+    src_port_.add(endpoints.has_ports ? std::optional(endpoints.src_port) : std::nullopt);
+    dst_port_.add(endpoints.has_ports ? std::optional(endpoints.dst_port) : std::nullopt);
 }
 
-void EndpointColumns::columns(std::vector<Column>& all) const {
-    all.push_back(ip_version_.column("ip_version"));
-    all.push_back(src_.column("src"));
-    all.push_back(dst_.column("dst"));
-    all.push_back(ip_proto_.column("ip_proto"));
-    all.push_back(src_port_.column("src_port"));
-    all.push_back(dst_port_.column("dst_port"));
+void EndpointColumns::columns(std::vector<Column>& out) const {
+    out.push_back(ip_version_.column("ip_version"));
+    out.push_back(src_.column("src"));
+    out.push_back(dst_.column("dst"));
+    out.push_back(ip_proto_.column("ip_proto"));
+    out.push_back(src_port_.column("src_port"));
+    out.push_back(dst_port_.column("dst_port"));
 }
 
 }  // namespace acapella

@@ -13,7 +13,7 @@ namespace acapella {
 class TagLists {
   public:
     void add(TagsView tags);
-    void columns(std::vector<Column>& all) const;
+    void columns(std::vector<Column>& out) const;
 
   private:
     Values<std::uint16_t> vlans_;
@@ -37,8 +37,8 @@ class TunnelLists {
 // Columns ip_version to dst_port.
 class EndpointColumns {
   public:
-    void add(const Endpoints& ends);
-    void columns(std::vector<Column>& all) const;
+    void add(const Endpoints& endpoints);
+    void columns(std::vector<Column>& out) const;
 
   private:
     Values<std::uint8_t> ip_version_, ip_proto_;

@@ -1,5 +1,5 @@
-// VLAN ids, MPLS labels and tunnel identifiers of every frame, for the comparison of two digests. The flow
-// table has these columns too, but does not include frames without an IP header.
+// VLAN ids, MPLS labels, tunnel identifiers and destination MAC addresses of every frame, for the comparison
+// of two digests. The flow table has the first three too, but does not include frames without an IP header.
 #pragma once
 
 #include <cstdint>

@@ -80,14 +80,14 @@ Descriptor ruleset_of(const Rights& rights) {
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
-    std::vector<char*> all;
-    all.reserve(texts.size() + 1);
-    for (const std::string& text : texts) all.push_back(const_cast<char*>(text.c_str()));
-    all.push_back(nullptr);
-    return all;
+    std::vector<char*> result;
+    result.reserve(texts.size() + 1);
+    for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
+    result.push_back(nullptr);
+    return result;
 }
 
-// ---- after fork: only system calls ----
+// After fork: only system calls.
 
 struct Fault {
     const char* step;  // a string literal, so that the parent can read it
@@ -112,9 +112,10 @@ struct Prepared {
 }
 
 bool limit(__rlimit_resource what, std::uint64_t maximum) {
-    rlimit now{};
-    if (::getrlimit(what, &now) != 0) return false;
-    const rlimit limits{std::min<rlim_t>(maximum, now.rlim_max), std::min<rlim_t>(maximum, now.rlim_max)};
+    rlimit current{};
+    if (::getrlimit(what, &current) != 0) return false;
+    const rlimit limits{std::min<rlim_t>(maximum, current.rlim_max),
+                        std::min<rlim_t>(maximum, current.rlim_max)};
     return ::setrlimit(what, &limits) == 0;
 }
 
@@ -140,9 +141,9 @@ void set_streams(const Prepared& prepared) {
 // Python ignores these signals. Unlike signal handlers, ignored signals remain ignored after exec.
 void reset_signals() {
     for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    sigset_t no_signals;
+    ::sigemptyset(&no_signals);
+    ::sigprocmask(SIG_SETMASK, &no_signals, nullptr);
 }
 
 // Changes the user id. Returns true if no other process has the new id.

@@ -138,34 +138,34 @@ constexpr sock_filter load(std::size_t offset) {
 constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     constexpr std::size_t kRefuse = kLength - 1;
     constexpr std::size_t kEnosys = kLength - 2;
-    const auto until = [](std::size_t place, std::size_t at) {
-        return static_cast<std::uint8_t>(place - at - 1);
+    const auto offset_to = [](std::size_t target, std::size_t at) {
+        return static_cast<std::uint8_t>(target - at - 1);
     };
-    const auto until_refused = [&](std::size_t at) { return until(kRefuse, at); };
+    const auto offset_to_refusal = [&](std::size_t at) { return offset_to(kRefuse, at); };
     std::array<sock_filter, kLength> code{};
     code[0] = load(offsetof(seccomp_data, arch));
-    code[1] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, until_refused(1));
+    code[1] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, offset_to_refusal(1));
     code[2] = load(offsetof(seccomp_data, nr));
-    code[3] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Calls, until_refused(3), 0);
+    code[3] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Calls, offset_to_refusal(3), 0);
     code[4] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
     // Libraries fall back to clone.
-    code[5] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kEnosys, 5), 0);
+    code[5] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, offset_to(kEnosys, 5), 0);
     for (std::size_t i = 0; i < kRefused.size(); ++i) {
         const bool allowed = allow_listen && std::find(kListenCalls.begin(), kListenCalls.end(),
                                                        kRefused[i]) != kListenCalls.end();
         code[kBefore + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed ? kNoCall : kRefused[i],
-                                     until_refused(kBefore + i), 0);
+                                     offset_to_refusal(kBefore + i), 0);
     }
     constexpr std::size_t kSocket = kBefore + kRefused.size();
     code[kSocket] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 2);
     code[kSocket + 1] = load(offsetof(seccomp_data, args));
-    code[kSocket + 2] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, until(kEnosys - 1, kSocket + 2),
-                                 until_refused(kSocket + 2));
+    code[kSocket + 2] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, offset_to(kEnosys - 1, kSocket + 2),
+                                 offset_to_refusal(kSocket + 2));
     constexpr std::size_t kClone = kSocket + 3;
     code[kClone] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 2);
     code[kClone + 1] =
         load(offsetof(seccomp_data, args));  // the lower half (both architectures are little-endian)
-    code[kClone + 2] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, until_refused(kClone + 2), 0);
+    code[kClone + 2] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, offset_to_refusal(kClone + 2), 0);
     code[kEnosys - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     code[kEnosys] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
     code[kRefuse] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
@@ -191,21 +191,21 @@ bool refuse_system_calls(bool allow_listen) {
 bool refuse_signals(pid_t own) {
     // Offsets in the filter. Process id 0 means the process itself for prlimit64, and its group for kill.
     constexpr std::uint8_t kAnyTarget = 8, kTarget = 10, kAllow = 12, kRefuse = 13;
-    const auto when = [](std::uint32_t call, std::uint8_t at, std::uint8_t to) {
+    const auto jump_if = [](std::uint32_t call, std::uint8_t at, std::uint8_t target) {
         return sock_filter(
-            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, static_cast<std::uint8_t>(to - at - 1), 0));
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, static_cast<std::uint8_t>(target - at - 1), 0));
     };
     const std::array<sock_filter, 14> code{{
         load(offsetof(seccomp_data, nr)),
-        when(SYS_prlimit64, 1, kAnyTarget),
-        when(SYS_kill, 2, kTarget),
-        when(SYS_tgkill, 3, kTarget),
-        when(SYS_tkill, 4, kTarget),
-        when(SYS_rt_sigqueueinfo, 5, kTarget),
-        when(SYS_rt_tgsigqueueinfo, 6, kTarget),
+        jump_if(SYS_prlimit64, 1, kAnyTarget),
+        jump_if(SYS_kill, 2, kTarget),
+        jump_if(SYS_tgkill, 3, kTarget),
+        jump_if(SYS_tkill, 4, kTarget),
+        jump_if(SYS_rt_sigqueueinfo, 5, kTarget),
+        jump_if(SYS_rt_tgsigqueueinfo, 6, kTarget),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kPidfdSendSignal, kRefuse - 7 - 1, kAllow - 7 - 1),
         load(offsetof(seccomp_data, args)),  // the lower half, which is a whole process id
-        when(0, 9, kAllow),
+        jump_if(0, 9, kAllow),
         load(offsetof(seccomp_data, args)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(own), 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),

@@ -60,14 +60,14 @@ void put_file_facts(const input::FileInfo& info, const Put& put) {
 template <typename Put>
 void put_digest_facts(const Summary& summary, const FlowTable& flow_table, const Put& put) {
     using Time = std::optional<std::int64_t>;
-    const bool any = summary.clock.stamps() > 0;
+    const bool has_times = summary.clock.stamps() > 0;
     put("frames", summary.frames);
     put("implausible_times", summary.implausible_times);
-    put("first_ns", any ? Time(summary.first_ns) : Time());
-    put("last_ns", any ? Time(summary.last_ns) : Time());
+    put("first_ns", has_times ? Time(summary.first_ns) : Time());
+    put("last_ns", has_times ? Time(summary.last_ns) : Time());
     put("wire_bytes", summary.wire_bytes);
     put("captured_bytes", summary.captured_bytes);
-    put("clock_resolution_ns", any ? Time(summary.clock.resolution_ns()) : Time());
+    put("clock_resolution_ns", has_times ? Time(summary.clock.resolution_ns()) : Time());
     put("equal_stamps", summary.clock.equal());
     put("time_reversals", summary.clock.reversals());
     put("issues", counts_by_issue(summary));

@@ -36,9 +36,9 @@ class FrameReader {
     // Fills `rows`, or fewer rows at the end; returns their number. Memory latencies of the key lookups
     // overlap.
     std::size_t next(std::span<FrameRow> rows);
-    // Like next(rows), but calls `on_row(i)` for each row before its key is known. During the call, record()
-    // and dissection() describe the row. Their bytes are valid until the next call of next(); to keep them
-    // valid, it may return fewer rows even before the end. Returns 0 at the end.
+    // Like next(rows), but calls `on_row(i)` for each row, whose key may not be set yet. During the call,
+    // record() and dissection() describe the row. Their bytes are valid until the next call of next(); to
+    // keep them valid, it may return fewer rows even before the end. Returns 0 at the end.
     template <typename OnRow>
     std::size_t next(std::span<FrameRow> rows, OnRow on_row);
 

@@ -12,7 +12,7 @@ namespace acapella {
 
 class NativeDigest {
   public:
-    // Parameters as in FrameReader.
+    // Parameters as in FrameReader and DigestBuilder.
     NativeDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
                  const Vendors* vendors = nullptr, const input::DecompressionLimits& limits = {},
                  std::uint64_t memory_bytes = kUnlimited)

@@ -1,4 +1,4 @@
-// VLAN IDs, MPLS labels and tunnel identifiers of every frame of a capture, including frames without an IP
+// VLAN ids, MPLS labels and tunnel identifiers of every frame of a capture, including frames without an IP
 // header.
 #pragma once
 

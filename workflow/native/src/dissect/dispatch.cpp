@@ -111,9 +111,9 @@ constexpr bool each_next_has_one_dissector() {
 static_assert(Next::stop == Next{} && each_next_has_one_dissector());
 
 constexpr auto kDissectors = [] {
-    std::array<Dissector, kNextCount> all{};
-    for (const Entry& entry : kEntries) all[static_cast<std::size_t>(entry.next)] = entry.dissect;
-    return all;
+    std::array<Dissector, kNextCount> dissectors{};
+    for (const Entry& entry : kEntries) dissectors[static_cast<std::size_t>(entry.next)] = entry.dissect;
+    return dissectors;
 }();
 
 Next step(Next next, Walk& walk) { return kDissectors[static_cast<std::size_t>(next)](walk); }

@@ -9,8 +9,9 @@ namespace acapella {
 class Vendors;
 struct Trace;
 
-// Handling of headers at which tshark stops. `innermost` also decodes Cisco ISL of any length, and 802.3
-// length fields after a service tag. Such results are marked as unsure.
+// Handling of headers that tshark does not decode, or whose type it guesses. `innermost` also decodes Cisco
+// ISL of any length, and 802.3 length fields after a service tag, but does not guess that GTP carries
+// Ethernet. Such results are marked as unsure.
 enum class Depth : std::uint8_t { as_tshark, innermost };
 
 // Resets `dissection` and fills it from `record`. Reads only captured bytes, does not allocate or throw, and

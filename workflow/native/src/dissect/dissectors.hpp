@@ -6,8 +6,8 @@
 
 namespace acapella {
 
-inline constexpr std::uint16_t kMax8023Length = 1500;           // IEEE 802.3-2018 3.2.6
-inline constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
+inline constexpr std::uint16_t kMax8023Length = 1500;           // IEEE 802.3-2018 clause 3.2.6
+inline constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 section 3.1
 
 Next dissect_ethernet(Walk& walk);
 Next dissect_llc(Walk& walk);

@@ -5,7 +5,7 @@ namespace acapella {
 namespace {
 
 constexpr std::size_t kEthernetHeader = 14;
-constexpr std::uint16_t kMinEthertype = 1536;  // IEEE 802.3-2018 3.2.6
+constexpr std::uint16_t kMinEthertype = 1536;  // IEEE 802.3-2018 clause 3.2.6
 constexpr std::uint16_t kF5FileInformation = 0x05ff;
 // Cisco ISL header; its length field does not count the bytes up to and including the field itself
 constexpr std::size_t kIsl = 26;

@@ -25,7 +25,7 @@ void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
     if (flow != 0) walk.tunnel(TunnelType::nvgre_flow_id, flow);
 }
 
-// draft-foschiano-erspan 4.2 and 4.3. tshark decodes more of type III than the core.
+// draft-foschiano-erspan sections 4.2 and 4.3. tshark decodes more of type III than the core.
 Next erspan(Walk& walk, bool sequenced) {
     constexpr std::uint16_t kPlatform = 0x0001;  // type III: a subheader of 8 bytes follows
     constexpr std::uint16_t kFrameType = 0x7c00;
@@ -36,11 +36,11 @@ Next erspan(Walk& walk, bool sequenced) {
     if (version != 1 && version != 2) return walk.stop_as_unsure();
     walk.tunnel(TunnelType::erspan_session, walk.at.be16(2) & 0x03ffU);
     if (version == 2) walk.out.sure = false;
-    const std::uint16_t last = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
-    const std::size_t header = version == 1 ? 8 : last & kPlatform ? 20 : 12;
+    const std::uint16_t type_3_flags = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
+    const std::size_t header = version == 1 ? 8 : type_3_flags & kPlatform ? 20 : 12;
     if (!walk.at.has(header)) return walk.truncated(Issue::truncated_erspan);
     walk.at.skip(header);
-    return last & kFrameType ? walk.stop_at_payload() : Next::ethernet;
+    return type_3_flags & kFrameType ? walk.stop_at_payload() : Next::ethernet;
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ Next dissect_gre(Walk& walk) {
     const std::uint16_t type = walk.at.be16(2);
     add_key(walk, flags, type);
     if ((flags & kRouting) && (flags & kVersion))
-        return walk.stop_as_unsure();  // RFC 2637 4.1: version 1 has no source routes
+        return walk.stop_as_unsure();  // RFC 2637 section 4.1: version 1 has no source routes
     const std::size_t header = gre::header_end(walk.at, flags);
     if (header == 0) return walk.truncated(Issue::truncated_gre);
     walk.at.skip(header);
@@ -80,7 +80,7 @@ Next dissect_gre(Walk& walk) {
             return erspan(walk, (flags & kSequence) != 0);
         case kErspan3:
             return erspan(walk, true);
-        case kPptp:  // RFC 2637 4.4; tshark decodes more of PPP than the core
+        case kPptp:  // RFC 2637 section 4.4; tshark decodes more of PPP than the core
             walk.out.sure = false;
             if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
             return Next::ppp;

@@ -19,7 +19,7 @@ inline constexpr std::uint16_t kTransparentEthernet = 0x6558;
 inline constexpr std::uint16_t kErspan = 0x88be;
 inline constexpr std::uint16_t kErspan3 = 0x22eb;
 
-inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 4.1
+inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 section 4.1
 
 // Offset of the key. The checksum field is also present with source routes, because its second half is their
 // offset.

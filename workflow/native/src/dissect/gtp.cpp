@@ -1,4 +1,4 @@
-// GTP: user data (3GPP TS 29.281 5), signaling (TS 29.060 and 29.274).
+// GTP: user data (3GPP TS 29.281 clause 5), signaling (TS 29.060 and 29.274).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -19,7 +19,7 @@ bool is_signaling(std::uint8_t type) {
     return false;
 }
 
-// Skips extension headers (5.2.1). Returns false if one is truncated or has length 0.
+// Skips extension headers (clause 5.2.1). Returns false if one is truncated or has length 0.
 bool skip_extensions(Cursor& at, std::uint8_t type) {
     while (type != 0) {
         const std::size_t length = at.u8(0) * std::size_t{4};
@@ -30,8 +30,8 @@ bool skip_extensions(Cursor& at, std::uint8_t type) {
     return true;
 }
 
-// No field of GTP-U distinguishes an Ethernet frame (PDU session type Ethernet, TS 23.501 5.8.2.2) from IP or
-// PPP; only signaling does. So a MAC address may look like the start of an IP packet.
+// No field of GTP-U distinguishes an Ethernet frame (PDU session type Ethernet, TS 23.501 clause 5.8.2.2)
+// from IP or PPP; only signaling does. So a MAC address may look like the start of an IP packet.
 bool looks_like_ethernet(const Cursor& at) {
     constexpr std::size_t kType = 12;
     const std::uint16_t type = at.be16(kType);

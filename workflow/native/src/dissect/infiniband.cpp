@@ -1,4 +1,4 @@
-// RoCEv2: the InfiniBand transport over UDP (IBTA specification 1.4, annex A17 and 9.2).
+// RoCEv2: the InfiniBand transport over UDP (IBTA specification 1.4, annex A17 and section 9.2).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

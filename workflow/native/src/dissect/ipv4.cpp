@@ -21,8 +21,8 @@ void take_keys(Walk& walk, std::uint32_t length) {
     walk.at.copy(16, 4, out.dst.data());
 }
 
-// Returns true if the options contain a source route (RFC 791 3.1), whose last address tshark uses as the
-// destination, or may contain one because they are truncated.
+// Returns true if the options contain a source route (RFC 791 section 3.1), whose last address tshark uses as
+// the destination, or may contain one because they are truncated.
 bool may_be_source_routed(const Cursor& at, std::size_t header) {
     constexpr std::uint8_t kEnd = 0;
     constexpr std::uint8_t kNoOperation = 1;

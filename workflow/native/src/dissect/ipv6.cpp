@@ -7,7 +7,7 @@ namespace {
 constexpr std::size_t kIpv6Header = 40;
 
 // Ends the dissection inside a truncated extension header. If its first `needed` bytes were captured, they
-// show whether another header follows (RFC 8200 4.7).
+// show whether another header follows (RFC 8200 section 4.7).
 Next truncated_extension(Walk& walk, std::size_t needed, Issue issue = Issue::truncated_ipv6_extension) {
     constexpr std::uint8_t kNoNextHeader = 59;
     if (!walk.quoted && walk.at.has(needed) && walk.at.u8(0) == kNoNextHeader)
@@ -26,8 +26,8 @@ Next after_extension(Walk& walk, std::size_t length) {
 
 std::size_t extension_length(const Cursor& at) { return (at.u8(1) + std::size_t{1}) * 8; }
 
-// Returns false if an option extends beyond its header (RFC 8200 4.2). tshark continues to read there, and
-// may stop.
+// Returns false if an option extends beyond its header (RFC 8200 section 4.2). tshark continues to read
+// there, and may stop.
 bool options_fit(const Cursor& at, std::size_t length) {
     constexpr std::uint8_t kPad1 = 0;
     std::size_t option = 2;
@@ -36,11 +36,12 @@ bool options_fit(const Cursor& at, std::size_t length) {
     return option <= length;
 }
 
-// Returns false if a routing header has the wrong length for its type, because tshark stops there.
+// Returns false if a routing header has, or may have (RPL), the wrong length for its type, because tshark
+// stops there.
 bool addresses_fit(const Cursor& at) {
-    constexpr std::uint8_t kMobility = 2;        // RFC 6275 6.4
+    constexpr std::uint8_t kMobility = 2;        // RFC 6275 section 6.4
     constexpr std::uint8_t kRpl = 3;             // RFC 6554
-    constexpr std::uint8_t kSegmentRouting = 4;  // RFC 8754 2
+    constexpr std::uint8_t kSegmentRouting = 4;  // RFC 8754 section 2
     const std::uint8_t length = at.u8(1);
     switch (at.u8(2)) {
         case kMobility:
@@ -83,8 +84,8 @@ Next dissect_ipv6(Walk& walk) {
     const std::uint16_t payload = walk.at.be16(4);
     const std::uint8_t protocol = walk.at.u8(6);
     walk.network_header(6);
-    // Zero in a jumbogram with a hop-by-hop header (RFC 2675 3), or if the sender offloads segmentation to
-    // its NIC.
+    // Zero in a jumbogram with a hop-by-hop header (RFC 2675 section 3), or if the sender offloads
+    // segmentation to its NIC.
     const std::size_t length = payload ? kIpv6Header + payload : walk.at.reported();
     if (!walk.quoted) {
         walk.out.ip_proto = protocol;
@@ -100,7 +101,7 @@ Next dissect_ipv6(Walk& walk) {
 }
 
 Next dissect_hop_by_hop(Walk& walk) {
-    // RFC 8200 4.1 allows one, immediately after the IPv6 header.
+    // RFC 8200 section 4.1 allows one, immediately after the IPv6 header.
     const bool in_place =
         walk.out.token_count > 0 && walk.out.tokens[walk.out.token_count - 1] == Token::ipv6;
     if (!in_place) walk.out.sure = false;

@@ -18,7 +18,7 @@ Next truncated(Walk& walk) {
     return walk.stop_as_unsure();
 }
 
-// RFC 2661 3.1. tshark decodes more of PPP than the core.
+// RFC 2661 section 3.1. tshark decodes more of PPP than the core.
 Next data_version_2(Walk& walk, std::uint16_t flags) {
     const std::size_t tunnel = flags & kHasLength ? 4 : 2;
     if (!walk.at.has(tunnel + 4)) return truncated(walk);
@@ -38,7 +38,7 @@ Next data_version_2(Walk& walk, std::uint16_t flags) {
     return walk.at.reported() > 0 ? truncated(walk) : walk.stop_at_payload();
 }
 
-// RFC 3931 4.1. Session 0 is the control connection.
+// RFC 3931 section 4.1. Session 0 is the control connection.
 Next data_version_3(Walk& walk, std::size_t offset) {
     if (!walk.at.has(offset + 4)) return truncated(walk);
     const std::uint32_t session = walk.at.be32(offset);

@@ -1,4 +1,4 @@
-// IEEE 802.2 LLC, SNAP (IEEE 802-2014 9.5), and protocols with Cisco's OUI.
+// IEEE 802.2 LLC, SNAP (IEEE 802-2014 clause 9.5), and protocols with Cisco's OUI.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -12,7 +12,7 @@ constexpr std::uint8_t kSapIp = 0x06;
 constexpr std::uint32_t kOuiEthernet = 0x000000;
 constexpr std::uint32_t kOuiCisco = 0x00000c;
 constexpr std::uint32_t kOuiCisco90 = 0x0000f8;  // cable bridging: an ethertype follows
-constexpr std::uint32_t kOuiBridged = 0x0080c2;  // RFC 2684 5.2: a whole Ethernet frame may follow
+constexpr std::uint32_t kOuiBridged = 0x0080c2;  // RFC 2684 section 5.2: a whole Ethernet frame may follow
 
 Next leaf(Walk& walk, Token token) {
     walk.push(token);

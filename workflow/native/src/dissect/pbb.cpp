@@ -1,4 +1,5 @@
-// Provider backbone bridging, IEEE 802.1Q-2018 9.7 (802.1ah): an I-TAG and the customer's Ethernet header.
+// Provider backbone bridging, IEEE 802.1Q-2018 clause 9.7 (802.1ah): an I-TAG and the customer's Ethernet
+// header.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

@@ -1,4 +1,4 @@
-// PIM, RFC 7761; a Register message carries a packet (4.9.3).
+// PIM, RFC 7761; a Register message carries a packet (section 4.9.3).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

@@ -18,7 +18,7 @@ Next dissect_ppp(Walk& walk) {
     if (!walk.at.has(2)) return walk.truncated(Issue::truncated_ppp);
     walk.push(Token::ppp);
     std::uint16_t protocol = walk.at.u8(0);
-    if (protocol & 1) {  // compressed to one byte, RFC 1661 6.5
+    if (protocol & 1) {  // compressed to one byte, RFC 1661 section 6.5
         walk.at.skip(1);
     } else {
         protocol = walk.at.be16(0);

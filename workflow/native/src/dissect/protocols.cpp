@@ -30,7 +30,7 @@ struct Numbered {
     Protocol protocol;
 };
 
-// Protocol numbers assigned by IANA. All others, and 59 (no next header, RFC 8200 4.7), are payload.
+// Protocol numbers assigned by IANA. All others, and 59 (no next header, RFC 8200 section 4.7), are payload.
 constexpr Numbered kNumbered[] = {
     {0, dissect_with(Next::hop_by_hop)},
     {1, dissect_with(Next::icmp)},
@@ -73,9 +73,9 @@ constexpr Numbered kNumbered[] = {
 };
 
 constexpr auto kProtocols = [] {
-    std::array<Protocol, 256> all{};
-    for (const Numbered& one : kNumbered) all[one.number] = one.protocol;
-    return all;
+    std::array<Protocol, 256> by_number{};
+    for (const Numbered& numbered : kNumbered) by_number[numbered.number] = numbered.protocol;
+    return by_number;
 }();
 
 }  // namespace

@@ -58,9 +58,9 @@ bool looks_like_ethernet(const Cursor& at, std::size_t offset) {
     }
 }
 
-// A word of zeros is either a control word without sequencing (RFC 4385 3, RFC 4448 4.6) or the start of an
-// address of the vendor 00:00:00. It is treated as a control word if a plausible Ethernet frame starts after
-// the word, but not at the word itself.
+// A word of zeros is either a control word without sequencing (RFC 4385 section 3, RFC 4448 section 4.6) or
+// the start of an address of the vendor 00:00:00. It is treated as a control word if a plausible Ethernet
+// frame starts after the word, but not at the word itself.
 bool is_control_word(const Cursor& at) {
     return at.be32(0) == 0 && looks_like_ethernet(at, kControlWord + kType) &&
            !looks_like_ethernet(at, kType);

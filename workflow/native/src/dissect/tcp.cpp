@@ -1,4 +1,4 @@
-// TCP, RFC 9293; MPTCP options, RFC 8684 3.
+// TCP, RFC 9293; MPTCP options, RFC 8684 section 3.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -27,7 +27,7 @@ void take_options(Walk& walk, std::size_t header) {
 }
 
 // Returns true if any message in this payload looks like PACKET_IN or PACKET_OUT of OpenFlow (OpenFlow 1.5.1
-// 7.1.1), which contain whole frames. tshark detects OpenFlow on every port.
+// section 7.1.1), which contain whole frames. tshark detects OpenFlow on every port.
 bool carries_openflow_packet(Cursor at) {
     constexpr std::uint8_t kMaxVersion = 6;
     constexpr std::uint8_t kMaxType = 35;

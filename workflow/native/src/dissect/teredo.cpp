@@ -1,4 +1,4 @@
-// Teredo, RFC 4380 5.1.1: IPv6 in UDP, after optional authentication and origin indications.
+// Teredo, RFC 4380 section 5.1.1: IPv6 in UDP, after optional authentication and origin indications.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

@@ -43,9 +43,9 @@ Next dissect_udp(Walk& walk) {
     const std::uint16_t source = walk.at.be16(0);
     const std::uint16_t destination = walk.at.be16(2);
     const std::size_t length = walk.at.be16(4);
-    if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675, section 4
+    if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675 section 4
     if (length < kUdpHeader) return walk.malformed(Issue::bad_udp_length);
-    // The first fragment of a datagram is shorter than its length field.
+    // The first fragment of a datagram has fewer bytes than the UDP length.
     walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kUdpHeader));
     walk.at.limit(length);
     walk.at.skip(kUdpHeader);

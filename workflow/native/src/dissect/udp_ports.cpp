@@ -6,7 +6,7 @@
 namespace acapella {
 namespace {
 
-// tshark 4.0, `tshark -G decodes`, table udp.port: known ports below the largest tunnel port.
+// tshark 4.0, `tshark -G decodes`, table udp.port: known ports up to the largest tunnel port.
 constexpr std::uint16_t kKnown[] = {
     7,    13,   19,   37,   49,   53,   67,   68,   69,   88,   111,  123,  137,  138,  161,  162,  173,
     177,  213,  269,  319,  320,  389,  427,  434,  464,  473,  496,  500,  502,  513,  514,  520,  521,

@@ -65,10 +65,10 @@ constexpr Issue udp_tunnel_truncated(Next tunnel) {
 // Returns true if tshark has a dissector for this port. tshark tries the lower of the two ports first.
 bool udp_port_known(std::uint16_t port);
 
-// Returns true if tshark's dissector for this port finds layers 2 to 4 in the payload.
+// Returns true if tshark's dissector for this port may find layers 2 to 4 in the payload.
 inline bool udp_payload_has_headers(std::uint16_t port, const Cursor& payload) {
-    constexpr std::uint8_t kLispEncapsulated = 8;  // RFC 9301 4
-    constexpr std::uint8_t kCapwapDtls = 0x01;     // RFC 5415 4.1
+    constexpr std::uint8_t kLispEncapsulated = 8;  // RFC 9301 section 4
+    constexpr std::uint8_t kCapwapDtls = 0x01;     // RFC 5415 section 4.1
     switch (port) {
         case 4342:
             return payload.u8(0) >> 4 == kLispEncapsulated;

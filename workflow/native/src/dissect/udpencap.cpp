@@ -6,12 +6,12 @@ namespace acapella {
 Next dissect_udpencap(Walk& walk) {
     walk.push(Token::udpencap);
     if (walk.at.has(1) && walk.at.reported() == 1 && walk.at.u8(0) == 0xff)
-        return Walk::stop();  // keepalive, 2.3
+        return Walk::stop();  // keepalive, section 2.3
     if (!walk.at.has(4)) {
         walk.truncated(Issue::truncated_udpencap);
         return walk.stop_as_unsure();
     }
-    if (walk.at.be32(0) == 0) {  // the non-ESP marker, 2.2
+    if (walk.at.be32(0) == 0) {  // the non-ESP marker, section 2.2
         walk.at.skip(4);
         return walk.stop_at_payload();
     }

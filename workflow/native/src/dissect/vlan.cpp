@@ -50,11 +50,11 @@ Next dissect_vlan(Walk& walk) {
 Next dissect_service_vlan(Walk& walk) {
     walk.push(Token::ieee8021ad);
     if (!walk.at.has(kTag)) return walk.truncated(Issue::truncated_vlan);
-    const bool two = walk.at.be16(kTag - 2) == kServiceTag;
-    const std::size_t length = two ? 2 * kTag : kTag;
+    const bool is_double = walk.at.be16(kTag - 2) == kServiceTag;
+    const std::size_t length = is_double ? 2 * kTag : kTag;
     if (walk.at.has(length - 2)) {
         add_id(walk, 0);
-        if (two) add_id(walk, kTag);
+        if (is_double) add_id(walk, kTag);
     }
     return walk.at.has(length) ? after_tag(walk, length, true) : walk.truncated(Issue::truncated_vlan);
 }

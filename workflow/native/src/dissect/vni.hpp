@@ -30,7 +30,7 @@ constexpr bool is_vxlan_gpe(std::uint16_t dst_port, std::uint8_t flags) {
     return dst_port == kVxlanGpePort && (flags & kVersionAndInstance) == kInstance;
 }
 
-// RFC 8926 section 3.4. The options must fit, because otherwise no IP header can follow them.
+// RFC 8926 section 3.4. The options are not checked: if they do not fit, no IP header can follow them.
 constexpr bool is_geneve(std::uint16_t dst_port, std::uint8_t version) {
     return dst_port == kGenevePort && version == 0;
 }

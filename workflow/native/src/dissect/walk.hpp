@@ -14,8 +14,8 @@ namespace acapella {
 
 class Vendors;
 
-// The next dissector. Walk::key selects it for `by_ethertype` and `by_protocol`. The table in dispatch.cpp
-// ends with the last enumerator.
+// The next dissector. Walk::key selects it for `by_ethertype` and `by_protocol`. kNextCount in dispatch.cpp
+// is derived from the last enumerator.
 enum class Next : std::uint8_t {
     stop,
     by_ethertype,
@@ -77,7 +77,7 @@ struct Walk {
     std::uint32_t link_len = 0;   // length of the nearest link header, without VLAN tags and MPLS
     std::uint16_t key = 0;        // ethertype or IP protocol
     std::uint8_t ip_version = 0;  // of the nearest network header, including that of a quoted packet
-    bool innermost = false;       // Depth::innermost: continue after headers at which tshark stops
+    bool innermost = false;       // Depth::innermost
     bool quoted = false;          // inside a packet quoted in an ICMP error: tokens only, no keys
     vni::OuterKey outer_key;
     bool trailer = false;  // nonzero bytes follow the packet

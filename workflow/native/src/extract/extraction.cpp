@@ -63,14 +63,14 @@ class FrameCursor {
     // Skips to the last piece that begins at or before `frame`, if that piece is ahead. The blocks of its
     // section and the piece form a separate capture.
     void go_to(std::uint64_t frame) {
-        const auto& all = positions_->pieces;
+        const auto& pieces = positions_->pieces;
         std::size_t at = piece_;
-        for (std::size_t i = piece_; i < all.size(); ++i) {
-            if (all[i].frame > frame) break;
-            if (all[i].frame > 0) at = i;
+        for (std::size_t i = piece_; i < pieces.size(); ++i) {
+            if (pieces[i].frame > frame) break;
+            if (pieces[i].frame > 0) at = i;
         }
         piece_ = at;
-        const Positions::Piece piece = all.empty() ? Positions::Piece{} : all[at];
+        const Positions::Piece piece = pieces.empty() ? Positions::Piece{} : pieces[at];
         if (piece.frame <= last_ + 1 || piece.frame <= input::PositionsBuilder::kLeadingFrames + 1) return;
         std::vector<PartsStream::Part> parts = blocks_before(piece.offset);
         if (parts.empty()) return;
@@ -87,13 +87,13 @@ class FrameCursor {
 
     // Returns the blocks that describe a frame at `offset`.
     [[nodiscard]] std::vector<PartsStream::Part> blocks_before(std::uint64_t offset) const {
-        const auto& all = positions_->blocks;
-        auto end = std::partition_point(all.begin(), all.end(),
+        const auto& blocks = positions_->blocks;
+        auto end = std::partition_point(blocks.begin(), blocks.end(),
                                         [&](const Positions::Block& block) { return block.offset < offset; });
         auto begin = end;
-        while (begin != all.begin() && !std::prev(begin)->first) --begin;
+        while (begin != blocks.begin() && !std::prev(begin)->first) --begin;
         std::vector<PartsStream::Part> parts;
-        if (begin == all.begin()) return parts;
+        if (begin == blocks.begin()) return parts;
         for (--begin; begin != end; ++begin) parts.push_back({begin->offset, begin->size});
         return parts;
     }
@@ -190,7 +190,7 @@ bool Extraction::copy_blocks(const SectionBlocks& blocks) {
     if (section_ != blocks.section()) {
         section_ = blocks.section();
         blocks_written_ = 1;
-        constexpr std::size_t kLength = 16;  // of the section, in the file; -1: unknown
+        constexpr std::size_t kLength = 16;  // offset of the section length; -1: unknown
         std::vector<std::byte> header = all.front();
         std::fill_n(header.begin() + kLength, sizeof(std::int64_t), std::byte{0xff});
         if (!writer_.copy(header)) return false;

@@ -31,7 +31,7 @@ class FlowCounts {
     void count_application(std::uint32_t& list, std::uint32_t token);
     void add_run(std::uint32_t& list, StackRun run);
 
-    // Tokens and the number of frames with each.
+    // Returns the tokens and the number of frames with each.
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t list) const;
     // Returns the runs, newest first.
     std::vector<StackRun> runs(std::uint32_t list) const;

@@ -103,31 +103,31 @@ std::uint64_t FlowKeys::hash_tags(TagsView tags) const {
 
 std::uint64_t FlowKeys::hash_key(std::uint32_t number) const {
     const Key& key = keys_[number];
-    return hash(key.endpoints, key.tags, key.tags.whole() ? 0 : hash_tags(tags_view(key.tags_row)));
+    return hash(key.endpoints, key.tags, key.tags.is_complete() ? 0 : hash_tags(tags_view(key.tags_row)));
 }
 
 std::span<const std::uint16_t> FlowKeys::vlans(std::uint32_t row) const {
     const TagsRow& tags = tags_[row];
     if (tags.is_longer) {
-        const LongerTags& longer = longer_tags_[tags.place];
+        const LongerTags& longer = longer_tags_[tags.row];
         return std::span(vlan_values_).subspan(longer.first_vlan, longer.vlan_count);
     }
-    return keys_[tags.place].tags.vlans();
+    return keys_[tags.row].tags.vlans();
 }
 
 std::span<const std::uint32_t> FlowKeys::labels(std::uint32_t row) const {
     const TagsRow& tags = tags_[row];
     if (tags.is_longer) {
-        const LongerTags& longer = longer_tags_[tags.place];
+        const LongerTags& longer = longer_tags_[tags.row];
         return std::span(label_values_).subspan(longer.first_label, longer.label_count);
     }
-    return keys_[tags.place].tags.labels();
+    return keys_[tags.row].tags.labels();
 }
 
 std::span<const Tunnel> FlowKeys::tunnels(std::uint32_t row) const {
     const TagsRow& tags = tags_[row];
     if (!tags.is_longer) return {};
-    const LongerTags& longer = longer_tags_[tags.place];
+    const LongerTags& longer = longer_tags_[tags.row];
     return std::span(tunnel_values_).subspan(longer.first_tunnel, longer.tunnel_count);
 }
 
@@ -139,9 +139,9 @@ bool FlowKeys::same_tags(std::uint32_t row, TagsView tags) const {
 std::uint32_t FlowKeys::intern(const Dissection& d) {
     if (d.ip_version == 0) return kNone;
     Lookup lookup{Endpoints::of(d), ShortTags::of(d), 0};
-    const bool whole = lookup.tags.whole();
-    lookup.hash = hash(lookup.endpoints, lookup.tags, whole ? 0 : hash_tags(tags_of(d)));
-    if (whole) return intern(lookup);
+    const bool is_complete = lookup.tags.is_complete();
+    lookup.hash = hash(lookup.endpoints, lookup.tags, is_complete ? 0 : hash_tags(tags_of(d)));
+    if (is_complete) return intern(lookup);
     const std::uint32_t found = key_index_.find(lookup.hash, [&](std::uint32_t number) {
         const Key& key = keys_[number];
         return key.endpoints.words() == lookup.endpoints.words() && same_tags(key.tags_row, tags_of(d));
@@ -152,7 +152,7 @@ std::uint32_t FlowKeys::intern(const Dissection& d) {
 bool FlowKeys::start_lookup(const Dissection& d, Lookup& lookup) const {
     if (d.ip_version == 0) return false;
     lookup.tags = ShortTags::of(d);
-    if (!lookup.tags.whole()) return false;
+    if (!lookup.tags.is_complete()) return false;
     lookup.endpoints = Endpoints::of(d);
     lookup.hash = hash(lookup.endpoints, lookup.tags, 0);
     key_index_.prefetch(lookup.hash);
@@ -221,9 +221,9 @@ std::uint32_t FlowKeys::intern_tags(TagsView tags, std::uint32_t key) {
 }
 
 FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
-    if (tags.tunnels.empty() && keys_[key].tags.whole())
-        return {.is_longer = 0, .place = key & TagsRow::kMaxPlace};
-    const std::uint32_t place =
+    if (tags.tunnels.empty() && keys_[key].tags.is_complete())
+        return {.is_longer = 0, .row = key & TagsRow::kMaxRow};
+    const std::uint32_t row =
         longer_tags_.add({.first_vlan = static_cast<std::uint32_t>(vlan_values_.size()),
                           .first_label = static_cast<std::uint32_t>(label_values_.size()),
                           .first_tunnel = static_cast<std::uint32_t>(tunnel_values_.size()),
@@ -233,30 +233,30 @@ FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
     vlan_values_.insert(vlan_values_.end(), tags.vlans.begin(), tags.vlans.end());
     label_values_.insert(label_values_.end(), tags.labels.begin(), tags.labels.end());
     tunnel_values_.insert(tunnel_values_.end(), tags.tunnels.begin(), tags.tunnels.end());
-    return {.is_longer = 1, .place = place & TagsRow::kMaxPlace};
+    return {.is_longer = 1, .row = row & TagsRow::kMaxRow};
 }
 
-bool FlowKeys::TagsClasses::counts(const Tunnel& tunnel) const {
+bool FlowKeys::TagsClasses::is_compared(const Tunnel& tunnel) const {
     return directions_of(tunnel.type) <= directions;
 }
 
 std::uint64_t FlowKeys::hash_class(const TagsClasses& classes, std::uint32_t tags_row) const {
     std::uint64_t state = hash_tags({classes.by_vlans ? vlans(tags_row) : TagsView{}.vlans, {}});
     for (const Tunnel& tunnel : tunnels(tags_row))
-        if (classes.counts(tunnel)) state = TableHash::mix(state, type_and_id(tunnel));
+        if (classes.is_compared(tunnel)) state = TableHash::mix(state, type_and_id(tunnel));
     return state;
 }
 
 bool FlowKeys::same_class(const TagsClasses& classes, std::uint32_t tags_row, std::uint32_t other_row) const {
     if (classes.by_vlans && !std::ranges::equal(vlans(tags_row), vlans(other_row))) return false;
-    const auto counts = [&](const Tunnel& tunnel) { return classes.counts(tunnel); };
+    const auto is_compared = [&](const Tunnel& tunnel) { return classes.is_compared(tunnel); };
     const auto row_tunnels = tunnels(tags_row);
     const auto other_tunnels = tunnels(other_row);
     auto a = row_tunnels.begin();
     auto b = other_tunnels.begin();
     for (;; ++a, ++b) {
-        a = std::find_if(a, row_tunnels.end(), counts);
-        b = std::find_if(b, other_tunnels.end(), counts);
+        a = std::find_if(a, row_tunnels.end(), is_compared);
+        b = std::find_if(b, other_tunnels.end(), is_compared);
         if (a == row_tunnels.end() || b == other_tunnels.end())
             return a == row_tunnels.end() && b == other_tunnels.end();
         if (type_and_id(*a) != type_and_id(*b)) return false;

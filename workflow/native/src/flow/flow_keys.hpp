@@ -57,12 +57,12 @@ class ShortTags {
 
     static ShortTags of(const Dissection& dissection);
     // Returns true if it contains all tags of the frame.
-    bool whole() const {
+    bool is_complete() const {
         return vlan_count() <= 1 && label_count_ <= (tunnel_count() == 0 ? 3 : 1) && tunnel_count() <= 1;
     }
     Words words() const { return std::bit_cast<Words>(*this); }
 
-    // Valid only if whole().
+    // Valid only if is_complete().
     std::span<const std::uint16_t> vlans() const { return {&vlan_, vlan_count()}; }
     std::span<const std::uint32_t> labels() const { return {values_.data(), label_count_}; }
     std::size_t tunnel_count() const { return counts_ >> kTunnelShift; }
@@ -149,10 +149,10 @@ class FlowKeys {
     // Location of the tags of a row: the first key with these tags, or longer_tags_ if they include a tunnel
     // or do not fit in ShortTags.
     struct TagsRow {
-        static constexpr std::uint32_t kMaxPlace = 0x7fffffff;
+        static constexpr std::uint32_t kMaxRow = 0x7fffffff;
 
         std::uint32_t is_longer : 1;
-        std::uint32_t place : 31;  // a row of keys_ or longer_tags_
+        std::uint32_t row : 31;  // a row of keys_ or longer_tags_
     };
     struct LongerTags {
         std::uint32_t first_vlan;
@@ -165,7 +165,7 @@ class FlowKeys {
 
     // Classes of tags by VLAN stack and by some tunnel identifiers.
     struct TagsClasses {
-        bool counts(const Tunnel& tunnel) const;
+        bool is_compared(const Tunnel& tunnel) const;
 
         Directions directions;  // tunnels up to this kind are compared
         bool by_vlans;

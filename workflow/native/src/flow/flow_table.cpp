@@ -71,7 +71,7 @@ std::uint32_t FlowTable::number_of(const FrameRow& row, std::uint32_t stack) {
     FlowState flow{.first_ns = row.ts_ns, .previous_ns = row.ts_ns, .run_stack = stack, .key = row.key};
     flow.starts_with_syn = row.has(FrameRow::kHasTcp) && (row.tcp_flags & kSyn) != 0;
     number = flows_.add(flow);
-    peers_.add(number, [this](std::uint32_t of) { return key_of(of); });
+    peers_.add(number, [this](std::uint32_t other) { return key_of(other); });
     return number;
 }
 
@@ -128,20 +128,20 @@ void FlowTable::add_applications(FlowState& flow, const FrameApplication& applic
 }
 
 void FlowTable::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
-    const auto one = [&](bool set, FlagCount which) {
-        const auto i = static_cast<std::size_t>(which);
+    const auto count_if = [&](bool set, FlagCount flag) {
+        const auto i = static_cast<std::size_t>(flag);
         if (set) count(tcp.flags[i], number, i);
     };
-    one((flags & kAck) != 0, FlagCount::kAck);
-    one((flags & kPsh) != 0, FlagCount::kPsh);
+    count_if((flags & kAck) != 0, FlagCount::kAck);
+    count_if((flags & kPsh) != 0, FlagCount::kPsh);
     if ((flags & ~(kAck | kPsh)) == 0) return;
-    one((flags & kSyn) != 0, FlagCount::kSyn);
-    one((flags & kSyn) != 0 && (flags & kAck) != 0, FlagCount::kSynAck);
-    one((flags & kFin) != 0, FlagCount::kFin);
-    one((flags & kRst) != 0, FlagCount::kRst);
-    one((flags & kUrg) != 0, FlagCount::kUrg);
-    one((flags & kEce) != 0, FlagCount::kEce);
-    one((flags & kCwr) != 0, FlagCount::kCwr);
+    count_if((flags & kSyn) != 0, FlagCount::kSyn);
+    count_if((flags & kSyn) != 0 && (flags & kAck) != 0, FlagCount::kSynAck);
+    count_if((flags & kFin) != 0, FlagCount::kFin);
+    count_if((flags & kRst) != 0, FlagCount::kRst);
+    count_if((flags & kUrg) != 0, FlagCount::kUrg);
+    count_if((flags & kEce) != 0, FlagCount::kEce);
+    count_if((flags & kCwr) != 0, FlagCount::kCwr);
 }
 
 void FlowTable::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row) {
@@ -167,14 +167,14 @@ void FlowTable::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow
     const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
     const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
     const std::uint64_t begin =
-        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: SYN precedes the data
+        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 section 3.4: SYN precedes the data
     if (payload > 0) add_payload(tcp, number, {begin, begin + payload});
     tcp.next = std::max(tcp.next, begin + payload + ((row.tcp_flags & kFin) != 0 ? 1 : 0));
 }
 
 void FlowTable::add_payload(TcpState& tcp, std::uint32_t number, Range range) {
     const bool has_older = tcp.older != TcpState::kNoOlder;
-    const std::size_t before = has_older ? older_ranges_[tcp.older].size() : 0;
+    const std::size_t old_count = has_older ? older_ranges_[tcp.older].size() : 0;
     const std::uint64_t seen = add_range(range, tcp.newest, has_older, [&]() -> OlderRanges& {
         if (tcp.older == TcpState::kNoOlder) {
             tcp.older = older_ranges_.add({}) & TcpState::kNoOlder;
@@ -183,7 +183,7 @@ void FlowTable::add_payload(TcpState& tcp, std::uint32_t number, Range range) {
     });
     count(tcp.retransmitted_bytes, number, kRetransmittedBytes, static_cast<std::uint32_t>(seen));
     if (tcp.older == TcpState::kNoOlder) return;
-    older_ranges_total_ += older_ranges_[tcp.older].size() - before;
+    older_ranges_total_ += older_ranges_[tcp.older].size() - old_count;
     limit_ranges(older_ranges_[tcp.older]);
 }
 
@@ -263,8 +263,8 @@ std::uint64_t FlowTable::peers_ambiguous() const {
     return count;
 }
 
-std::uint64_t FlowTable::carried(std::uint32_t number, std::size_t which) const {
-    const auto found = carries_.find((std::uint64_t{number} << 8) | which);
+std::uint64_t FlowTable::carried(std::uint32_t number, std::size_t counter) const {
+    const auto found = carries_.find((std::uint64_t{number} << 8) | counter);
     return found == carries_.end() ? 0 : found->second;
 }
 

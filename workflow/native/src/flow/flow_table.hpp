@@ -134,7 +134,7 @@ class FlowTable {
     void add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row);
     void add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row);
     const TcpState* update_peer(TcpState& tcp, std::uint32_t number);
-    std::uint64_t carried(std::uint32_t number, std::size_t which) const;
+    std::uint64_t carried(std::uint32_t number, std::size_t counter) const;
     // Adds to a counter and records its carry.
     template <typename Counter>
     void count(Counter& counter, std::uint32_t number, std::size_t which, Counter added = 1) {

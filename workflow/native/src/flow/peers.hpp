@@ -5,9 +5,9 @@
 // identifiers chosen by each end (TEID), are ignored, because equal values are a coincidence. The flow must
 // also be the peer of its peer, so that connections are pairs; otherwise the flow has no peer.
 //
-// Flows are never removed. So two flows that are a pair at the end have been available to each other since
-// the later one appeared, and a peer that was replaced is not the final peer. Metrics are reset when the peer
-// changes, so they always refer to the final peer.
+// Flows are never removed. So two flows that are a pair at the end have been candidates for each other since
+// the later one appeared, and a peer that was replaced never becomes the peer again. Metrics are reset when
+// the peer changes, so they always refer to the final peer.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ enum TcpFlag : std::uint16_t {
 enum class FlagCount : std::uint8_t { kSyn, kSynAck, kFin, kRst, kPsh, kAck, kUrg, kEce, kCwr };
 inline constexpr std::size_t kFlagCounts = 9;
 
-// One per TCP flow, like the FlowState of every flow.
+// There is one per TCP flow, so its size matters like that of FlowState.
 struct TcpState {
     // Special values of round_trip_ns: not measured, and too long for the field (FlowTable::long_round_trips_
     // contains it).

@@ -15,7 +15,7 @@ inline constexpr std::size_t kMaxTunnels = 16;
 
 // A token of frame.protocols. schemas/protocols.tsv lists the enumerators and their text.
 enum class Token : std::uint8_t;
-// Reason for an early end of the dissection. issue.hpp defines its text.
+// A problem of the frame. issue.hpp defines the values and their text.
 enum class Issue : std::uint8_t;
 
 // The type of a tunnel identifier. schemas/tunnels.tsv lists the enumerators, tunnels.hpp defines their text.

@@ -30,7 +30,7 @@ class HeaderStacks {
     std::uint32_t size() const { return static_cast<std::uint32_t>(stacks_.size()); }
     // Approximate memory use. Each column also has a dictionary of these texts.
     std::uint64_t bytes() const {
-        constexpr std::uint64_t kStack = sizeof(Stack) + 64;  // its applications, its node in by_rows_
+        constexpr std::uint64_t kStack = sizeof(Stack) + 64;  // plus applications and node in by_rows_
         return paths_.capacity() * sizeof(Path) + stack_of_path_.capacity() * sizeof(std::uint32_t) +
                path_index_.bytes() + stacks_.size() * kStack +
                2 * (protocols_.bytes() + stack_texts_.bytes() + tokens_.bytes());

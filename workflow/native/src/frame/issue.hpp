@@ -1,5 +1,5 @@
-// Reasons for ending a dissection before the end of the last header. The names are the values of the column
-// `issue`.
+// Problems of a frame: why its dissection ended before the end of the last header, or why its length or
+// timestamp is not usable. The names are the values of the column `issue`.
 #pragma once
 
 #include <cstdint>

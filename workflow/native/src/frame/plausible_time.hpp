@@ -7,6 +7,6 @@
 #include <stdint.h>
 
 /* The first implausible time, in ns since 1970. */
-#define ACAPELLA_NO_PLAUSIBLE_NS (((int64_t)1 << 32) * 1000000000 - 1)
+#define ACAPELLA_FIRST_IMPLAUSIBLE_NS (((int64_t)1 << 32) * 1000000000 - 1)
 
 #endif

@@ -11,8 +11,8 @@ namespace acapella {
 
 using Bytes = std::span<const std::byte>;
 
-inline constexpr std::int64_t kNoPlausibleNs = ACAPELLA_NO_PLAUSIBLE_NS;
-constexpr bool plausible(std::int64_t ts_ns) { return ts_ns >= 0 && ts_ns < kNoPlausibleNs; }
+inline constexpr std::int64_t kFirstImplausibleNs = ACAPELLA_FIRST_IMPLAUSIBLE_NS;
+constexpr bool plausible(std::int64_t ts_ns) { return ts_ns >= 0 && ts_ns < kFirstImplausibleNs; }
 
 // `bytes` is valid until the next call of the reader.
 struct Record {

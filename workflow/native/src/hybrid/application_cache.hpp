@@ -19,14 +19,14 @@ class ApplicationCache {
     // `selection` must outlive this object.
     explicit ApplicationCache(const Selection& selection) : selection_(selection) {}
 
-    // Records that a frame of `kind` has `tokens` above its native headers. Later frames of this kind, and of
-    // the kinds that contain it, get the same tokens until another frame contradicts them. Returns the number
-    // of `tokens`.
+    // Records that a frame of `kind` has `tokens` above its native headers, and updates the predictions for
+    // this kind and for the kinds that contain it. A confirmed prediction is replaced only by the second of
+    // two contradicting frames in a row. Returns the row of `tokens`, for stack().
     std::uint32_t learn(std::uint32_t kind, std::string_view tokens);
-    // Returns the number of the tokens predicted for the kind, or for the nearest kind that contains it;
-    // kNone if there is none.
+    // Returns the row of the tokens predicted for the kind, or for the nearest kind that contains it; kNone
+    // if there is none.
     std::uint32_t predict(std::uint32_t kind);
-    // Returns the native stack with the application tokens of this number.
+    // Returns the native stack with the application tokens of this row.
     std::uint32_t stack(HeaderStacks& header_stacks, std::uint32_t native, std::uint32_t tokens);
 
   private:

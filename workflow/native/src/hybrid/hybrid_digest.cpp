@@ -37,12 +37,12 @@ std::string_view without_tokens(std::string_view text, std::size_t count) {
 
 // Returns the tokens above `native` in the protocols printed by tshark; none if they do not start with
 // `native`.
-std::optional<std::string_view> tokens_above(std::string_view tshark_row, std::string_view native) {
-    if (!tshark_row.starts_with(native)) return std::nullopt;
-    tshark_row.remove_prefix(native.size());
-    if (tshark_row.empty()) return tshark_row;
-    if (tshark_row.front() != ':') return std::nullopt;
-    return tshark_row.substr(1);
+std::optional<std::string_view> tokens_above(std::string_view protocols, std::string_view native) {
+    if (!protocols.starts_with(native)) return std::nullopt;
+    protocols.remove_prefix(native.size());
+    if (protocols.empty()) return protocols;
+    if (protocols.front() != ':') return std::nullopt;
+    return protocols.substr(1);
 }
 
 }  // namespace
@@ -90,8 +90,8 @@ std::optional<Batch> HybridDigest::next_frames() {
 }
 
 std::string HybridDigest::pending_frames() const {
-    if (last_sent_ == last_answered_) return "all frames sent to it were printed";
-    return "waiting for frames " + std::to_string(last_answered_ + 1) + " to " + std::to_string(last_sent_);
+    if (last_sent_ == last_printed_) return "all frames sent to it were printed";
+    return "waiting for frames " + std::to_string(last_printed_ + 1) + " to " + std::to_string(last_sent_);
 }
 
 std::optional<Batch> HybridDigest::frames_in_time() {
@@ -173,7 +173,7 @@ bool HybridDigest::add_first_row(bool wait) {
         const TsharkRow* tshark_row = wait ? &tshark_output_.wait() : tshark_output_.poll();
         if (tshark_row == nullptr) return false;
         --pending_;
-        last_answered_ = row.frame;
+        last_printed_ = row.frame;
         const StackDecision decided = decision(row, *tshark_row);
         builder_.add(row, decided);
     } else {

@@ -132,7 +132,7 @@ class HybridDigest {
     std::deque<CoreTags> core_tags_;  // of pending frames that have several tags
     std::uint64_t pending_ = 0;
     std::uint64_t last_sent_ = 0;  // frame number in the capture, like the next member
-    std::uint64_t last_answered_ = 0;
+    std::uint64_t last_printed_ = 0;
     std::uint64_t contradictions_ = 0;
     Dissection keys_;
     bool read_all_ = false;

@@ -12,7 +12,8 @@ struct SelectionPolicy {
     // Budget for new payload kinds of a flow; each frame of a known kind adds one. Payload that starts with a
     // word has four times this budget, because this is rare in encrypted payload.
     std::uint32_t kinds = 8;
-    // A later frame with this number in its flow is sent, and also those with 4, 16, ... times this number.
+    // A later frame with this number in its flow (from 0) is sent, and those with 4, 16, ... times this
+    // number.
     std::uint32_t again = 16;
 };
 

@@ -23,7 +23,8 @@ std::int64_t nanoseconds(std::string_view text) {
     const std::size_t point = text.find('.');
     if (point == std::string_view::npos) return 0;
     const auto seconds = exact_number<std::int64_t>(text.substr(0, point));
-    if (seconds > kNoPlausibleNs / kSecondNs) return negative ? -kNoPlausibleNs : kNoPlausibleNs;
+    if (seconds > kFirstImplausibleNs / kSecondNs)
+        return negative ? -kFirstImplausibleNs : kFirstImplausibleNs;
     const std::int64_t ns = seconds * kSecondNs + exact_number<std::int64_t>(text.substr(point + 1));
     return negative ? -ns : ns;
 }

@@ -23,13 +23,14 @@ class ReferenceDigest {
 
     // As in NativeDigest. Throws TsharkOutputError, TsharkTimeout.
     std::optional<Batch> next_frames();
-    // VLAN ids and MPLS labels of the batch returned last by next_frames().
+    // Returns the tag columns of the batch that next_frames() returned last.
     Batch tags() { return tags_.take(); }
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return builder_.flow_rows(first, count);
     }
     std::uint32_t flows() const { return builder_.flow_table().size(); }
-    // Number of custom and journal blocks, which tshark lists as frames. They are skipped and not numbered.
+    // Number of blocks without a frame (custom, journal, sysdig), which tshark lists as frames. They are
+    // skipped and not numbered.
     std::uint64_t blocks_not_frames() const { return blocks_not_frames_; }
 
   private:

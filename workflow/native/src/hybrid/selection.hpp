@@ -18,8 +18,8 @@
 
 namespace acapella::hybrid {
 
-// Maximum number of stored kinds, not counting flows. If a sample has more kinds, the application of the flow
-// is used for the others.
+// Maximum number of stored kinds, not counting flows. If a sample has more kinds, the others use the
+// application of a kind that contains them, such as the flow.
 inline constexpr std::uint32_t kMaxKinds = 1U << 19;
 
 // Kinds form a tree: the flow, payloads of one length, payloads of one length and short start, payloads of
@@ -33,7 +33,7 @@ struct Kind {
     std::uint32_t start;  // the first bytes of the payload
     std::uint32_t parent;
     Level level;
-    std::uint8_t length_class;  // bits of the payload's length
+    std::uint8_t length_class;  // bit width of the payload's length
     bool seen_twice = false;
 };
 
@@ -60,7 +60,7 @@ class Selection {
     const Kind& kind(std::uint32_t row) const { return kinds_[row]; }
 
   private:
-    // Number of new kinds minus the number of frames of known kinds, of which at most 32,768 are counted.
+    // Number of new kinds minus the number of frames of known kinds, clamped to 16 bits.
     struct Budget {
         std::int16_t used = 0;
 

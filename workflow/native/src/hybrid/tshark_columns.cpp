@@ -39,7 +39,7 @@ constexpr bool is_pair(const TsharkColumn& column) {
            format_of(column.fields[column.count - 2]) == format_of(column.fields[column.count - 1]);
 }
 
-// Returns true if every requested field is in exactly one column.
+// Returns true if every requested field except service_text is in exactly one column.
 constexpr bool is_complete() {
     std::array<int, kReferenceFields> columns{};
     for (const Field field : kFirstColumn) ++columns[static_cast<std::size_t>(field)];

@@ -49,7 +49,7 @@ class KeyWalk {
   private:
     void walk() {
         bool network = false;
-        std::string_view before;
+        std::string_view previous;
         for (std::string_view rest = row_.protocols(); !rest.empty();) {
             const std::string_view token = take(rest, ':');
             // Packets quoted in ICMP errors, and packets carried by an application over IP, are not part of
@@ -59,9 +59,9 @@ class KeyWalk {
             network = network || token == "ip" || token == "ipv6";
             rest_ = rest;
             count_label(token);
-            tunnels_.visit(token, before, position_);
+            tunnels_.visit(token, previous, position_);
             visit(token);
-            before = token;
+            previous = token;
         }
     }
 
@@ -179,7 +179,7 @@ class KeyWalk {
         out_.ip_len = kIpv6Header + number<std::uint32_t>(value(Field::ipv6_plen, index)).value_or(0);
     }
 
-    // An extension header was truncated if it announces a header but none follows.
+    // An extension header was truncated if it announces a header but no token follows.
     void extension(Field field, std::size_t index) {
         const auto next = number<std::uint8_t>(value(field, index));
         if (next && (!rest_.empty() || *next == kNoNextHeader)) out_.ip_proto = *next;
@@ -203,7 +203,7 @@ class KeyWalk {
     void tcp(std::size_t index) {
         if (!ports(Field::tcp_src, Field::tcp_dst, index)) return;
         const auto flags = number<std::uint16_t>(value(Field::tcp_flags, index));
-        // Ignore a truncated header. The urgent pointer is the last field of every header.
+        // Ignore a truncated header. The urgent pointer is the last field before the options.
         out_.has_tcp = flags && !value(Field::tcp_urgent, index).empty();
         if (!out_.has_tcp) return;
         out_.tcp_flags = *flags;
@@ -233,7 +233,7 @@ class KeyWalk {
         if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
     }
 
-    // UDP-Lite has the fields of UDP, with a checksum coverage in place of the length (RFC 3828 3.1).
+    // UDP-Lite has the fields of UDP, with a checksum coverage in place of the length (RFC 3828 section 3.1).
     void udplite(std::size_t index) {
         if (ports(Field::udp_src, Field::udp_dst, index)) payload(network_payload(), kUdpHeader);
     }

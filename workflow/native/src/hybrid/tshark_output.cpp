@@ -40,8 +40,8 @@ TsharkOutput::TsharkOutput(int descriptor, Layout layout, Seconds timeout, While
 }
 
 TsharkOutput::~TsharkOutput() {
-    const std::uint64_t one = 1;
-    (void)!::write(stop_event_, &one, sizeof one);
+    const std::uint64_t increment = 1;
+    (void)!::write(stop_event_, &increment, sizeof increment);
     {
         const std::lock_guard lock(mutex_);
         stopped_ = true;

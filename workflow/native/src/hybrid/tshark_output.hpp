@@ -95,7 +95,7 @@ enum class Field : std::uint8_t {
 };
 
 inline constexpr std::size_t kReferenceFields = static_cast<std::size_t>(Field::count_);
-// Only ReferenceDigest needs the last fields: for frames sent to tshark, they are already known.
+// Only ReferenceDigest needs the fields from `time` on: for frames sent to tshark, they are already known.
 inline constexpr std::size_t kDigestFields = static_cast<std::size_t>(Field::time);
 inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #define ACAPELLA_FIELD(name, text) text,
@@ -137,9 +137,8 @@ enum class Layout : std::uint8_t { kFields, kColumns };
 // output is not read. The thread pauses only if more output is pending than required for any capture.
 class TsharkOutput {
   public:
-    // Takes ownership of the descriptor. `timeout` applies to a row and to the end of the output.
-    // `while_waiting` is called at least every ByteSink::kSlice during that time, and may throw to stop
-    // waiting.
+    // Takes ownership of the descriptor. `timeout`: maximum time until the next row or the end of the output.
+    // `while_waiting` is called about every ByteSink::kSlice during that time, and may throw to stop waiting.
     explicit TsharkOutput(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kTsharkTimeout,
                           WhileWaiting while_waiting = nullptr);
     TsharkOutput(const TsharkOutput&) = delete;
@@ -200,9 +199,9 @@ class TsharkOutput {
 // TCP numbers, but no tokens. Skips packets quoted in ICMP errors and packets carried by an application, like
 // the core.
 void take_keys(const TsharkRow& tshark_row, Dissection& dissection);
-// VLAN ids and MPLS labels as read by the core. tshark's columns list reserved labels (RFC 3032 2.1) before
-// the others, because they are a separate field with the same name, and do not show which service tags are
-// double.
+// VLAN ids and MPLS labels as read by the core. tshark's columns list reserved labels (RFC 3032 section 2.1)
+// before the others, because they are a separate field with the same name, and do not show which service tags
+// are double.
 struct CoreTags {
     CoreTags(std::uint64_t number, const Dissection& d);
 

@@ -14,8 +14,8 @@ Integer TunnelWalk::value(Field field, std::size_t index) const {
 }
 
 std::size_t TunnelWalk::remaining(Field field, std::size_t used) const {
-    const std::size_t all = length(row_[field]);
-    return all - std::min(all, used);
+    const std::size_t total = length(row_[field]);
+    return total - std::min(total, used);
 }
 
 void TunnelWalk::add(TunnelType type, std::uint32_t id) {
@@ -33,13 +33,13 @@ void TunnelWalk::add_vni(TunnelType type, Field field, std::size_t index, bool v
     if (valid) add(type, field, index);
 }
 
-void TunnelWalk::visit(std::string_view token, std::string_view before, std::size_t position) {
+void TunnelWalk::visit(std::string_view token, std::string_view previous, std::size_t position) {
     position_ = static_cast<std::uint16_t>(position);
     if (token == "vxlan") return vxlan();
     if (token == "geneve") return geneve();
     if (token == "gre") return gre();
     if (token == "gtp") return gtp();
-    if (token == "l2tp") return l2tp(before == "udp");
+    if (token == "l2tp") return l2tp(previous == "udp");
     if (token == "erspan") return erspan();
     if (token == "pppoes") return add(TunnelType::pppoe_session, Field::pppoe_session, pppoe_++);
     if (token == "pppoed") ++pppoe_;

@@ -15,9 +15,9 @@ class TunnelWalk {
   public:
     TunnelWalk(const TsharkRow& tshark_row, Dissection& out) : row_(tshark_row), out_(out) {}
 
-    // Processes the next token of frame.protocols. `before`: the previous token; `position`: position of the
-    // header.
-    void visit(std::string_view token, std::string_view before, std::size_t position);
+    // Processes the next token of frame.protocols. `previous`: the previous token; `position`: position of
+    // the header.
+    void visit(std::string_view token, std::string_view previous, std::size_t position);
     // Processes a UDP header with these ports. Here and below, `rest` contains the tokens after it.
     void udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest, std::size_t position);
     // Processes a single service tag. `text`: the text of the header, empty if unknown.

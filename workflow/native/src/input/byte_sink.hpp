@@ -9,13 +9,13 @@
 
 namespace acapella::input {
 
-// After an error of the descriptor (no space left, broken pipe), this call and all later ones return false,
-// and error() describes the error. A broken pipe does not raise SIGPIPE.
+// Once writing has failed (no space left, broken pipe), flush() and flush_if_full() return false, and error()
+// describes the error. A broken pipe does not raise SIGPIPE.
 class ByteSink {
   public:
     static constexpr std::chrono::milliseconds kNoTimeout{-1};
 
-    // Called at least every kSlice while a descriptor accepts no data; may throw to interrupt the wait.
+    // Called about every kSlice while a descriptor accepts no data; may throw to interrupt the wait.
     using WhileWaiting = std::function<void()>;
     static constexpr std::chrono::milliseconds kSlice{100};
 

@@ -14,8 +14,8 @@
 
 namespace acapella::input {
 
-// Copies each byte once, from the kernel or the decompressor to the buffer that the views point into. mmap is
-// not used, because the process would receive SIGBUS if the file were truncated during reading.
+// Reads from the kernel or the decompressor into the buffer that the views point into. mmap is not used,
+// because the process would receive SIGBUS if the file were truncated during reading.
 class ByteSource {
   public:
     // Throws InputError (cannot_open, read_error).
@@ -55,8 +55,8 @@ class ByteSource {
     // Returns the number of bytes.
     std::uint64_t copy(ByteSink& sink, std::uint64_t max_bytes);
 
-    // Keeps views valid until the next call of pin_views(). Once buffer_changed() is true, views of only one
-    // more frame are kept.
+    // Keeps views valid until the next call of pin_views(), across one change of buffers. So check
+    // buffer_changed() before each frame: once it is true, a further view may invalidate the previous ones.
     void pin_views() {
         pinned_ = true;
         buffer_changed_ = false;

@@ -90,7 +90,7 @@ bool is_text(Bytes head) {
                      is_text(head) ? "text, not a pcap or pcapng capture" : "not a pcap or pcapng capture");
 }
 
-// A read error does not mean that the capture is damaged, so there is no result.
+// A read error does not mean that the capture is damaged, so it is an exception and not a FileEnd.
 void throw_read_error(const ByteSource& source) {
     const ByteStream::Fault& fault = source.fault();
     if (fault.kind == "read_error") {
@@ -166,20 +166,20 @@ bool CaptureReader::stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_typ
 
 bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_len,
                               const Interface& interface) {
-    const std::uint32_t before = pseudo_header_len(interface.link_type);
-    if (bytes.size() < before) [[unlikely]] {
-        return stop(FileEnd::bad_pseudo_header, "a record of " + std::to_string(bytes.size()) +
-                                                    " bytes is shorter than the " + std::to_string(before) +
-                                                    " bytes of its pseudo-header");
+    const std::uint32_t pseudo_length = pseudo_header_len(interface.link_type);
+    if (bytes.size() < pseudo_length) [[unlikely]] {
+        return stop(FileEnd::bad_pseudo_header,
+                    "a record of " + std::to_string(bytes.size()) + " bytes is shorter than the " +
+                        std::to_string(pseudo_length) + " bytes of its pseudo-header");
     }
     record.frame = ++info_.records;
     frame_ = bytes;
     frame_wire_len_ = wire_len;
     record.link_type = interface.link_type;
     record.timed = true;
-    record.pseudo_header = bytes.first(before);
-    record.bytes = bytes.subspan(before);
-    record.wire_len = std::min(wire_len - before, kMaxWireLen);
+    record.pseudo_header = bytes.first(pseudo_length);
+    record.bytes = bytes.subspan(pseudo_length);
+    record.wire_len = std::min(wire_len - pseudo_length, kMaxWireLen);
     if (record.wire_len >= interface.fcs_len && interface.fcs_len != 0) [[unlikely]] {
         record.wire_len -= interface.fcs_len;
         record.bytes = record.bytes.first(std::min<std::size_t>(record.bytes.size(), record.wire_len));

@@ -16,7 +16,7 @@ namespace acapella::input {
 struct Interface {
     std::uint16_t link_type = 0;
     std::uint32_t snaplen = 0;  // 0: unlimited or unknown
-    // The unit of timestamps is 10^-tsresol s, or 2^-tsresol s.
+    // The unit of timestamps is 10^-tsresol s, or 2^-tsresol s if tsresol_binary.
     std::uint8_t tsresol = 6;
     bool tsresol_binary = false;
     std::int64_t tsoffset_s = 0;
@@ -33,7 +33,7 @@ enum class FileEnd : std::uint8_t {
     clean,
     cut_header,           // inside a record header
     cut_record,           // inside a record or block
-    bad_caplen,           // a capture length that is too large for the link type
+    bad_caplen,           // a capture length that is impossible for the link type
     bad_pseudo_header,    // a record too short for its pseudo-header
     bad_block,            // a pcapng block with inconsistent lengths, options or interface
     bad_version,          // a pcapng section of an unknown version
@@ -65,7 +65,7 @@ struct FileInfo {
     std::uint64_t blocks_not_frames = 0;
     FileEnd end = FileEnd::clean;  // valid after next() has returned false
     std::string end_detail;        // one line; empty at a clean end
-    std::uint64_t end_offset = 0;  // of the record that could not be read, in the decompressed file
+    std::uint64_t end_offset = 0;  // where reading stopped, in the decompressed file
     // Number of bytes from there to the end of the decompressed data, if reading stopped at damage.
     std::uint64_t unread_bytes = 0;
 };
@@ -128,7 +128,8 @@ class CaptureReader {
     std::uint32_t frame_wire_len_ = 0;
     std::vector<Interface> interfaces_;
     std::bitset<1U << 16U> link_types_seen_;
-    bool opening_ = false;  // a file that will be rejected is not read to its end
+    // True while the first block is read: if it is bad, the file is rejected without reading it to its end.
+    bool opening_ = false;
 };
 
 // Returns the reader for the format indicated by the first bytes. Throws InputError. A file without frames is

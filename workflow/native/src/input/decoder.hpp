@@ -42,14 +42,16 @@ class ByteStream {
         std::uint8_t state = 0;
         std::string window = {};  // inside: the decompressed bytes before, compressed with the same library
     };
-    // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, except the first one.
+    // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, without the one at offset
+    // 0.
     [[nodiscard]] const std::vector<Start>& starts() const { return starts_; }
     static constexpr std::uint64_t kBetweenStarts = std::uint64_t{512} << 10;
 
     // Returns the number of bytes of the file or pipe, before decompression; none if its end was not reached.
     [[nodiscard]] virtual std::optional<std::uint64_t> file_bytes() const { return std::nullopt; }
 
-    // Removes every second start with a window, the first one included. Returns the number of those left.
+    // Removes every second start inside a member or frame, beginning with the first one. Returns the number
+    // of those left.
     static std::size_t drop_every_second_window(std::vector<Start>& starts) {
         std::size_t windows = 0;
         std::erase_if(starts, [&](const Start& start) { return start.inside && windows++ % 2 == 0; });

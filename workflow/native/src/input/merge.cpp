@@ -43,7 +43,7 @@ bool Merge::next(Capture& capture) const {
     if (plausible(record.ts_ns))
         capture.last_plausible_ns = record.ts_ns;
     else
-        record.ts_ns = kNoPlausibleNs;
+        record.ts_ns = kFirstImplausibleNs;
     return true;
 }
 

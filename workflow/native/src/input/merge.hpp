@@ -29,11 +29,12 @@ class Merge {
     Merge& operator=(const Merge&) = delete;
 
     // Writes all frames to `descriptor` as a pcap with nanosecond timestamps. The caller keeps ownership of
-    // the descriptor. The frames of each capture stay in file order: the earliest of their next frames is
-    // written first. If several are equally early, the frame of the capture listed first is written first. A
-    // frame with an implausible timestamp follows the previous frame of its file, and its timestamp is
-    // replaced by kNoPlausibleNs, which is implausible too. Throws MergeError if frames have no timestamps or
-    // different link types, or if writing fails.
+    // the descriptor. The frames of each capture stay in file order: of the next frames of all captures, the
+    // earliest is written first. If several are equally early, the frame of the capture listed first is
+    // written first. A frame with an implausible timestamp is merged at the time of the last plausible
+    // timestamp before it in its file, and its timestamp is replaced by kFirstImplausibleNs, which is
+    // implausible too. Throws MergeError if frames have no timestamps or different link types, or if writing
+    // fails.
     void write(int descriptor);
 
     // Returns the capture of each of the next `count` written frames, as an index of `paths`; fewer if fewer

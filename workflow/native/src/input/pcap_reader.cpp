@@ -114,7 +114,8 @@ void PcapReader::read_file_header() {
     add_interface(interface);
 }
 
-// Up to version 2.2, the wire length came first, as in a BPF header. Version 2.3 was written in both ways.
+// Up to version 2.2, the wire length came first. Version 2.3 has the order of a BPF header, but some programs
+// wrote files of this version in the old order.
 void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
     if (major == kDgUxMajor || (major == 2 && minor < 3)) {
         length_order_ = LengthOrder::captured_second;
@@ -206,11 +207,11 @@ bool PcapReader::next(Record& record) {
                     "capture length " + std::to_string(header.captured) + " is less than its padding");
     }
     const std::size_t record_size = std::size_t{header_size_} + header.captured;
-    const Bytes all = source_.view(record_size);
-    if (all.size() < record_size) [[unlikely]] {
-        return stop_truncated(FileEnd::cut_record, all.size(), record_size);
+    const Bytes bytes = source_.view(record_size);
+    if (bytes.size() < record_size) [[unlikely]] {
+        return stop_truncated(FileEnd::cut_record, bytes.size(), record_size);
     }
-    if (!set_frame(record, all.subspan(header_size_ + padding_), header.wire - padding_,
+    if (!set_frame(record, bytes.subspan(header_size_ + padding_), header.wire - padding_,
                    interfaces_.front())) {
         return false;
     }

@@ -37,12 +37,12 @@ bool PcapWriter::write(const Record& record) {
     constexpr std::int64_t kLast = (std::int64_t{UINT32_MAX} + 1) * kSecond - 1;
     const std::int64_t ts_ns = std::clamp<std::int64_t>(record.ts_ns, 0, kLast);
     if (ts_ns != record.ts_ns) ++ts_out_of_range_;
-    const auto before = static_cast<std::uint32_t>(record.pseudo_header.size());
+    const auto pseudo_length = static_cast<std::uint32_t>(record.pseudo_header.size());
     const RecordHeader header{
         static_cast<std::uint32_t>(ts_ns / kSecond), static_cast<std::uint32_t>(ts_ns % kSecond),
-        static_cast<std::uint32_t>(record.bytes.size()) + before, record.wire_len + before};
+        static_cast<std::uint32_t>(record.bytes.size()) + pseudo_length, record.wire_len + pseudo_length};
     sink_.put(&header, sizeof header);
-    sink_.put(record.pseudo_header.data(), before);
+    sink_.put(record.pseudo_header.data(), pseudo_length);
     sink_.put(record.bytes.data(), record.bytes.size());
     return sink_.flush_if_full();
 }

@@ -9,7 +9,7 @@
 
 namespace acapella::input {
 
-// After an error (see ByteSink), this call and all later ones return false.
+// Once writing has failed (see ByteSink), write() and flush() return false.
 class PcapWriter {
   public:
     // The caller keeps ownership of the descriptor.

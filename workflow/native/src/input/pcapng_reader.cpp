@@ -153,16 +153,16 @@ bool PcapngReader::read_block_head(Block& block) {
     block.type = type_of(head.data(), swapped_);
     bool swapped = swapped_;
     if (block.type == kSection) {  // a palindrome; the section defines its own byte order
-        const Bytes more = source_.view(kBlockHead + 4);
-        if (more.size() < kBlockHead + 4) {
-            return stop_truncated(FileEnd::cut_record, more.size(), kMinSection);
+        const Bytes section_head = source_.view(kBlockHead + 4);
+        if (section_head.size() < kBlockHead + 4) {
+            return stop_truncated(FileEnd::cut_record, section_head.size(), kMinSection);
         }
-        const auto magic = load<std::uint32_t>(more.data() + kBlockHead, false);
+        const auto magic = load<std::uint32_t>(section_head.data() + kBlockHead, false);
         swapped = magic == swap_bytes(kByteOrderMagic);
         if (!swapped && magic != kByteOrderMagic) {
             return bad_block(block, "no byte-order magic");
         }
-        block.size = load<std::uint32_t>(more.data() + 4, swapped);
+        block.size = load<std::uint32_t>(section_head.data() + 4, swapped);
         swapped_ = swapped;
     } else {
         block.size = load<std::uint32_t>(head.data() + 4, swapped);
@@ -180,9 +180,9 @@ bool PcapngReader::trailer_agrees(const std::byte* at, const Block& block) {
            bad_block(block, "its two lengths differ");
 }
 
-// Reads the whole block into `bytes`, which then contains at least `least` bytes before its trailer.
-bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& bytes) {
-    if (block.size < least + kTrailer) {
+// Reads the whole block into `bytes`, which then contains at least `fixed_size` bytes before its trailer.
+bool PcapngReader::view_block(const Block& block, std::size_t fixed_size, Bytes& bytes) {
+    if (block.size < fixed_size + kTrailer) {
         return bad_block(block, "shorter than its fixed part");
     }
     bytes = source_.view(block.size);
@@ -292,7 +292,7 @@ bool PcapngReader::read_interface(const Block& block) {
     return true;
 }
 
-// Checks that options fit into their block, and reads the options of an interface.
+// Checks that options fit into their block and have valid lengths, and reads the options of an interface.
 bool PcapngReader::check_options(Bytes options, std::uint32_t block_type, Interface* interface) {
     bool resolution_seen = false;
     while (!options.empty()) {
@@ -410,8 +410,7 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
     return Outcome::frame;
 }
 
-// Reads a block without a frame. Blocks that describe frames must be valid; for other blocks, only the
-// lengths are checked.
+// Reads a block without a frame, of which only the lengths are checked.
 bool PcapngReader::read_other(const Block& block) {
     switch (block.type) {
         case kStatistics:

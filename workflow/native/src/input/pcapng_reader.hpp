@@ -29,7 +29,7 @@ class PcapngReader final : public CaptureReader {
     enum class Outcome : std::uint8_t { frame, no_frame, stopped };
 
     bool read_block_head(Block& block);
-    bool view_block(const Block& block, std::size_t least, Bytes& bytes);
+    bool view_block(const Block& block, std::size_t fixed_size, Bytes& bytes);
     bool skip_block(const Block& block);
     bool trailer_agrees(const std::byte* at, const Block& block);
     Outcome read_block(const Block& block, Record& record);

@@ -116,23 +116,23 @@ bool PcapngWriter::write(const Record& record) {
         return false;
     }
     const std::uint32_t interface = interface_of(record.link_type);
-    const auto before = static_cast<std::uint32_t>(record.pseudo_header.size());
+    const auto pseudo_length = static_cast<std::uint32_t>(record.pseudo_header.size());
     const auto ts = static_cast<std::uint64_t>(std::max<std::int64_t>(record.ts_ns, 0));
-    put_packet(interface, ts, record.wire_len + before, record.pseudo_header, record.bytes);
+    put_packet(interface, ts, record.wire_len + pseudo_length, record.pseudo_header, record.bytes);
     ++frames_;
     return sink_.flush_if_full();
 }
 
-void PcapngWriter::put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire, Bytes before,
-                              Bytes bytes) {
-    const auto captured = static_cast<std::uint32_t>(before.size() + bytes.size());
+void PcapngWriter::put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire,
+                              Bytes pseudo_header, Bytes bytes) {
+    const auto captured = static_cast<std::uint32_t>(pseudo_header.size() + bytes.size());
     const Packet packet{interface, static_cast<std::uint32_t>(ts >> 32U), static_cast<std::uint32_t>(ts),
                         captured, wire};
     const std::size_t padding = (4 - captured % 4) % 4;
     const std::size_t size = sizeof packet + captured + padding;
     put_block_head(kEnhancedPacketBlock, size);
     sink_.put(&packet, sizeof packet);
-    sink_.put(before.data(), before.size());
+    sink_.put(pseudo_header.data(), pseudo_header.size());
     sink_.put(bytes.data(), bytes.size());
     constexpr std::uint32_t kZeros = 0;
     sink_.put(&kZeros, padding);

@@ -13,7 +13,7 @@
 
 namespace acapella::input {
 
-// After an error (see ByteSink), this call and all later ones return false.
+// Once writing has failed (see ByteSink), the functions that return bool return false.
 class PcapngWriter {
   public:
     // The caller keeps ownership of the descriptor; `timeout` as in ByteSink.
@@ -28,8 +28,8 @@ class PcapngWriter {
     // Timestamps before 1970 are written as 1970-01-01, because the format uses unsigned timestamps.
     bool write(const Record& record);
 
-    // Begins a section in this machine's byte order, without interfaces. The constructor begins the first
-    // one.
+    // Begins a section in this machine's byte order, without interfaces. Without FileStart::none, the
+    // constructor begins the first one.
     void begin_section();
     // Describes the only interface of a section, with its link type, snap length, FCS and unit of timestamps.
     void describe(const Interface& interface);
@@ -48,7 +48,8 @@ class PcapngWriter {
   private:
     std::uint32_t interface_of(std::uint16_t link_type);
     void put_block_head(std::uint32_t type, std::size_t size);
-    void put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire, Bytes before, Bytes bytes);
+    void put_packet(std::uint32_t interface, std::uint64_t ts, std::uint32_t wire, Bytes pseudo_header,
+                    Bytes bytes);
 
     ByteSink sink_;
     std::uint64_t frames_ = 0;

@@ -74,15 +74,15 @@ class KnownPackets {
         std::size_t next = 0;
         for (std::uint32_t& key : keys) {
             if (key != kUnmatched) continue;
-            std::size_t place = matches[next];
+            std::size_t index = matches[next];
             if (matches[next] == kUnmatched) {
-                place = others_.size();
+                index = others_.size();
                 others_.push_back(others[next]);
             }
             ++next;
-            if (replayed_.size() + place > kMaxPackets)
+            if (replayed_.size() + index > kMaxPackets)
                 throw TrialError("the trials have more than 2^32 - 2 different packets");
-            key = static_cast<std::uint32_t>(replayed_.size() + place);
+            key = static_cast<std::uint32_t>(replayed_.size() + index);
         }
     }
 
@@ -91,7 +91,7 @@ class KnownPackets {
 };
 
 // Converts a key to an identity with uniformly distributed bits, because the table and the partitions use
-// some of them.
+// some of the bits.
 Identity identity_of(std::uint32_t key) {
     const auto mix = [](std::uint64_t value) {  // the finalizer of SplitMix64 (Steele, Lea, Flood, 2014)
         value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;

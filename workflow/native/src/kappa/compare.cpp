@@ -35,7 +35,7 @@ bool fits(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
            b.timestamps.in_memory() && std::max(a.size(), b.size()) * kComparedPacketBytes <= memory_bytes;
 }
 
-void sum_of_a(const Trial& a, PairSums& sums) {
+void add_packets_of_a(const Trial& a, PairSums& sums) {
     for_each_packet(a, [&sums](std::uint64_t, const PacketTime& at) { sums.add_packet_of_a(at); });
     sums.end_of_a();
 }
@@ -53,7 +53,7 @@ void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& option
         if (packet != kUnmatched) common.put(packet);
     common.count();
     PairSums sums(budget, options, a, common);
-    sum_of_a(a, sums);
+    add_packets_of_a(a, sums);
     const std::span<const std::int64_t> timestamps = a.timestamps.span();
     for_each_packet(b, [&](std::uint64_t packet, const PacketTime& in_b) {
         const std::uint32_t match = matches[packet];
@@ -75,7 +75,7 @@ void compare_through_files(const Trial& a, const Trial& b, const PairOptions& op
     const PartitionedMatch matched(a, b, memory_bytes, budget.directory());
     info.ambiguous = matched.ambiguous();
     PairSums sums(budget, options, a, matched.common());
-    sum_of_a(a, sums);
+    add_packets_of_a(a, sums);
     bool first = true;
     matched.for_each_of_b([&](const Match& add_match, const PacketTime& in_b) {
         const bool common = add_match.packet_a != kUnmatched;
@@ -100,10 +100,10 @@ PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& reque
     info.packets_b = b.size();
     info.duration_a_ns = a.duration_ns();
     info.duration_b_ns = b.duration_ns();
-    const bool any = a.size() + b.size() > 0;
+    const bool has_packets = a.size() + b.size() > 0;
     PairOptions options{
         request.bounds_ns,
-        any ? plan_windows(request, std::max(a.duration_ns(), b.duration_ns())) : WindowPlan{}};
+        has_packets ? plan_windows(request, std::max(a.duration_ns(), b.duration_ns())) : WindowPlan{}};
     if (fits(a, b, memory_bytes)) {
         const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kComparedPacketBytes;
         options.block_bytes = std::max(left, kMinBlockBytes);
@@ -129,12 +129,12 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
         ambiguous[a] = report.pairs.back().ambiguous.a;
         ambiguous[b] = report.pairs.back().ambiguous.b;
     }
-    MemoryBudget none(0, request.directory);
-    const Trial nothing(none);
+    MemoryBudget no_memory(0, request.directory);
+    const Trial empty_trial(no_memory);
     for (std::size_t i = 0; i < ambiguous.size(); ++i) {
         if (!ambiguous[i])
             ambiguous[i] =
-                compare_pair(trials.trials[i], nothing, {}, memory_bytes, request.directory).ambiguous.a;
+                compare_pair(trials.trials[i], empty_trial, {}, memory_bytes, request.directory).ambiguous.a;
         report.ambiguous.push_back(*ambiguous[i]);
     }
     return report;

@@ -19,7 +19,7 @@ struct Ambiguous {
 };
 
 // Matches the i-th packet with an identity in A with the i-th one in B: `matches[b]` is the packet of A, or
-// kUnmatched. Each trial has at most kMaxPackets. Takes O(packets) time and 8 to 16 bytes of memory per
+// kUnmatched. Each trial has at most kMaxPackets. Takes O(packets) time and 12 to 24 bytes of memory per
 // packet of A, plus 4 bytes if identities occur more than once.
 Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches);
 

@@ -3,10 +3,10 @@
 namespace acapella::kappa {
 
 void CommonPackets::count() {
-    std::uint32_t before = 0;
+    std::uint32_t total = 0;
     for (std::size_t i = 0; i < words_.size(); ++i) {
-        before_[i] = before;
-        before += static_cast<std::uint32_t>(__builtin_popcountll(words_[i]));
+        before_[i] = total;
+        total += static_cast<std::uint32_t>(__builtin_popcountll(words_[i]));
     }
 }
 
@@ -29,9 +29,9 @@ void PairSums::add_packet_of_a(const PacketTime& at) {
     if (plan_.count > 0) {
         const std::size_t window = window_of(at.since_ns);
         while (window_ranks_.size() <= window) window_ranks_.push_back(common_in_a_.rank(packets_a_));
-        Window& here = windows_[window];
-        ++here.packets_a;
-        here.gaps_a_sum += at.gap_ns;
+        Window& target = windows_[window];
+        ++target.packets_a;
+        target.gaps_a_sum += at.gap_ns;
     }
     ++packets_a_;
 }
@@ -42,9 +42,9 @@ void PairSums::end_of_a() {
 
 void PairSums::only_in_b(const PacketTime& at) {
     if (plan_.count == 0) return;
-    Window& here = windows_[window_of(at.since_ns)];
-    ++here.packets_b;
-    here.gaps_b_sum += at.gap_ns;
+    Window& target = windows_[window_of(at.since_ns)];
+    ++target.packets_b;
+    target.gaps_b_sum += at.gap_ns;
 }
 
 void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b) {
@@ -60,12 +60,12 @@ void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const Pack
     order_.add(rank);
     if (plan_.count == 0) return;
     const std::size_t window = window_of(in_a.since_ns);
-    Window& here = windows_[window];
-    ++here.packets_b;
-    ++here.common;
-    here.latency_sum += magnitude(latency);
-    here.gap_sum += magnitude(gap);
-    here.gaps_b_sum += in_b.gap_ns;
+    Window& target = windows_[window];
+    ++target.packets_b;
+    ++target.common;
+    target.latency_sum += magnitude(latency);
+    target.gap_sum += magnitude(gap);
+    target.gaps_b_sum += in_b.gap_ns;
     window_orders_[window].add(rank - window_ranks_[window]);
 }
 

@@ -1,4 +1,4 @@
-// The sums from which kappa of two trials is computed. Packets are added in the order of B.
+// The sums from which kappa of two trials is computed.
 //
 // Source: the CHOIR paper, section 3, equations 1 to 5. All sums are integers, so that partial results add up
 // exactly. The caller performs the final division of each component.

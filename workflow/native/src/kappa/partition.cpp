@@ -67,16 +67,16 @@ class PartitionedMatch::Parts {
         for_each_packet(trial, [&](std::uint64_t packet, const PacketTime& at) {
             const std::size_t in_chunk = packet % identities.size();
             if (in_chunk == 0) {
-                const std::size_t some = std::min<std::size_t>(identities.size(), trial.size() - packet);
-                trial.identities.read(packet, std::span(identities).first(some));
+                const std::size_t count = std::min<std::size_t>(identities.size(), trial.size() - packet);
+                trial.identities.read(packet, std::span(identities).first(count));
             }
             add({identities[in_chunk], static_cast<std::uint32_t>(packet), 0, at});
         });
         end();
     }
 
-    void add_part(const Parts& from, std::size_t part) {
-        from.for_each(part, [this](const Entry& entry) { add(entry); });
+    void add_part(const Parts& source, std::size_t part) {
+        source.for_each(part, [this](const Entry& entry) { add(entry); });
         end();
     }
 
@@ -208,9 +208,9 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     });
     parts_b.for_each(part, [&](const Entry& entry) { identities_b.push_back(entry.identity); });
     std::vector<std::uint32_t> matches(identities_b.size());
-    const Ambiguous here = match(identities_a, identities_b, matches);
-    ambiguous_.a += here.a;
-    ambiguous_.b += here.b;
+    const Ambiguous ambiguous = match(identities_a, identities_b, matches);
+    ambiguous_.a += ambiguous.a;
+    ambiguous_.b += ambiguous.b;
     std::vector<Match> results(matches.size());
     for (std::size_t i = 0; i < matches.size(); ++i) {
         if (matches[i] == kUnmatched) continue;
@@ -221,8 +221,8 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     results_.append(std::as_bytes(std::span(results)));
 }
 
-// If each side has a single identity, the i-th packet of A matches the i-th one of B, regardless of their
-// number.
+// Matches a part in which each side has a single identity, regardless of its size: if both are the same, the
+// i-th packet of A matches the i-th one of B.
 void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, std::size_t part) {
     const std::size_t size_a = parts_a.size(part);
     const std::size_t size_b = parts_b.size(part);
@@ -231,8 +231,8 @@ void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, s
     const std::size_t room = std::max<std::size_t>(buffered_ / sizeof(Match), 1);
     std::size_t matched = 0;
     std::vector<Match> results;
-    const auto add_match = [&](const Match& one) {
-        results.push_back(one);
+    const auto add_match = [&](const Match& match) {
+        results.push_back(match);
         if (++matched != size_b && results.size() < room) return;
         results_.append(std::as_bytes(std::span(results)));
         results.clear();
@@ -270,8 +270,8 @@ void PartitionedMatch::for_each_of_b(
     for_each_packet(b_, [&](std::uint64_t packet, const PacketTime& at) {
         const std::size_t in_chunk = packet % identities.size();
         if (in_chunk == 0) {
-            const std::size_t some = std::min<std::size_t>(identities.size(), b_.size() - packet);
-            b_.identities.read(packet, std::span(identities).first(some));
+            const std::size_t count = std::min<std::size_t>(identities.size(), b_.size() - packet);
+            b_.identities.read(packet, std::span(identities).first(count));
         }
         Stream& stream = streams[leaf_of(identities[in_chunk])];
         if (stream.at == stream.buffer.size()) {

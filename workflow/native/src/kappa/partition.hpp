@@ -32,7 +32,7 @@ void for_each_packet(const Trial& trial, const Visit& visit) {
 
 class PartitionedMatch {
   public:
-    // Matches all of B; `memory_bytes` limits the memory of one part.
+    // Matches all packets of B. A part and its table use at most a quarter of `memory_bytes`.
     PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes,
                      const std::string& directory);
     ~PartitionedMatch();

@@ -78,7 +78,7 @@ class SpoolFile {
 class MemoryBudget {
   public:
     MemoryBudget(std::uint64_t bytes, std::string directory)
-        : whole_(bytes), left_(bytes), directory_(std::move(directory)) {}
+        : total_(bytes), left_(bytes), directory_(std::move(directory)) {}
 
     [[nodiscard]] bool take(std::uint64_t bytes) {
         if (bytes > left_) return false;
@@ -86,17 +86,17 @@ class MemoryBudget {
         return true;
     }
     void give_back(std::uint64_t bytes) { left_ += bytes; }
-    [[nodiscard]] std::uint64_t whole() const { return whole_; }
+    [[nodiscard]] std::uint64_t total() const { return total_; }
     [[nodiscard]] std::uint64_t left() const { return left_; }
     [[nodiscard]] const std::string& directory() const { return directory_; }
 
   private:
-    std::uint64_t whole_;
+    std::uint64_t total_;
     std::uint64_t left_;
     std::string directory_;
 };
 
-// A column of values, which are appended and then read sequentially as often as needed.
+// A column of values, which are appended and then read as often as needed.
 template <typename Value>
 class SpillColumn {
   public:
@@ -138,10 +138,10 @@ class SpillColumn {
         if (spilled_ > 0) {
             std::vector<Value> chunk(std::min(spilled_, kChunk));
             for (std::size_t at = 0; at < spilled_;) {
-                const std::size_t some = std::min(spilled_ - at, kChunk);
-                read(at, std::span(chunk).first(some));
-                visit(std::span<const Value>(chunk).first(some));
-                at += some;
+                const std::size_t count = std::min(spilled_ - at, kChunk);
+                read(at, std::span(chunk).first(count));
+                visit(std::span<const Value>(chunk).first(count));
+                at += count;
             }
         }
         if (count_ > 0) visit(span());
@@ -163,11 +163,11 @@ class SpillColumn {
 
     void make_room() {
         // The second allocation is a huge page, which is cheaper than growing in small steps.
-        const std::size_t least = pages_.capacity() == 0 ? kChunk * sizeof(Value) : Pages::kHugePage;
-        const std::size_t bytes = std::max<std::size_t>(pages_.capacity() * 2, least);
-        const std::size_t more = bytes - pages_.capacity();
-        if (files_.empty() && budget_->take(more)) {
-            taken_ += more;
+        const std::size_t min_bytes = pages_.capacity() == 0 ? kChunk * sizeof(Value) : Pages::kHugePage;
+        const std::size_t bytes = std::max<std::size_t>(pages_.capacity() * 2, min_bytes);
+        const std::size_t added = bytes - pages_.capacity();
+        if (files_.empty() && budget_->take(added)) {
+            taken_ += added;
             pages_.grow(bytes);
             room_ = pages_.capacity() / sizeof(Value);
             return;

@@ -17,9 +17,9 @@ constexpr std::uint64_t kBase = 0x7000;
 constexpr std::uint32_t kSlots = 8;
 
 CollectorConfig config(std::uint32_t psn = 0) {
-    CollectorConfig made;
-    made.queue_pairs = {{0x11, 0x1234, kBase, kSlots, psn}};
-    return made;
+    CollectorConfig result;
+    result.queue_pairs = {{0x11, 0x1234, kBase, kSlots, psn}};
+    return result;
 }
 
 std::uint64_t count(const Collector& collector, Verdict verdict) {
@@ -56,9 +56,9 @@ TEST(Crc32, CanBeContinuedAtAnyOffset) {
     ByteVector data;
     for (std::size_t i = 0; i < 300; ++i) data.push_back(static_cast<std::byte>(i * i));
     for (std::size_t cut = 0; cut < data.size(); cut += 7) {
-        const std::span<const std::byte> all(data);
-        EXPECT_EQ(crc32_update(crc32_update(0xffffffff, all.first(cut)), all.subspan(cut)),
-                  crc32_update(0xffffffff, all));
+        const std::span<const std::byte> bytes(data);
+        EXPECT_EQ(crc32_update(crc32_update(0xffffffff, bytes.first(cut)), bytes.subspan(cut)),
+                  crc32_update(0xffffffff, bytes));
     }
 }
 
@@ -104,31 +104,31 @@ TEST(Roce, EthernetPaddingIsIgnored) {
 }
 
 TEST(Roce, FrameTruncatedAnywhereIsTruncated) {
-    const ByteVector whole = frame({.vlans = 1}, report());
-    for (std::size_t length = 0; length < whole.size(); ++length)
-        EXPECT_EQ(verdict_of(whole, length, whole.size()), Verdict::truncated) << length;
+    const ByteVector complete = frame({.vlans = 1}, report());
+    for (std::size_t length = 0; length < complete.size(); ++length)
+        EXPECT_EQ(verdict_of(complete, length, complete.size()), Verdict::truncated) << length;
 }
 
 TEST(Roce, ShortFrameHasABadLength) {
-    const ByteVector whole = frame({}, report());
-    for (std::size_t length = 0; length < whole.size(); ++length) {
-        const Verdict verdict = verdict_of(whole, length, length);
+    const ByteVector complete = frame({}, report());
+    for (std::size_t length = 0; length < complete.size(); ++length) {
+        const Verdict verdict = verdict_of(complete, length, length);
         EXPECT_EQ(verdict, length < 42 ? Verdict::not_roce : Verdict::bad_length) << length;
     }
 }
 
 TEST(Roce, EveryFlippedCoveredBitIsDetected) {
-    const ByteVector whole = frame({}, report());
+    const ByteVector complete = frame({}, report());
     std::size_t covered = 0;
-    for (std::size_t bit = 14 * 8; bit < whole.size() * 8; ++bit) {
-        ByteVector flipped = whole;
+    for (std::size_t bit = 14 * 8; bit < complete.size() * 8; ++bit) {
+        ByteVector flipped = complete;
         flipped[bit / 8] ^= static_cast<std::byte>(0x80 >> bit % 8);
         const std::size_t at = bit / 8 - 14;
         const bool variant = at == 1 || at == 8 || at == 10 || at == 11 || at == 26 || at == 27 || at == 32;
         EXPECT_EQ(verdict_of(flipped) == Verdict::accepted, variant) << "bit " << bit;
         covered += variant ? 0 : 1;
     }
-    EXPECT_EQ(covered, (whole.size() - 14 - 7) * 8);
+    EXPECT_EQ(covered, (complete.size() - 14 - 7) * 8);
 }
 
 TEST(Roce, OtherTrafficHasItsOwnVerdict) {
@@ -188,8 +188,8 @@ TEST(SequenceWindow, ForgetsAfterACycle) {
 TEST(Collector, RejectedFramesAreCountedByReason) {
     Collector collector(config());
     const auto receive = [&](const FrameFields& fields, const ByteVector& payload) {
-        const ByteVector made = frame(fields, payload);
-        collector.receive(made, static_cast<std::uint32_t>(made.size()));
+        const ByteVector bytes = frame(fields, payload);
+        collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     };
     const std::size_t stride = format2::kBytes;
     receive({.address = kBase, .queue_pair = 0x12}, report());
@@ -217,10 +217,10 @@ TEST(Collector, DuplicateAndReorderedReportsAreCountedAndDropped) {
     Collector collector(config(SequenceWindow::kModulus - 1));
     std::uint64_t written = 1;
     for (const std::uint32_t psn : {0xffffffU, 0U, 3U, 3U, 1U, 1U, 4U}) {
-        const ByteVector made =
+        const ByteVector bytes =
             frame({.psn = psn, .address = kBase}, format2_report(1, 0, written, 1, written));
         ++written;
-        collector.receive(made, static_cast<std::uint32_t>(made.size()));
+        collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     }
     collector.drain();
     EXPECT_EQ(count(collector, Verdict::accepted), 4U);
@@ -235,8 +235,8 @@ TEST(Collector, SlotIsReadBeforeItIsOverwritten) {
     CollectorConfig small = config();
     Collector collector(small);
     for (std::uint32_t n = 0; n < 20; ++n) {
-        const ByteVector made = frame({.psn = n, .address = kBase}, format2_report(n, 0, n, n + 1, 5));
-        collector.receive(made, static_cast<std::uint32_t>(made.size()));
+        const ByteVector bytes = frame({.psn = n, .address = kBase}, format2_report(n, 0, n, n + 1, 5));
+        collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     }
     collector.drain();
     EXPECT_EQ(collector.counters().flows, 20U);
@@ -244,10 +244,10 @@ TEST(Collector, SlotIsReadBeforeItIsOverwritten) {
 
 TEST(Collector, RemovedQueuePairIsRejected) {
     Collector collector(config());
-    const ByteVector made = frame({.psn = 4, .address = kBase}, report());
-    collector.receive(made, static_cast<std::uint32_t>(made.size()));
+    const ByteVector bytes = frame({.psn = 4, .address = kBase}, report());
+    collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     collector.remove_queue_pair(0x11);
-    collector.receive(made, static_cast<std::uint32_t>(made.size()));
+    collector.receive(bytes, static_cast<std::uint32_t>(bytes.size()));
     collector.drain();
     EXPECT_EQ(count(collector, Verdict::bad_qp), 1U);
     EXPECT_EQ(collector.counters().lost, 4U);

@@ -35,7 +35,7 @@ void take(FlowTable& table, const std::byte* bytes, std::uint32_t count) {
 }
 
 // Returns the state of one flow after these reports.
-FlowState after(Format format, const std::vector<ByteVector>& reports) {
+FlowState state_after(Format format, const std::vector<ByteVector>& reports) {
     FlowTable table = table_of(format);
     for (const ByteVector& report : reports) take(table, report.data(), 1);
     EXPECT_EQ(table.flows(), 1U);
@@ -43,12 +43,12 @@ FlowState after(Format format, const std::vector<ByteVector>& reports) {
 }
 
 ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
-    ByteVector all;
+    ByteVector reports;
     for (std::uint32_t n = 0; n < count; ++n) {
         const ByteVector report = format2_report(n * 7 % flows, n / 1000, n, n + 1, n);
-        all.insert(all.end(), report.begin(), report.end());
+        reports.insert(reports.end(), report.begin(), report.end());
     }
-    return all;
+    return reports;
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ TEST(Flow, EpochCountsAreFromItsLargestReport) {
     const std::vector<ByteVector> reports = {
         format2_report(1, 1, 10, 1, 100), format2_report(1, 2, 20, 3, 5), format2_report(1, 1, 15, 2, 300),
         format2_report(1, 2, 21, 4, 70), format2_report(1, 2, 20, 2, 60)};
-    const FlowState flow = after(Format::tagged, reports);
+    const FlowState flow = state_after(Format::tagged, reports);
     EXPECT_EQ(flow.bytes(), 370U);
     EXPECT_EQ(flow.epochs, 2U);
     EXPECT_EQ(flow.older_reports, 2U);
@@ -91,8 +91,8 @@ TEST(Flow, FilledGapIsSubtractedAndNewStartResetsCounts) {
         return with(format2_report(1, 1, time, time), valid, kKnown, start, started, payload_bytes, payload,
                     gap_bytes, gap, uncertain_bytes, 10 * time, duplicate_acks, time);
     };
-    const FlowState flow = after(Format::tagged, {report(1, 50, 1000, 300), report(2, 50, 1300, 0),
-                                                  report(3, 50, 1400, 70), report(4, 60, 2000, 80)});
+    const FlowState flow = state_after(Format::tagged, {report(1, 50, 1000, 300), report(2, 50, 1300, 0),
+                                                        report(3, 50, 1400, 70), report(4, 60, 2000, 80)});
     EXPECT_EQ(flow.payload_bytes, 3400U);
     EXPECT_EQ(flow.gap_bytes, 150U);
     EXPECT_EQ(flow.uncertain_bytes, 70U);
@@ -111,7 +111,7 @@ TEST(Flow, SynRestartsSequenceNumbers) {
         report(1, trigger_bits::syn, kSeq, 103, 0, 0), report(2, trigger_bits::ack, kBoth, 301, 201, 101),
         report(3, trigger_bits::syn, kSeq, 0x70000001, 0, 0),
         report(4, trigger_bits::ack, kBoth, 0x70000031, 0x70000011, 0x70000001)};
-    const FlowState flow = after(Format::tagged, reports);
+    const FlowState flow = state_after(Format::tagged, reports);
     EXPECT_EQ(flow.acked_bytes, 116U);
     EXPECT_EQ(flow.seq - flow.ack, 0x20U);
 }
@@ -121,11 +121,12 @@ TEST(Flow, InterArrivalTimeIsFromTheNewestReport) {
     const auto report = [](std::uint32_t time, unsigned known) {
         return with(format2_report(1, 1, time, time), valid, known, iat, 7000);
     };
-    EXPECT_TRUE(after(Format::tagged, {report(1, valid_bits::iat)}).has(FlowState::kIat));
-    EXPECT_FALSE(after(Format::tagged, {report(1, valid_bits::iat), report(2, 0)}).has(FlowState::kIat));
+    EXPECT_TRUE(state_after(Format::tagged, {report(1, valid_bits::iat)}).has(FlowState::kIat));
+    EXPECT_FALSE(
+        state_after(Format::tagged, {report(1, valid_bits::iat), report(2, 0)}).has(FlowState::kIat));
     const ByteVector with_gap = with(format1_report(1, 1, 1), format1::iat, 7000);
-    EXPECT_TRUE(after(Format::published, {with_gap}).has(FlowState::kIat));
-    EXPECT_FALSE(after(Format::published, {with_gap, format1_report(2, 2, 2)}).has(FlowState::kIat));
+    EXPECT_TRUE(state_after(Format::published, {with_gap}).has(FlowState::kIat));
+    EXPECT_FALSE(state_after(Format::published, {with_gap, format1_report(2, 2, 2)}).has(FlowState::kIat));
 }
 
 TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
@@ -134,14 +135,16 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
         return with(format2_report(1, 1, time, time), valid, known, first_ack, first, ack, acked);
     };
     constexpr unsigned kAcked = valid_bits::slot | valid_bits::ack;
-    EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
-              350U);
-    EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 0xffffff00, 0x100)}).acked_bytes, 0x200U);
+    EXPECT_EQ(
+        state_after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
+        350U);
+    EXPECT_EQ(state_after(Format::tagged, {report(1, kAcked, 0xffffff00, 0x100)}).acked_bytes, 0x200U);
     // Without a slot, acknowledgments are unknown, so those before the first one of the slot are missing.
-    EXPECT_FALSE(after(Format::tagged, {report(1, 0, 0, 0), report(2, kAcked, 300, 400)}).knows_acked());
-    EXPECT_TRUE(
-        after(Format::tagged, {report(1, kAcked, 300, 400), report(2, 0, 0, 0), report(3, kAcked, 900, 900)})
-            .knows_acked());
+    EXPECT_FALSE(
+        state_after(Format::tagged, {report(1, 0, 0, 0), report(2, kAcked, 300, 400)}).knows_acked());
+    EXPECT_TRUE(state_after(Format::tagged,
+                            {report(1, kAcked, 300, 400), report(2, 0, 0, 0), report(3, kAcked, 900, 900)})
+                    .knows_acked());
 }
 
 TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
@@ -152,7 +155,7 @@ TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
     constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
                        kHeld = valid_bits::slot | valid_bits::start;
     const auto partly = [](const std::vector<ByteVector>& reports) {
-        return after(Format::tagged, reports).has(FlowState::kUnfollowed);
+        return state_after(Format::tagged, reports).has(FlowState::kUnfollowed);
     };
     EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kNth, kHeld, 1)}));
     EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kSyn, kHeld, 2)}));  // another connection
@@ -163,51 +166,53 @@ TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
 }
 
 TEST(Flow, DecreasedPublishedCountWrappedOrWasReset) {
-    EXPECT_EQ(after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).bytes(),
+    EXPECT_EQ(state_after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).bytes(),
               3180U);
-    EXPECT_EQ(after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).packets(),
-              5U);
-    const FlowState packets =
-        after(Format::published, {format1_report(1, 70'000'000, 65'535), format1_report(2, 70'003'000, 1)});
+    EXPECT_EQ(
+        state_after(Format::published, {format1_report(1, 3000, 2), format1_report(2, 180, 3)}).packets(),
+        5U);
+    const FlowState packets = state_after(
+        Format::published, {format1_report(1, 70'000'000, 65'535), format1_report(2, 70'003'000, 1)});
     EXPECT_EQ(packets.packets(), 65'537U);
     EXPECT_EQ(packets.bytes(), 70'003'000U);
-    const FlowState bytes =
-        after(Format::published, {format1_report(1, 0xffff'ff00, 40'000), format1_report(2, 0x500, 40'001)});
+    const FlowState bytes = state_after(
+        Format::published, {format1_report(1, 0xffff'ff00, 40'000), format1_report(2, 0x500, 40'001)});
     EXPECT_EQ(bytes.bytes(), 0x1'0000'0500U);
 }
 
 TEST(Flow, PublishedTimesExceed48Bits) {
     constexpr std::uint64_t kWrap = std::uint64_t{1} << 48;
     const FlowState flow =
-        after(Format::published, {format1_report(kWrap - 10, 1, 1), format1_report(5, 2, 2)});
+        state_after(Format::published, {format1_report(kWrap - 10, 1, 1), format1_report(5, 2, 2)});
     EXPECT_EQ(flow.timestamp, kWrap + 5);
     EXPECT_EQ(flow.older_reports, 0U);
-    EXPECT_EQ(after(Format::published, {format1_report(100, 1, 1), format1_report(50, 2, 2)}).older_reports,
-              1U);
+    EXPECT_EQ(
+        state_after(Format::published, {format1_report(100, 1, 1), format1_report(50, 2, 2)}).older_reports,
+        1U);
 }
 
 TEST(FlowTable, ResultDoesNotDependOnThreads) {
     const ByteVector reports = many_reports(20'000, 999);
-    FlowTable one = table_of(Format::tagged, 1, 100);
-    FlowTable five = table_of(Format::tagged, 5, 100);
-    for (FlowTable* table : {&one, &five}) {
+    FlowTable one_thread = table_of(Format::tagged, 1, 100);
+    FlowTable five_threads = table_of(Format::tagged, 5, 100);
+    for (FlowTable* table : {&one_thread, &five_threads}) {
         for (std::uint32_t first = 0; first < 20'000; first += 3'000)
             take(*table, reports.data() + first * format2::kBytes, std::min(3'000U, 20'000U - first));
         table->close_windows();
     }
-    ASSERT_EQ(one.flows(), five.flows());
-    for (std::uint32_t i = 0; i < one.flows(); ++i) {
-        EXPECT_EQ(one.flow(i).key, five.flow(i).key);
-        EXPECT_EQ(one.flow(i).state.bytes(), five.flow(i).state.bytes());
+    ASSERT_EQ(one_thread.flows(), five_threads.flows());
+    for (std::uint32_t i = 0; i < one_thread.flows(); ++i) {
+        EXPECT_EQ(one_thread.flow(i).key, five_threads.flow(i).key);
+        EXPECT_EQ(one_thread.flow(i).state.bytes(), five_threads.flow(i).state.bytes());
     }
-    ASSERT_EQ(one.series().size(), five.series().size());
-    for (std::size_t i = 0; i < one.series().size(); ++i) {
-        EXPECT_EQ(one.series()[i].flow, five.series()[i].flow);
-        EXPECT_EQ(one.series()[i].bytes, five.series()[i].bytes);
+    ASSERT_EQ(one_thread.series().size(), five_threads.series().size());
+    for (std::size_t i = 0; i < one_thread.series().size(); ++i) {
+        EXPECT_EQ(one_thread.series()[i].flow, five_threads.series()[i].flow);
+        EXPECT_EQ(one_thread.series()[i].bytes, five_threads.series()[i].bytes);
     }
 }
 
-// In the published format, two words are not compared. The other words contain all fields of the key.
+// In the published format, only three words are compared. They contain all fields of the key.
 TEST(RecordPool, EveryFieldOfTheKeyIsCompared) {
     using namespace format1;
     const ByteVector report = format1_report(1, 1, 1);

@@ -70,10 +70,10 @@ TEST(DissectLink, TwoServiceTagsAreOneHeaderWithTwoIds) {
          "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:udp",
          {200, 2001, 3, 4}},
     };
-    for (const Case& one : cases) {
-        const Dissection found = Frame{ethernet(0x88a8, one.tags + kPacket)}.dissected();
-        EXPECT_EQ(protocols_of(found), one.protocols);
-        EXPECT_EQ(std::vector(found.vlans.begin(), found.vlans.begin() + found.vlan_count), one.ids);
+    for (const Case& test_case : cases) {
+        const Dissection found = Frame{ethernet(0x88a8, test_case.tags + kPacket)}.dissected();
+        EXPECT_EQ(protocols_of(found), test_case.protocols);
+        EXPECT_EQ(std::vector(found.vlans.begin(), found.vlans.begin() + found.vlan_count), test_case.ids);
         EXPECT_EQ(found.inner_wire_len, 14 + kPacket.size());
         EXPECT_TRUE(found.sure);
     }

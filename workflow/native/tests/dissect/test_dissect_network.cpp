@@ -9,10 +9,10 @@ namespace {
 ByteVector in_ethernet(const ByteVector& packet) {
     return ethernet(packet[0] >> 4 == 6 ? 0x86dd : 0x0800, packet);
 }
-Dissection of(const ByteVector& packet) { return Frame{in_ethernet(packet)}.dissected(); }
+Dissection dissection_of(const ByteVector& packet) { return Frame{in_ethernet(packet)}.dissected(); }
 
 TEST(DissectNetwork, TcpHasPortsSequenceNumbersAndPayload) {
-    const Dissection found = of(ipv4(6, tcp(kData)));
+    const Dissection found = dissection_of(ipv4(6, tcp(kData)));
     EXPECT_EQ(found.src_port, 50000);
     EXPECT_EQ(found.dst_port, 443);
     EXPECT_EQ(found.tcp_flags, 0x018);
@@ -24,7 +24,7 @@ TEST(DissectNetwork, TcpHasPortsSequenceNumbersAndPayload) {
 }
 
 TEST(DissectNetwork, AcknowledgmentWithoutPayloadEndsTheStack) {
-    const Dissection found = of(ipv4(6, tcp({})));
+    const Dissection found = dissection_of(ipv4(6, tcp({})));
     EXPECT_FALSE(found.payload_undecoded);
     EXPECT_TRUE(found.has_payload_len);
     EXPECT_EQ(found.payload_len, 0U);
@@ -38,7 +38,7 @@ TEST(DissectNetwork, EthernetPaddingIsNotPayload) {
 }
 
 TEST(DissectNetwork, MultipathOptionIsAToken) {
-    EXPECT_EQ(protocols_of(of(ipv4(6, tcp({}, hex("1e04 0000"))))), "eth:ethertype:ip:tcp:mptcp");
+    EXPECT_EQ(protocols_of(dissection_of(ipv4(6, tcp({}, hex("1e04 0000"))))), "eth:ethertype:ip:tcp:mptcp");
 }
 
 TEST(DissectNetwork, TruncatedTcpKeepsItsPorts) {
@@ -58,7 +58,7 @@ TEST(DissectNetwork, PayloadLengthIsTheWireLength) {
 }
 
 TEST(DissectNetwork, LaterFragmentHasNoPorts) {
-    const Dissection found = of(ipv4(17, kData, 0x2010));
+    const Dissection found = dissection_of(ipv4(17, kData, 0x2010));
     EXPECT_EQ(protocols_of(found), "eth:ethertype:ip");
     EXPECT_TRUE(found.later_fragment);
     EXPECT_FALSE(found.has_ports);
@@ -66,7 +66,7 @@ TEST(DissectNetwork, LaterFragmentHasNoPorts) {
 }
 
 TEST(DissectNetwork, FirstFragmentHasPorts) {
-    const Dissection found = of(ipv4(17, udp(53, kData), 0x2000));
+    const Dissection found = dissection_of(ipv4(17, udp(53, kData), 0x2000));
     EXPECT_FALSE(found.later_fragment);
     EXPECT_TRUE(found.has_ports);
 }
@@ -74,38 +74,38 @@ TEST(DissectNetwork, FirstFragmentHasPorts) {
 TEST(DissectNetwork, TotalLengthZeroMeansTheFrameLength) {
     ByteVector packet = ipv4(6, tcp(kData));
     packet[2] = packet[3] = 0;
-    EXPECT_EQ(of(packet).payload_len, kData.size());
+    EXPECT_EQ(dissection_of(packet).payload_len, kData.size());
 }
 
 TEST(DissectNetwork, BadLengthsAreReportedAsIssues) {
     ByteVector short_header = ipv4(17, udp(53, kData));
     short_header[0] = 0x44;
-    EXPECT_EQ(of(short_header).issue, Issue::bad_ipv4_header_length);
-    EXPECT_EQ(of(ipv4(17, udp(53, kData), 0, 19)).issue, Issue::bad_ipv4_total_length);
-    EXPECT_EQ(of(ipv4(17, hex("c350 0035 0007 0000"))).issue, Issue::bad_udp_length);
+    EXPECT_EQ(dissection_of(short_header).issue, Issue::bad_ipv4_header_length);
+    EXPECT_EQ(dissection_of(ipv4(17, udp(53, kData), 0, 19)).issue, Issue::bad_ipv4_total_length);
+    EXPECT_EQ(dissection_of(ipv4(17, hex("c350 0035 0007 0000"))).issue, Issue::bad_udp_length);
     ByteVector bad_tcp = tcp(kData);
     bad_tcp[12] = 0x40;
-    EXPECT_EQ(of(ipv4(6, bad_tcp)).issue, Issue::bad_tcp_header_length);
+    EXPECT_EQ(dissection_of(ipv4(6, bad_tcp)).issue, Issue::bad_tcp_header_length);
 }
 
 TEST(DissectNetwork, ExtensionHeadersAreTokensBeforeTheLayer4Protocol) {
     const ByteVector fragment = hex("11 00 0001 00000001") + udp(53, kData);
     const ByteVector hop_by_hop = hex("2c 00 0104 00000000") + fragment;
-    const Dissection found = of(ipv6(0, hop_by_hop));
+    const Dissection found = dissection_of(ipv6(0, hop_by_hop));
     EXPECT_EQ(protocols_of(found), "eth:ethertype:ipv6:ipv6.hopopts:ipv6.fraghdr:udp");
     EXPECT_EQ(found.ip_proto, 17);
     EXPECT_TRUE(found.sure);
-    EXPECT_EQ(protocols_of(of(ipv6(44, hex("11 00 0009 00000001") + kData))),
+    EXPECT_EQ(protocols_of(dissection_of(ipv6(44, hex("11 00 0009 00000001") + kData))),
               "eth:ethertype:ipv6:ipv6.fraghdr");
-    EXPECT_TRUE(of(ipv6(44, hex("11 00 0009 00000001") + kData)).later_fragment);
+    EXPECT_TRUE(dissection_of(ipv6(44, hex("11 00 0009 00000001") + kData)).later_fragment);
 }
 
 TEST(DissectNetwork, OptionBeyondItsHeaderIsLeftToTshark) {
-    EXPECT_FALSE(of(ipv6(0, hex("11 00 3030 30303030") + udp(53, kData))).sure);
+    EXPECT_FALSE(dissection_of(ipv6(0, hex("11 00 3030 30303030") + udp(53, kData))).sure);
 }
 
 TEST(DissectNetwork, QuotedPacketAddsTokensButNoKeys) {
-    const Dissection found = of(ipv4(1, hex("0303000000000000") + ipv6(17, udp(53, kData))));
+    const Dissection found = dissection_of(ipv4(1, hex("0303000000000000") + ipv6(17, udp(53, kData))));
     EXPECT_EQ(protocols_of(found), "eth:ethertype:ip:icmp:ip:ipv6:udp");
     EXPECT_EQ(found.ip_version, 4);
     EXPECT_EQ(found.ip_proto, 1);
@@ -114,26 +114,26 @@ TEST(DissectNetwork, QuotedPacketAddsTokensButNoKeys) {
 }
 
 TEST(DissectNetwork, IcmpEchoDataIsUndecodedPayload) {
-    EXPECT_EQ(protocols_of(of(ipv4(1, hex("0800000000010001") + kData))), "eth:ethertype:ip:icmp");
-    EXPECT_TRUE(of(ipv4(1, hex("0800000000010001") + kData)).payload_undecoded);
-    EXPECT_FALSE(of(ipv4(1, hex("0800000000010001"))).payload_undecoded);
+    EXPECT_EQ(protocols_of(dissection_of(ipv4(1, hex("0800000000010001") + kData))), "eth:ethertype:ip:icmp");
+    EXPECT_TRUE(dissection_of(ipv4(1, hex("0800000000010001") + kData)).payload_undecoded);
+    EXPECT_FALSE(dissection_of(ipv4(1, hex("0800000000010001"))).payload_undecoded);
 }
 
 TEST(DissectNetwork, SctpDataIsUndecodedPayload) {
     const ByteVector header = hex("0b80 0b81 00000001 00000000");
-    EXPECT_TRUE(of(ipv4(132, header + hex("0003 0014") + ByteVector(16))).payload_undecoded);
-    EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + ByteVector(12))).payload_undecoded);
+    EXPECT_TRUE(dissection_of(ipv4(132, header + hex("0003 0014") + ByteVector(16))).payload_undecoded);
+    EXPECT_FALSE(dissection_of(ipv4(132, header + hex("0300 0010") + ByteVector(12))).payload_undecoded);
 }
 
 TEST(DissectNetwork, UnknownProtocolIsUndecodedPayload) {
-    EXPECT_EQ(protocols_of(of(ipv4(200, kData))), "eth:ethertype:ip");
-    EXPECT_TRUE(of(ipv4(200, kData)).payload_undecoded);
+    EXPECT_EQ(protocols_of(dissection_of(ipv4(200, kData))), "eth:ethertype:ip");
+    EXPECT_TRUE(dissection_of(ipv4(200, kData)).payload_undecoded);
 }
 
 TEST(DissectNetwork, IgmpAndOspfAddTokens) {
-    EXPECT_EQ(protocols_of(of(ipv4(89, kData))), "eth:ethertype:ip:ospf");
-    EXPECT_EQ(protocols_of(of(ipv4(2, hex("16000000e0000001")))), "eth:ethertype:ip:igmp:igmp");
-    EXPECT_EQ(stack_of(of(ipv4(2, hex("16000000e0000001")))), "Ethernet/IPv4/IGMP");
+    EXPECT_EQ(protocols_of(dissection_of(ipv4(89, kData))), "eth:ethertype:ip:ospf");
+    EXPECT_EQ(protocols_of(dissection_of(ipv4(2, hex("16000000e0000001")))), "eth:ethertype:ip:igmp:igmp");
+    EXPECT_EQ(stack_of(dissection_of(ipv4(2, hex("16000000e0000001")))), "Ethernet/IPv4/IGMP");
 }
 
 TEST(DissectNetwork, CaptureLengthAboveWireLengthIsLeftToTshark) {

@@ -21,12 +21,12 @@ class DissectPseudowire : public ::testing::Test {
   protected:
     DissectPseudowire() { vendors_.add("00:00:00\tXerox\n00:1B:21\tIntelCor\tIntel Corporate\n"); }
 
-    Dissection with(const ByteVector& bytes) const { return Frame{bytes}.dissected(&vendors_); }
-    static Dissection without(const ByteVector& bytes) { return Frame{bytes}.dissected(); }
+    Dissection with_vendors(const ByteVector& bytes) const { return Frame{bytes}.dissected(&vendors_); }
+    static Dissection without_vendors(const ByteVector& bytes) { return Frame{bytes}.dissected(); }
     static std::string after_labels(const Dissection& found) {
-        const std::string before = "eth:ethertype:mpls:pwethheuristic:";
+        const std::string prefix = "eth:ethertype:mpls:pwethheuristic:";
         const std::string text = protocols_of(found);
-        return text.starts_with(before) ? text.substr(before.size()) : text;
+        return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
     }
 
     Vendors vendors_;
@@ -34,20 +34,20 @@ class DissectPseudowire : public ::testing::Test {
 
 TEST_F(DissectPseudowire, TwoKnownVendorsMeanNoControlWord) {
     const ByteVector frame = labeled(ip_frame(kKnown));
-    EXPECT_EQ(after_labels(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
-    EXPECT_TRUE(with(frame).sure);
-    EXPECT_FALSE(without(frame).sure);
+    EXPECT_EQ(after_labels(with_vendors(frame)), "pwethnocw:eth:ethertype:ip:udp");
+    EXPECT_TRUE(with_vendors(frame).sure);
+    EXPECT_FALSE(without_vendors(frame).sure);
 }
 
 TEST_F(DissectPseudowire, SequenceNumberIsAControlWord) {
     const ByteVector frame = labeled(hex("00001234") + ip_frame(kKnown));
-    EXPECT_EQ(after_labels(with(frame)), "pwethcw:eth:ethertype:ip:udp");
-    EXPECT_TRUE(with(frame).sure);
-    EXPECT_FALSE(without(frame).sure);
+    EXPECT_EQ(after_labels(with_vendors(frame)), "pwethcw:eth:ethertype:ip:udp");
+    EXPECT_TRUE(with_vendors(frame).sure);
+    EXPECT_FALSE(without_vendors(frame).sure);
 }
 
 TEST_F(DissectPseudowire, UnknownVendorMeansAControlWord) {
-    EXPECT_TRUE(after_labels(with(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
+    EXPECT_TRUE(after_labels(with_vendors(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
 }
 
 TEST_F(DissectPseudowire, ZerosAreAControlWordBeforeAnyVendors) {
@@ -55,30 +55,30 @@ TEST_F(DissectPseudowire, ZerosAreAControlWordBeforeAnyVendors) {
         hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
     for (const ByteVector& addresses : {kKnown, kUnknown, seems_plain}) {
         const ByteVector frame = labeled(kZeros + ip_frame(addresses));
-        EXPECT_EQ(after_labels(with(frame)), "pwethcw:eth:ethertype:ip:udp");
-        EXPECT_TRUE(with(frame).sure);
-        EXPECT_EQ(after_labels(without(frame)), "pwethcw:eth:ethertype:ip:udp");
-        EXPECT_TRUE(without(frame).sure);
+        EXPECT_EQ(after_labels(with_vendors(frame)), "pwethcw:eth:ethertype:ip:udp");
+        EXPECT_TRUE(with_vendors(frame).sure);
+        EXPECT_EQ(after_labels(without_vendors(frame)), "pwethcw:eth:ethertype:ip:udp");
+        EXPECT_TRUE(without_vendors(frame).sure);
     }
 }
 
 TEST_F(DissectPseudowire, AddressThatBeginsWithZerosIsNotAControlWord) {
     const ByteVector frame = labeled(ip_frame(hex("000000000002 000000000001")));
-    EXPECT_EQ(after_labels(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
-    EXPECT_TRUE(with(frame).sure);
-    EXPECT_FALSE(without(frame).sure);
+    EXPECT_EQ(after_labels(with_vendors(frame)), "pwethnocw:eth:ethertype:ip:udp");
+    EXPECT_TRUE(with_vendors(frame).sure);
+    EXPECT_FALSE(without_vendors(frame).sure);
 }
 
 TEST_F(DissectPseudowire, AmbiguousPseudowireIsReadAsByTshark) {
     const ByteVector unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
-    EXPECT_EQ(after_labels(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
+    EXPECT_EQ(after_labels(with_vendors(labeled(unknown_type))), "pwethnocw:eth:ethertype");
 }
 
 TEST_F(DissectPseudowire, PseudowireFrameIsStoredForEveryControlWord) {
     const ByteVector inner = ip_frame(kUnknown);
     for (const ByteVector& word : {kZeros, hex("00001234")}) {
         const ByteVector bytes = labeled(word + inner);
-        const Dissection found = with(bytes);
+        const Dissection found = with_vendors(bytes);
         EXPECT_EQ(found.pseudowire_frame.size(), inner.size());
         EXPECT_EQ(found.pseudowire_frame_len, inner.size());
     }

@@ -98,10 +98,10 @@ TEST(FlowKeys, ManyKeysAreFound) {
 
 TEST(FlowKeys, ReversedEndpointsAreLinkedInAnyOrder) {
     FlowKeys keys;
-    const Ends there;
-    const FlowKey a = keys.key(keys.intern(dissection(there)));
+    const Ends ends;
+    const FlowKey a = keys.key(keys.intern(dissection(ends)));
     EXPECT_EQ(keys.reversed(a.endpoints), kNone);
-    const FlowKey b = keys.key(keys.intern(dissection(there.back(), {9})));
+    const FlowKey b = keys.key(keys.intern(dissection(ends.back(), {9})));
     EXPECT_EQ(keys.reversed(a.endpoints), b.endpoints);
     EXPECT_EQ(keys.reversed(b.endpoints), a.endpoints);
 }
@@ -125,12 +125,12 @@ TEST(FlowKeys, NetworksAreVlanStacksWithoutLabels) {
 }
 
 TEST(FlowKeys, FlowIdDependsOnKeyAndSiteOnly) {
-    FlowKeys one, two;
-    two.intern(dissection({.src = 77}));
-    const std::uint32_t a = one.intern(dissection({}, {5}, {16}));
-    const std::uint32_t b = two.intern(dissection({}, {5}, {16}));
-    EXPECT_EQ(hex(one.flow_id(a, "S")), hex(two.flow_id(b, "S")));
-    EXPECT_NE(hex(one.flow_id(a, "S")), hex(one.flow_id(a, "T")));
+    FlowKeys first, second;
+    second.intern(dissection({.src = 77}));
+    const std::uint32_t a = first.intern(dissection({}, {5}, {16}));
+    const std::uint32_t b = second.intern(dissection({}, {5}, {16}));
+    EXPECT_EQ(hex(first.flow_id(a, "S")), hex(second.flow_id(b, "S")));
+    EXPECT_NE(hex(first.flow_id(a, "S")), hex(first.flow_id(a, "T")));
 }
 
 }  // namespace

@@ -65,23 +65,23 @@ struct Tables {
 };
 
 TEST(FlowMemory, MillionFlowsNeedLessThan310MiB) {
-    const double before = allocated_mib();
+    const double start_mib = allocated_mib();
     Tables tables;
     for (std::uint32_t flow = 0; flow < kFlows; ++flow) tables.add_frame(flow, {});
     ASSERT_EQ(tables.flow_table.size(), kFlows);
     ASSERT_NE(tables.flow_table.peer(kFlows - 1), kNone);
-    const double taken = kTimes * (allocated_mib() - before);
-    RecordProperty("mib", std::to_string(taken));
-    EXPECT_LT(taken, 310);
-    EXPECT_GT(taken, 150) << "bytes() does not count allocated memory";
+    const double used_mib = kTimes * (allocated_mib() - start_mib);
+    RecordProperty("mib", std::to_string(used_mib));
+    EXPECT_LT(used_mib, 310);
+    EXPECT_GT(used_mib, 150) << "bytes() does not count allocated memory";
     const double counted =
         kTimes * static_cast<double>(tables.keys.bytes() + tables.flow_table.bytes()) / kMiB;
-    EXPECT_NEAR(counted, taken, taken / 20) << "a digest compares bytes() with its memory limit";
+    EXPECT_NEAR(counted, used_mib, used_mib / 20) << "a digest compares bytes() with its memory limit";
 }
 
 TEST(FlowMemory, MillionFlowsWithLabelsAndPayloadKindsNeedLessThan355MiB) {
     constexpr double kKindsMib = 14;  // kMaxKinds, for any number of flows
-    const double before = allocated_mib();
+    const double start_mib = allocated_mib();
     const std::array<std::uint32_t, 1> tokens{0};
     Tables tables;
     hybrid::Selection selection({}, TableHash(1));
@@ -92,9 +92,9 @@ TEST(FlowMemory, MillionFlowsWithLabelsAndPayloadKindsNeedLessThan355MiB) {
         applications.learn(selection.select(key, payload, 100).kind, "data");
     }
     ASSERT_EQ(selection.size(), hybrid::kMaxKinds);
-    const double taken = kTimes * (allocated_mib() - before - kKindsMib) + kKindsMib;
-    RecordProperty("mib", std::to_string(taken));
-    EXPECT_LT(taken, 355);
+    const double used_mib = kTimes * (allocated_mib() - start_mib - kKindsMib) + kKindsMib;
+    RecordProperty("mib", std::to_string(used_mib));
+    EXPECT_LT(used_mib, 355);
 }
 
 }  // namespace

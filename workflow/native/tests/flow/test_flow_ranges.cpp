@@ -9,7 +9,7 @@
 namespace acapella {
 namespace {
 
-class Both {
+class CheckedRanges {
   public:
     void see_and_compare(std::uint64_t begin, std::uint64_t size) {
         std::uint64_t expected = 0;
@@ -28,15 +28,16 @@ class Both {
 };
 
 TEST(SeenRanges, RangesInOrderAreNotRepeated) {
-    Both both;
-    for (std::uint64_t i = 0; i < 50; ++i) both.see_and_compare(1000 + 10 * i, 10);
+    CheckedRanges ranges;
+    for (std::uint64_t i = 0; i < 50; ++i) ranges.see_and_compare(1000 + 10 * i, 10);
 }
 
 TEST(SeenRanges, RandomRangesMatchASetOfPositions) {
     for (unsigned seed = 0; seed < 50; ++seed) {
         std::mt19937 random(seed);
-        Both both;
-        for (int i = 0; i < 300; ++i) both.see_and_compare(1000 + random() % 700, 1 + random() % (seed + 5));
+        CheckedRanges ranges;
+        for (int i = 0; i < 300; ++i)
+            ranges.see_and_compare(1000 + random() % 700, 1 + random() % (seed + 5));
     }
 }
 

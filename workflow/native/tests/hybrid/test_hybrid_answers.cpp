@@ -29,7 +29,7 @@ std::string line(const std::map<std::string_view, std::string>& fields) {
     return text + '\n';
 }
 
-// Returns a pipe that contains a text and is then closed.
+// Returns the read end of a pipe that contains a text; its write end is closed.
 int pipe_with(std::string_view text) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -38,7 +38,7 @@ int pipe_with(std::string_view text) {
     return ends[0];
 }
 
-// Writes a text to a pipe repeatedly until the reader closes it.
+// Writes a text to a pipe `times` times, or until the reader closes the pipe.
 class RepeatingWriter {
   public:
     RepeatingWriter(const std::string& text, int times) {
@@ -132,15 +132,15 @@ TEST(TsharkOutput, EndlessLineIsAnError) {
 }
 
 TEST(TsharkOutput, PendingOutputIsBounded) {
-    const std::string some(std::size_t{1} << 10, '\n');
-    RepeatingWriter writer(some, 200 << 10);  // 200 MiB
+    const std::string lines(std::size_t{1} << 10, '\n');
+    RepeatingWriter writer(lines, 200 << 10);  // 200 MiB
     {
         TsharkOutput reader(writer.reading());
-        std::size_t before = 1;
-        for (std::size_t now = 0; now != before || now == 0;) {  // until reading stops
-            before = now;
+        std::size_t previous = 1;
+        for (std::size_t written = 0; written != previous || written == 0;) {  // until reading stops
+            previous = written;
             std::this_thread::sleep_for(std::chrono::milliseconds(500));
-            now = writer.so_far();
+            written = writer.so_far();
         }
         EXPECT_GE(writer.so_far(), std::size_t{64} << 20);
         EXPECT_LE(writer.so_far(), std::size_t{66} << 20);
@@ -393,10 +393,10 @@ TEST(TsharkColumns, FieldsOfAColumnDifferInValueFormat) {
             }
         }
         TsharkOutput reader(pipe_with(column_line(fields)), Layout::kColumns);
-        const TsharkRow& answer = reader.wait();
+        const TsharkRow& row = reader.wait();
         for (std::size_t i = 0; i < kDigestFields; ++i) {
             const auto found = fields.find(static_cast<Field>(i));
-            EXPECT_EQ(answer.fields[i], found == fields.end() ? "" : found->second) << kFieldNames[i];
+            EXPECT_EQ(row.fields[i], found == fields.end() ? "" : found->second) << kFieldNames[i];
         }
     }
 }
@@ -405,10 +405,10 @@ TEST(TsharkColumns, FieldsOfAColumnDifferInValueFormat) {
 TEST(TsharkColumns, EmptyValueBetweenTwoFieldsIsSkipped) {
     TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip:ipv6:ipv6\t10.0.0.1,,::1,::2,41,41,58\n"),
                         Layout::kColumns);
-    const TsharkRow& answer = reader.wait();
-    EXPECT_EQ(answer[Field::ip_src], "10.0.0.1");
-    EXPECT_EQ(answer[Field::ipv6_src], "::1,::2");
-    EXPECT_EQ(answer[Field::ip_proto], "41,41,58");
+    const TsharkRow& row = reader.wait();
+    EXPECT_EQ(row[Field::ip_src], "10.0.0.1");
+    EXPECT_EQ(row[Field::ipv6_src], "::1,::2");
+    EXPECT_EQ(row[Field::ip_proto], "41,41,58");
 }
 
 TEST(TsharkColumns, ValueOfADifferentFormatIsAnError) {

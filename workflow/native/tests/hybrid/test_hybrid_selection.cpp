@@ -45,16 +45,16 @@ TEST(HybridSelection, FirstFramesOfEveryFlowAreSent) {
 TEST(HybridSelection, EqualFramesAreResentAtGrowingIntervals) {
     Flow frames;
     for (int i = 0; i < 100'000; ++i) frames.select("\x17\x03\x03\x05");
-    EXPECT_LE(frames.sent, 2 + 8);  // the 16th, 64th, ... 65,536th
+    EXPECT_LE(frames.sent, 2 + 8);  // frames 16, 64, ..., 65,536 (from 0)
     EXPECT_GE(frames.sent, 2 + 6);
 }
 
 TEST(HybridSelection, NewKindIsSentTwice) {
     Flow frames;
     for (int i = 0; i < 10; ++i) frames.select("GET /");
-    const int before = frames.sent;
+    const int sent_before = frames.sent;
     for (int i = 0; i < 4; ++i) frames.select("POST /");
-    EXPECT_EQ(frames.sent, before + 2);
+    EXPECT_EQ(frames.sent, sent_before + 2);
 }
 
 TEST(HybridSelection, PayloadLengthIsPartOfTheKind) {
@@ -84,7 +84,7 @@ TEST(HybridSelection, MemoryIsBounded) {
         frames.select(random_payload(generator), 1000, flow);
         frames.select(random_payload(generator), 10, flow);
     }
-    // Every flow has a kind; the number of further kinds is limited.
+    // The number of kinds is limited; the kinds of flows are not stored.
     EXPECT_LE(frames.selection.size(), kMaxKinds + kMaxKinds / 2);
 }
 

@@ -33,8 +33,8 @@ class Writer {
         bytes.insert(bytes.end(), count, static_cast<std::byte>(value));
         return *this;
     }
-    Writer& add(const std::vector<std::byte>& more) {
-        bytes.insert(bytes.end(), more.begin(), more.end());
+    Writer& add(const std::vector<std::byte>& added) {
+        bytes.insert(bytes.end(), added.begin(), added.end());
         return *this;
     }
 
@@ -155,7 +155,7 @@ inline Reading read_all(const std::vector<std::byte>& file) {
     return read_source(*source);
 }
 
-// Returns the kind of the InputError thrown on opening; "" if none was thrown.
+// Returns the kind of the InputError thrown by read_all(); "" if none was thrown.
 inline std::string refusal(const std::vector<std::byte>& file) {
     try {
         read_all(file);

@@ -99,7 +99,7 @@ TEST(Pcap, LinkTypesWithLargerFrames) {
     }
 }
 
-TEST(Pcap, TruncatedFileKeepsWholeRecords) {
+TEST(Pcap, TruncatedFileKeepsCompleteRecords) {
     const std::vector<std::size_t> lengths{60, 0, 7};
     std::vector<std::byte> file = pcap();
     std::vector<std::size_t> ends{file.size()};
@@ -109,18 +109,18 @@ TEST(Pcap, TruncatedFileKeepsWholeRecords) {
     }
     for (std::size_t cut = 24; cut <= file.size(); ++cut) {
         const auto reading = read_all({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(cut)});
-        std::size_t whole = 0;
-        while (whole + 1 < ends.size() && ends[whole + 1] <= cut) {
-            ++whole;
+        std::size_t complete = 0;
+        while (complete + 1 < ends.size() && ends[complete + 1] <= cut) {
+            ++complete;
         }
-        EXPECT_EQ(reading.frames.size(), whole) << cut;
-        EXPECT_EQ(reading.info.records, whole) << cut;
-        const std::size_t left = cut - ends[whole];
+        EXPECT_EQ(reading.frames.size(), complete) << cut;
+        EXPECT_EQ(reading.info.records, complete) << cut;
+        const std::size_t left = cut - ends[complete];
         const FileEnd end = left == 0   ? FileEnd::clean
                             : left < 16 ? FileEnd::cut_header
                                         : FileEnd::cut_record;
         EXPECT_EQ(reading.info.end, end) << cut;
-        EXPECT_EQ(reading.info.end_offset, ends[whole]) << cut;
+        EXPECT_EQ(reading.info.end_offset, ends[complete]) << cut;
         EXPECT_EQ(reading.info.unread_bytes, 0U) << cut;
     }
 }
@@ -132,8 +132,9 @@ TEST(Pcap, FilesOfOtherFormatsAreRejected) {
     EXPECT_EQ(refusal(text("BZh91AY&SY")), "unsupported_format");
     EXPECT_EQ(refusal(Writer().fill(100, 0).bytes), "not_a_capture");
     for (std::size_t size = 4; size < 24; ++size) {
-        const auto whole = pcap();
-        EXPECT_EQ(refusal({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)}), "cut_header")
+        const auto complete = pcap();
+        EXPECT_EQ(refusal({complete.begin(), complete.begin() + static_cast<std::ptrdiff_t>(size)}),
+                  "cut_header")
             << size;
     }
     EXPECT_EQ(refusal(pcap({.major = 1})), "unsupported_version");
@@ -178,7 +179,7 @@ TEST(Pcap, OldVersionsHaveSwappedLengths) {
     EXPECT_EQ(dgux.frames.at(0).wire_len, 70U);
 }
 
-std::vector<std::byte> patched_record(std::uint32_t seconds, std::size_t more) {
+std::vector<std::byte> patched_record(std::uint32_t seconds, std::size_t extra_bytes) {
     return Writer()
         .u32(seconds)
         .u32(5)
@@ -188,7 +189,7 @@ std::vector<std::byte> patched_record(std::uint32_t seconds, std::size_t more) {
         .u16(0x800)
         .u8(0)
         .u8(0)
-        .fill(more, 0)
+        .fill(extra_bytes, 0)
         .fill(60, 0x11)
         .bytes;
 }

@@ -34,11 +34,11 @@ TEST(Pcapng, SectionsHaveTheirOwnByteOrderAndInterfaces) {
     EXPECT_EQ(reading.info.end, FileEnd::bad_block) << "the third section has no interface description";
 }
 
-std::vector<std::byte> repeated(const std::vector<std::byte>& one, std::size_t count) {
-    std::vector<std::byte> all;
-    all.reserve(one.size() * count);
-    for (std::size_t i = 0; i < count; ++i) all.insert(all.end(), one.begin(), one.end());
-    return all;
+std::vector<std::byte> repeated(const std::vector<std::byte>& bytes, std::size_t count) {
+    std::vector<std::byte> copies;
+    copies.reserve(bytes.size() * count);
+    for (std::size_t i = 0; i < count; ++i) copies.insert(copies.end(), bytes.begin(), bytes.end());
+    return copies;
 }
 
 TEST(Pcapng, InterfacesAreLimitedInAllSectionsTogether) {
@@ -220,9 +220,10 @@ TEST(Pcapng, TruncatedFileKeepsWholeFrames) {
 }
 
 TEST(Pcapng, UnreadableFirstSectionIsRejected) {
-    const auto whole = section();
-    for (std::size_t cut = 12; cut < whole.size(); ++cut) {
-        EXPECT_EQ(refusal({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut)}), "cut_header")
+    const auto complete = section();
+    for (std::size_t cut = 12; cut < complete.size(); ++cut) {
+        EXPECT_EQ(refusal({complete.begin(), complete.begin() + static_cast<std::ptrdiff_t>(cut)}),
+                  "cut_header")
             << cut;
     }
     EXPECT_EQ(refusal(section(false, 1, 1)), "unsupported_version");

@@ -193,14 +193,14 @@ TEST(ByteSource, DecompressionEndsAtTheTotalLimit) {
 TEST(ByteSource, DecompressionEndsAtTheRatioLimit) {
     constexpr std::uint64_t kFree = input::DecompressionLimits::kFreeOfRatio;
     const std::vector<std::byte> zeros(kFree + (std::size_t{8} << 20U));
-    const std::vector<std::byte> few(kFree);
+    const std::vector<std::byte> free_zeros(kFree);
     for (const Compression compression : kCompressions) {
         const auto packed = compress(compression, zeros);
         const auto [bytes, fault] = read_limited(packed, {.ratio = 10});
         EXPECT_EQ(fault, "decompression_limit") << name_of(compression);
         EXPECT_GE(bytes, kFree - (std::uint64_t{1} << 20U));
         EXPECT_LE(bytes, kFree + (std::uint64_t{1} << 20U));
-        EXPECT_EQ(read_limited(compress(compression, few), {.ratio = 10}).second, "");
+        EXPECT_EQ(read_limited(compress(compression, free_zeros), {.ratio = 10}).second, "");
     }
     EXPECT_EQ(read_limited(compress(Compression::gzip, zeros), {.ratio = 2000}).second, "");
 }

@@ -88,9 +88,9 @@ TEST(Starts, InsideLz4Frames) {
             frame.contentSize = long_form ? plain.size() : 0;
             SCOPED_TRACE(std::to_string(mode) + (long_form ? " long" : " short"));
             auto packed = lz4(plain, frame);
-            const auto one = packed;
+            const auto first_copy = packed;
             for (const unsigned char byte : skippable) packed.push_back(std::byte{byte});
-            packed.insert(packed.end(), one.begin(), one.end());
+            packed.insert(packed.end(), first_copy.begin(), first_copy.end());
             const auto starts = checked_starts(packed, twice, long_form ? 100'000 : std::size_t{1} << 20U);
             EXPECT_EQ(std::count_if(starts.begin(), starts.end(), is_inside), 2);
             EXPECT_EQ(std::any_of(starts.begin(), starts.end(),

@@ -59,10 +59,10 @@ TEST(NumberedTrials, AreTheSameInMemoryAndInFiles) {
 }
 
 TEST(NumberedTrials, MayBeEmpty) {
-    const Packets nothing;
-    const Packets one{{0}, {5}};
-    EXPECT_EQ(compare(nothing, one, 1 << 20).common, 0U);
-    EXPECT_EQ(compare(nothing, nothing, 1 << 20).packets_a, 0U);
+    const Packets empty;
+    const Packets single{{0}, {5}};
+    EXPECT_EQ(compare(empty, single, 1 << 20).common, 0U);
+    EXPECT_EQ(compare(empty, empty, 1 << 20).packets_a, 0U);
 }
 
 }  // namespace

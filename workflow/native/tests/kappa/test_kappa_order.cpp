@@ -88,11 +88,11 @@ TEST(Order, MatchesBruteForceForAllPermutationsUpToSeven) {
 TEST(Order, IsSymmetricUnderExchangeOfTrials) {
     Ranks ranks = identity_order(7);
     do {
-        const Order there = compare_order(ranks);
-        const Order back = compare_order(inverse(ranks));
-        ASSERT_EQ(there.moves.size(), back.moves.size());
-        ASSERT_EQ(there.distance, back.distance);
-        ASSERT_EQ(there.inversions, back.inversions);
+        const Order order = compare_order(ranks);
+        const Order inverse_order = compare_order(inverse(ranks));
+        ASSERT_EQ(order.moves.size(), inverse_order.moves.size());
+        ASSERT_EQ(order.distance, inverse_order.distance);
+        ASSERT_EQ(order.inversions, inverse_order.inversions);
     } while (std::next_permutation(ranks.begin(), ranks.end()));
 }
 
@@ -136,9 +136,9 @@ TEST(Order, BlockBeyondTheLimitThrows) {
 TEST(Order, BlocksAddUp) {
     const Ranks first = {2, 0, 1};
     const Ranks second = {1, 0};
-    const Ranks both = {2, 0, 1, 3, 5, 4};
-    EXPECT_EQ(compare_order(both).distance, compare_order(first).distance + compare_order(second).distance);
-    EXPECT_EQ(compare_order(both).inversions,
+    const Ranks joined = {2, 0, 1, 3, 5, 4};
+    EXPECT_EQ(compare_order(joined).distance, compare_order(first).distance + compare_order(second).distance);
+    EXPECT_EQ(compare_order(joined).inversions,
               compare_order(first).inversions + compare_order(second).inversions);
 }
 

@@ -22,8 +22,7 @@ using namespace acapella::kappa;
 
 const std::string kDirectory = std::filesystem::temp_directory_path();
 
-// ---- columns
-// ----------------------------------------------------------------------------------------------
+// Columns
 
 TEST(Spool, ColumnReturnsItsValuesFromMemoryAndFile) {
     constexpr std::size_t kValues = 3 * SpillColumn<std::uint64_t>::kChunk + 17;
@@ -44,9 +43,10 @@ TEST(Spool, ColumnReturnsItsValuesFromMemoryAndFile) {
             });
             EXPECT_EQ(next, kValues);
             for (const std::size_t first : {std::size_t{0}, kValues / 2, kValues - 5}) {
-                std::vector<std::uint64_t> some(5);
-                column.read(first, some);
-                for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(some[i], (first + i) * (first + i));
+                std::vector<std::uint64_t> values(5);
+                column.read(first, values);
+                for (std::size_t i = 0; i < values.size(); ++i)
+                    EXPECT_EQ(values[i], (first + i) * (first + i));
             }
         }
         EXPECT_EQ(budget.left(), bytes) << "a column releases the memory it took";
@@ -72,8 +72,7 @@ TEST(Spool, FileReturnsItsContentAndHasNoName) {
     EXPECT_THROW(SpoolFile{directory}, SpoolError);
 }
 
-// ---- quantiles
-// --------------------------------------------------------------------------------------------
+// Quantiles
 
 TEST(Quantiles, BinsAreInOrderAndContainTheirValues) {
     std::mt19937_64 random(1);
@@ -91,8 +90,10 @@ TEST(Quantiles, BinsAreInOrderAndContainTheirValues) {
 std::vector<std::int64_t> drawn(std::mt19937_64& random, std::size_t count, int shape) {
     std::vector<std::int64_t> values(count);
     for (std::int64_t& value : values) {
-        const auto any = static_cast<std::int64_t>(random());
-        value = shape == 0 ? any % 10 : shape == 1 ? any >> random() % 64 : 1'000'000'007 + any % 3'000'000;
+        const auto number = static_cast<std::int64_t>(random());
+        value = shape == 0   ? number % 10
+                : shape == 1 ? number >> random() % 64
+                             : 1'000'000'007 + number % 3'000'000;
     }
     return values;
 }
@@ -183,8 +184,7 @@ TEST(Quantiles, HistogramBinsBeginAtFifthsOfADecade) {
     EXPECT_EQ(LogHistogram::bin_of(~std::uint64_t{0}), starts.size() - 1);
 }
 
-// ---- matching
-// ---------------------------------------------------------------------------------------------
+// Matching
 
 struct Matched {
     std::vector<std::uint32_t> matches;
@@ -197,9 +197,9 @@ Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity
     for (std::uint32_t i = 0; i < a.size(); ++i) in_a[a[i]].push_back(i);
     Matched result;
     for (const Identity& identity : b) {
-        const auto& there = in_a[identity];
+        const auto& positions = in_a[identity];
         const std::size_t occurrence = in_b[identity]++;
-        result.matches.push_back(occurrence < there.size() ? there[occurrence] : kUnmatched);
+        result.matches.push_back(occurrence < positions.size() ? positions[occurrence] : kUnmatched);
     }
     for (const auto& [identity, packets] : in_a)
         result.ambiguous.a += packets.size() > 1 ? packets.size() : 0;
@@ -209,14 +209,14 @@ Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity
 
 // Many identities share the bits that select the slot, or all bits that an entry stores.
 std::vector<Identity> identities(std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
-    std::vector<Identity> made;
+    std::vector<Identity> result;
     for (std::size_t i = 0; i < count; ++i) {
         const std::uint64_t kind = random() % kinds;
-        if (shape == 0) made.push_back({kind * 0x9e3779b97f4a7c15, kind * 0xbf58476d1ce4e5b9});
-        if (shape == 1) made.push_back({kind, 7});
-        if (shape == 2) made.push_back({kind << 40, 7});
+        if (shape == 0) result.push_back({kind * 0x9e3779b97f4a7c15, kind * 0xbf58476d1ce4e5b9});
+        if (shape == 1) result.push_back({kind, 7});
+        if (shape == 2) result.push_back({kind << 40, 7});
     }
-    return made;
+    return result;
 }
 
 TEST(Matching, MatchesTheDefinition) {
@@ -234,8 +234,7 @@ TEST(Matching, MatchesTheDefinition) {
     }
 }
 
-// ---- partition
-// --------------------------------------------------------------------------------------------
+// Partition
 
 Trial trial_of(MemoryBudget& budget, std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
     Trial trial(budget);
@@ -268,11 +267,11 @@ void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
 
 TEST(Partition, MatchesInMemoryMatching) {
     std::mt19937 random(4);
-    MemoryBudget none(0, kDirectory);
+    MemoryBudget no_memory(0, kDirectory);
     for (const std::size_t count : {0U, 1U, 40U, 3000U}) {
         for (const std::uint64_t memory_bytes : {std::uint64_t{1}, std::uint64_t{1} << 16}) {
-            const Trial a = trial_of(none, random, count, 2000, 0);
-            const Trial b = trial_of(none, random, count + 3, 2000, 0);
+            const Trial a = trial_of(no_memory, random, count, 2000, 0);
+            const Trial b = trial_of(no_memory, random, count + 3, 2000, 0);
             expect_found(a, b, memory_bytes);
         }
     }
@@ -282,26 +281,26 @@ TEST(Partition, MatchesInMemoryMatching) {
 // packets.
 TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     std::mt19937 random(6);
-    MemoryBudget none(0, kDirectory);
+    MemoryBudget no_memory(0, kDirectory);
     for (int shape = 0; shape < 3; ++shape) {
         for (const auto& [kinds_a, kinds_b] :
              {std::pair{1U, 1U}, {1U, 3U}, {3U, 1U}, {2U, 2000U}, {2000U, 2U}, {2000U, 2000U}}) {
-            const Trial a = trial_of(none, random, 3000, kinds_a, shape);
-            const Trial b = trial_of(none, random, 2500, kinds_b, shape);
+            const Trial a = trial_of(no_memory, random, 3000, kinds_a, shape);
+            const Trial b = trial_of(no_memory, random, 2500, kinds_b, shape);
             expect_found(a, b, 1);
             expect_found(b, a, 1);
         }
     }
-    Trial other(none);
+    Trial other(no_memory);
     other.files.emplace_back();
     for (int i = 0; i < 3000; ++i) {
         other.identities.push({~std::uint64_t{0}, 1});
         other.timestamps.push(i);
     }
-    finish_trial(other, none);
-    expect_found(trial_of(none, random, 3000, 1, 0), other, 1);  // two identities, one on each side
-    expect_found(trial_of(none, random, 0, 1, 0), other, 1);
-    expect_found(other, trial_of(none, random, 0, 1, 0), 1);
+    finish_trial(other, no_memory);
+    expect_found(trial_of(no_memory, random, 3000, 1, 0), other, 1);  // two identities, one on each side
+    expect_found(trial_of(no_memory, random, 0, 1, 0), other, 1);
+    expect_found(other, trial_of(no_memory, random, 0, 1, 0), 1);
 }
 
 // Trials with packets out of order are sorted stably, in memory and with files.

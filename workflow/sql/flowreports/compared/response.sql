@@ -1,6 +1,6 @@
 -- One row per flow with a set rate, or the background, and time window: exact and measured throughput, mean
 -- inter-arrival times, and the rate set at the middle of the window. The tables are those of one capture; named_flows
--- has flow names by destination port, steps the rates since each change.
+-- has the names of flows by destination port; steps has the rates that are set, and since when.
 with
 
 flows as (

@@ -1,5 +1,5 @@
--- One row per way (direction) of a TCP client with a handshake of which at least one half can be timed; if there are
--- several such handshakes, the last one counts. A SYN or SYN-ACK with the sequence number of the previous one is a
+-- One row per way (direction) of a TCP client with a handshake of which at least one half was completed; of each half,
+-- the last one that can be timed counts. A SYN or SYN-ACK with the sequence number of the previous one is a
 -- retransmission, another number begins a new handshake. rtt_syn_ns: from the SYN to its first SYN-ACK; null if the SYN
 -- was retransmitted before. rtt_ack_ns: from the SYN-ACK to its first ACK; null if the SYN-ACK was retransmitted
 -- before.

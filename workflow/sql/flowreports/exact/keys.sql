@@ -1,7 +1,7 @@
 -- One row per directed flow of the digest: `key` identifies the flow by the fields that reports contain, and `way` is
 -- the same without MPLS labels, which differ per direction. Reports have ports of TCP and UDP only; other flows have
 -- port 0. Reports do not contain tunnel identifiers: flows that differ only in these have the same key. outside: the
--- program cannot parse the headers before the innermost network header, or has no room for as many tags.
+-- program cannot parse the headers before the innermost network header, or its reports have no room for all tags.
 with
 
 flows as (

@@ -1,4 +1,4 @@
--- One row per site with samples, by activity: the mean over time of the sum of the rates of its ports.
+-- One row per site with samples, in order of activity: the mean over time of the sum of the rates of its ports.
 with
 
 bins as (

@@ -1,5 +1,5 @@
 -- One row per combination of settings with a run of bbr or cubic: their means side by side, and the gain
--- 100 (BBR - Cubic) / BBR.
+-- 100 (BBR - CUBIC) / BBR.
 with
 
 bbr as (

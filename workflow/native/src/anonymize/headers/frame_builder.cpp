@@ -136,14 +136,14 @@ void FrameBuilder::write_checksum(const PendingChecksum& sum) {
     }
     InternetSum total;
     if (sum.kind != ChecksumKind::plain) {
-        const bool four = sum.ip_version == 4;
-        const std::size_t addresses = sum.ip_begin + (four ? 12 : 8);
-        const std::size_t length = four ? 8 : 32;
+        const bool is_ipv4 = sum.ip_version == 4;
+        const std::size_t addresses = sum.ip_begin + (is_ipv4 ? 12 : 8);
+        const std::size_t length = is_ipv4 ? 8 : 32;
         if (sum.ip_version == 0 || !inside(addresses, length)) return;
         total.add(Bytes(out_).subspan(addresses, length));
         total.add(sum.proto);
-        total.add(static_cast<std::uint16_t>(sum.whole >> 16));
-        total.add(static_cast<std::uint16_t>(sum.whole));
+        total.add(static_cast<std::uint16_t>(sum.pseudo_length >> 16));
+        total.add(static_cast<std::uint16_t>(sum.pseudo_length));
     }
     total.add(covered);
     const std::uint16_t checksum = total.checksum();
@@ -157,7 +157,7 @@ void Header::add_checksum(ChecksumKind kind, std::size_t field, std::uint8_t pro
                           .ip_begin = builder.ip_begin,
                           .begin = step.begin,
                           .length = builder.fragment ? UINT32_MAX : static_cast<std::uint32_t>(length),
-                          .whole = static_cast<std::uint32_t>(at.reported()),
+                          .pseudo_length = static_cast<std::uint32_t>(at.reported()),
                           .field = static_cast<std::uint32_t>(step.begin + field)});
 }
 

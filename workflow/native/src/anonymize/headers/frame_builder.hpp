@@ -14,7 +14,7 @@ namespace acapella::anonymize {
 
 enum class ChecksumKind : std::uint8_t {
     plain,   // over the header and the data after it
-    pseudo,  // with the IP pseudo-header (RFC 9293 3.1, RFC 8200 8.1)
+    pseudo,  // with the IP pseudo-header (RFC 9293 section 3.1, RFC 8200 section 8.1)
     udp,     // like `pseudo`, but 0 means no checksum
     crc32c,
 };
@@ -26,9 +26,9 @@ struct PendingChecksum {
     std::uint8_t ip_version = 0;  // 0: the pseudo-header is unknown
     std::uint32_t ip_begin = 0;
     std::uint32_t begin = 0;
-    std::uint32_t length = 0;  // number of covered bytes from `begin`
-    std::uint32_t whole = 0;   // the length in the pseudo-header
-    std::uint32_t field = 0;   // offset of the checksum from the start of the frame
+    std::uint32_t length = 0;         // number of covered bytes from `begin`
+    std::uint32_t pseudo_length = 0;  // the length in the pseudo-header
+    std::uint32_t field = 0;          // offset of the checksum from the start of the frame
 };
 
 class FrameBuilder {

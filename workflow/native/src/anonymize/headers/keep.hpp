@@ -1,5 +1,6 @@
-// Determines which content of each header is kept. Each function keeps known fields, replaces addresses in
-// them, and omits everything else. If a function stops before the end of the header, the frame ends there.
+// Determines which content of each header is kept. Each function keeps known fields and replaces addresses in
+// them. Everything else is set to zero, replaced by padding, or omitted. If a function stops before the end
+// of the header, the frame ends there.
 #pragma once
 
 #include "anonymize/headers/frame_builder.hpp"
@@ -48,9 +49,9 @@ void keep_l2tp_ip(Header& header);
 void keep_teredo(Header& header);
 void keep_infiniband(Header& header);
 
-// Visits the options of IPv4 (RFC 791 3.1) and TCP (RFC 9293 3.1) from `option` to `end`: kind 0 ends the
-// list, kind 1 is a single byte, and all other kinds have a length byte. Calls `keep_one` for each complete
-// option. If it returns false, the option is replaced by bytes of kind 1.
+// Visits the options of IPv4 (RFC 791 section 3.1) and TCP (RFC 9293 section 3.1) from `option` to `end`:
+// kind 0 ends the list, kind 1 is a single byte, and all other kinds have a length byte. Calls `keep_one` for
+// each complete option. If it returns false, the option is replaced by bytes of kind 1.
 template <typename KeepOne>
 void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne keep_one) {
     constexpr std::uint8_t kNoOperation = 1;

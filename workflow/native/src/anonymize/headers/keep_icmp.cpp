@@ -20,11 +20,11 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
 }
 
 // Keeps the value of an option. If the option is repeated, keeps only its addresses.
-void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool again) {
+void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool repeated) {
     constexpr std::size_t kUnit = 8;
     constexpr std::size_t kPrefix = 12;  // before four reserved bytes
     const auto copy_original = [&](std::size_t from, std::size_t to) {
-        if (!again) header.copy_original(option + from, to - from);
+        if (!repeated) header.copy_original(option + from, to - from);
     };
     switch (header.at.u8(option)) {
         case 1:  // link-layer address of the source or target
@@ -51,7 +51,7 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
     }
 }
 
-// RFC 4861 4.6: type, length in units of 8 bytes. Options of known types keep both fields,
+// RFC 4861 section 4.6: type, length in units of 8 bytes. Options of known types keep both fields,
 // unknown options only the length.
 void keep_neighbor_options(Header& header, std::size_t option) {
     Seen<256> seen;
@@ -75,7 +75,7 @@ void keep_neighbor(Header& header, std::size_t fixed, std::size_t addresses) {
     if (keep_ipv6_each(header, fixed, addresses) == options) keep_neighbor_options(header, options);
 }
 
-// RFC 3810 5.1: version 2 has four more bytes (flags, QQIC, number of sources) and the sources.
+// RFC 3810 section 5.1: version 2 has four more bytes (flags, QQIC, number of sources) and the sources.
 void keep_listener_query(Header& header) {
     header.keep(kHeader);
     const std::size_t sources = keep_ipv6_each(header, kHeader, 1);
@@ -86,7 +86,7 @@ void keep_listener_query(Header& header) {
     keep_ipv6_each(header, sources + 4, count);
 }
 
-// RFC 3810 5.2.4: type, length of auxiliary data in words, number of sources, group, sources.
+// RFC 3810 section 5.2.4: type, length of auxiliary data in words, number of sources, group, sources.
 void keep_listener_report(Header& header) {
     header.keep(kHeader);
     std::size_t record = kHeader;
@@ -169,7 +169,7 @@ void keep_icmp_message(Header& header) {
     }
 }
 
-// RFC 3376 4.2.4: type, length of auxiliary data in words, number of sources, group, sources.
+// RFC 3376 section 4.2.4: type, length of auxiliary data in words, number of sources, group, sources.
 void keep_igmp_records(Header& header) {
     std::size_t record = kHeader;
     for (std::size_t left = header.at.be16(6); left > 0; --left) {
@@ -183,7 +183,7 @@ void keep_igmp_records(Header& header) {
     }
 }
 
-// RFC 3376 4.1: the additional fields of version 3 queries.
+// RFC 3376 section 4.1: the additional fields of version 3 queries.
 void keep_igmp_sources(Header& header) {
     const std::size_t count = header.at.be16(kHeader + 2);
     if (!header.at.has(kHeader + 4) || header.at.reported() < kHeader + 4 + 4 * count) return;
@@ -233,7 +233,7 @@ void keep_igmp(Header& header) {
     header.add_checksum(ChecksumKind::plain, 2);
 }
 
-// The checksum of a Register message covers only its header (RFC 7761 4.9). In IPv6 it also covers a
+// The checksum of a Register message covers only its header (RFC 7761 section 4.9). In IPv6 it also covers a
 // pseudo-header and is not recomputed.
 void keep_pim(Header& header) {
     constexpr std::uint8_t kRegister = 0x21;

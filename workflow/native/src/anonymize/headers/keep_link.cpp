@@ -7,7 +7,7 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
+constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 clause 3.2.6
 
 // Novell IPX frames without LLC start with 0xffff.
 void keep_raw_ipx(Header& header, std::size_t length) {
@@ -35,8 +35,8 @@ void keep_ethernet(Header& header) {
 
 void keep_vlan(Header& header) {
     constexpr std::size_t kLength = 4;
-    const bool two = header.step.dissector == Next::service_vlan && header.length() == 2 * kLength;
-    if (header.length() != kLength && !two) return;
+    const bool is_double = header.step.dissector == Next::service_vlan && header.length() == 2 * kLength;
+    if (header.length() != kLength && !is_double) return;
     header.keep(header.length());
     if (header.step.dissector == Next::vlan) keep_raw_ipx(header, kLength);
 }
@@ -69,7 +69,7 @@ void keep_llc(Header& header) { header.keep(header.length()); }
 void keep_arp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint16_t kAx25 = 3;
-    constexpr std::uint16_t kAtm = 19;  // with another layout, RFC 2225 8.1
+    constexpr std::uint16_t kAtm = 19;  // with another layout, RFC 2225 section 8.1
     const Cursor& at = header.at;
     const std::size_t hardware = at.u8(4);
     const std::size_t protocol = at.u8(5);
@@ -100,8 +100,8 @@ void keep_osi(Header& header) {
     if (header.at.u8(0) == kIsis && header.at.has(8)) header.keep(8);
 }
 
-// Keeps the header up to the correction field. The next field is the clock identity, often a MAC address
-// (IEEE 1588-2019 13.3).
+// Keeps the header up to the correction field. The clock identity after it is often derived from a MAC
+// address (IEEE 1588-2019 clause 13.3).
 void keep_ptp(Header& header) {
     const bool version2 = (header.at.u8(1) & 0x0f) == 2;
     const bool fits = header.at.be16(2) <= header.at.reported();  // false if this is not a PTP message

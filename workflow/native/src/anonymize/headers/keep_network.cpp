@@ -15,8 +15,8 @@ void map_ipv4_each(Header& header, std::size_t from, std::size_t to, std::size_t
     for (; from + 4 <= to; from += step) header.ipv4(from);
 }
 
-// RFC 791 3.1: pointer, overflow and flag, then timestamps. Unless the flag is 0, an address precedes each
-// timestamp.
+// RFC 791 section 3.1: pointer, overflow and flag, then timestamps. Unless the flag is 0, an address precedes
+// each timestamp.
 void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kStamps = 4;
     const unsigned flag = header.at.u8(option + 3) & 0x0fU;
@@ -26,7 +26,7 @@ void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length
     map_ipv4_each(header, option + kStamps, option + length, 8);
 }
 
-// RFC 791 3.1: kind, length, data.
+// RFC 791 section 3.1: kind, length, data.
 void keep_ipv4_value(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kTimestamps = 68;
     constexpr std::uint8_t kRouterAlert = 148;
@@ -44,17 +44,17 @@ void keep_ipv4_options(Header& header, std::size_t begin, std::size_t end) {
     constexpr std::uint8_t kLooseRoute = 131;
     constexpr std::uint8_t kStrictRoute = 137;
     Seen<256> seen;
-    keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
-        const std::uint8_t kind = of.at.u8(option);
-        if (kind == kLooseRoute || kind == kStrictRoute) of.builder.addresses_known = false;
+    keep_options(header, begin, end, [&seen](Header& target, std::size_t option, std::size_t length) {
+        const std::uint8_t kind = target.at.u8(option);
+        if (kind == kLooseRoute || kind == kStrictRoute) target.builder.addresses_known = false;
         if (!has_type(kIpv4Kinds, kind) || !seen.first(kind)) return false;
-        keep_ipv4_value(of, option, length);
+        keep_ipv4_value(target, option, length);
         return true;
     });
 }
 
-// RFC 8200 4.2: type, length, data; zeros are padding. Each kept option may occur once (RFC 2473 4.1.1, RFC
-// 2711 2.1, RFC 2675 2, RFC 6275 6.3); padding may be repeated.
+// RFC 8200 section 4.2: type, length, data; zeros are padding. Each kept option may occur once (RFC 2473
+// section 4.1.1, RFC 2711 section 2.1, RFC 2675 section 2, RFC 6275 section 6.3); padding may be repeated.
 void keep_ipv6_option(Header& header, std::size_t option, std::size_t length, Seen<256>& seen) {
     constexpr std::uint8_t kPadN = 1;
     constexpr std::uint8_t kHomeAddress = 0xc9;
@@ -131,13 +131,13 @@ void keep_ipv6_routing(Header& header) {
     const std::size_t room = (end - kFixed) / kIpv6Address;
     std::size_t addresses = 0;
     switch (header.at.u8(2)) {
-        case 0:  // source route, RFC 2460 4.4
+        case 0:  // source route, RFC 2460 section 4.4
             addresses = (end - kFixed) % kIpv6Address == 0 ? room : 0;
             break;
-        case 2:  // mobility, RFC 6275 6.4
+        case 2:  // mobility, RFC 6275 section 6.4
             addresses = end == kFixed + kIpv6Address ? 1 : 0;
             break;
-        case 4:  // segment routing, RFC 8754 2; data after the segments is not kept
+        case 4:  // segment routing, RFC 8754 section 2; data after the segments is not kept
             addresses = header.at.u8(4) + std::size_t{1};
             if (addresses > room) return;
             header.copy_original(4, 4);

@@ -17,8 +17,8 @@ constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kPorts = 4;
 constexpr std::size_t kSctpHeader = 12;
 
-// RFC 8684 3: keeps subtype and flags, and the address of ADD_ADDR (3.4.1). Keys, tokens and HMACs are set to
-// zero.
+// RFC 8684 section 3: keeps subtype and flags, and the address of ADD_ADDR (section 3.4.1). Keys, tokens and
+// HMACs are set to zero.
 void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kFixed = 4;
     constexpr std::size_t kLongestWithIpv4 = 18;
@@ -47,24 +47,24 @@ void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
 void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     constexpr std::uint8_t kMptcp = 30;
     Seen<512> seen;
-    keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
-        const std::uint8_t kind = of.at.u8(option);
-        const std::size_t type = kind == kMptcp && length > 2 ? 256 + (of.at.u8(option + 2) >> 4) : kind;
+    keep_options(header, begin, end, [&seen](Header& target, std::size_t option, std::size_t length) {
+        const std::uint8_t kind = target.at.u8(option);
+        const std::size_t type = kind == kMptcp && length > 2 ? 256 + (target.at.u8(option + 2) >> 4) : kind;
         if (!has_type(kTcpKinds, kind) || !seen.first(type)) return false;
-        of.copy_original(option, 2);
-        const bool right = has_length(kTcpOptions, kind, length);
+        target.copy_original(option, 2);
+        const bool has_valid_length = has_length(kTcpOptions, kind, length);
         if (kind == kMptcp) {
-            keep_mptcp(of, option, length);
-        } else if (right && kind == kTcpSack) {
-            keep_tcp_sack(of, option, length);
-        } else if (right) {
-            of.copy_original(option, length);
+            keep_mptcp(target, option, length);
+        } else if (has_valid_length && kind == kTcpSack) {
+            keep_tcp_sack(target, option, length);
+        } else if (has_valid_length) {
+            target.copy_original(option, length);
         }
         return true;
     });
 }
 
-// RFC 9260 3.2.1: an address parameter has a type, a length, and a value.
+// RFC 9260 section 3.2.1: an address parameter has a type, a length, and a value.
 void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
     constexpr std::uint16_t kIpv4 = 5;
@@ -76,17 +76,17 @@ void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length
     if (type == kIpv6) header.ipv6(parameter + kHead);
 }
 
-// RFC 5061 4.2: a number and an address parameter, which fills the rest.
-void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length, bool again) {
+// RFC 5061 section 4.2: a number and an address parameter, which fills the rest.
+void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length, bool repeated) {
     constexpr std::size_t kNumbered = 8;
     const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
     const std::uint16_t type = header.at.be16(parameter + kNumbered);
     if (inner + kNumbered != length || type > 6 || !has_length(kSctpParameters, type, inner)) return;
-    if (!again) header.copy_original(parameter, kNumbered);
+    if (!repeated) header.copy_original(parameter, kNumbered);
     keep_sctp_address(header, parameter + kNumbered, inner);
 }
 
-// RFC 9260 3.3.2.1.5: keeps the address types if all of them are valid.
+// RFC 9260 section 3.3.2.1.5: keeps the address types if all of them are valid.
 void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) {
     for (std::size_t at = parameter + 4; at < parameter + length; at += 2)
         if (!has_type(kSctpAddressTypes, header.at.be16(at))) return;
@@ -94,19 +94,19 @@ void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) 
 }
 
 // Keeps a parameter. If the parameter is repeated, keeps only its addresses.
-void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool again) {
+void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool repeated) {
     const std::uint16_t type = header.at.be16(parameter);
     const bool known = has_type(kSctpParameterTypes, type);
     header.copy_original(parameter + (known ? 0 : 2), known ? 4 : 2);
     if (!has_length(kSctpParameters, type, length)) return;
     switch (type) {
         case 12:
-            if (!again) keep_sctp_types(header, parameter, length);
+            if (!repeated) keep_sctp_types(header, parameter, length);
             return;
         case 0xc001:
         case 0xc002:
         case 0xc004:  // add, delete, prefer an address
-            keep_sctp_numbered(header, parameter, length, again);
+            keep_sctp_numbered(header, parameter, length, repeated);
             return;
         default:
             keep_sctp_address(header, parameter, length);
@@ -119,13 +119,13 @@ void keep_sctp_parameters(Header& header, std::size_t parameter, std::size_t end
     while (parameter + 4 <= end) {
         const std::size_t length = header.at.be16(parameter + 2);
         if (length < 4 || parameter + length > end) return;
-        const std::size_t place = place_of(kSctpParameterTypes, header.at.be16(parameter));
-        keep_sctp_parameter(header, parameter, length, !seen.first(place));
+        const std::size_t index = index_of(kSctpParameterTypes, header.at.be16(parameter));
+        keep_sctp_parameter(header, parameter, length, !seen.first(index));
         parameter += (length + 3) & ~std::size_t{3};
     }
 }
 
-// RFC 9260 3.3.4: keeps the first gap blocks and duplicates; a PAD chunk replaces the others.
+// RFC 9260 section 3.3.4: keeps the first gap blocks and duplicates; a PAD chunk replaces the others.
 void keep_sctp_sack(Header& header, std::size_t chunk, std::size_t length) {
     const std::size_t gaps = header.at.be16(chunk + 12);
     const std::size_t duplicates = header.at.be16(chunk + 14);
@@ -208,7 +208,7 @@ void keep_sctp_chunks(Header& header) {
 
 }  // namespace
 
-// Keeps the captured fields of a truncated header, for example in a quoted packet.
+// Also keeps the captured fields of a truncated header, for example in a quoted packet.
 void keep_tcp(Header& header) {
     const std::size_t captured = header.at.captured();
     const std::size_t length = (header.at.u8(12) >> 4) * std::size_t{4};
@@ -236,13 +236,14 @@ void keep_udp(Header& header) {
     header.add_checksum(ChecksumKind::udp, 6, kUdp, length);
 }
 
-// RFC 3828 3.1: the checksum covers the first `coverage` bytes, or the whole packet if `coverage` is 0.
+// RFC 3828 section 3.1: the checksum covers the first `coverage` bytes, or the whole packet if `coverage` is
+// 0.
 void keep_udplite(Header& header) {
     if (header.length() != kUdpHeader) return;
     header.keep(kUdpHeader);
     const std::size_t coverage = header.at.be16(4);
-    const bool all = coverage == 0 || coverage > header.at.reported();
-    header.add_checksum(ChecksumKind::udp, 6, kUdpLite, all ? header.at.reported() : coverage);
+    const bool covers_all = coverage == 0 || coverage > header.at.reported();
+    header.add_checksum(ChecksumKind::udp, 6, kUdpLite, covers_all ? header.at.reported() : coverage);
 }
 
 void keep_sctp(Header& header) {

@@ -7,7 +7,7 @@
 namespace acapella::anonymize {
 namespace {
 
-// RFC 2637 4.1, RFC 2890 2, RFC 7637 3.2.
+// RFC 2637 section 4.1, RFC 2890 section 2, RFC 7637 section 3.2.
 void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
     const std::size_t at = gre::key_offset(flags);
     if ((flags & gre::kKey) == 0) return;
@@ -18,8 +18,8 @@ void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
     header.tunnel(at + 3, 1, TunnelType::nvgre_flow_id);
 }
 
-// draft-foschiano-erspan 4.2, 4.3. Type III keeps the frame type and the flag that determines the header's
-// length; timestamp, security group and port are set to zero.
+// draft-foschiano-erspan sections 4.2 and 4.3. Type III keeps the frame type and the flag that determines the
+// header's length; timestamp, security group and port are set to zero.
 void keep_erspan(Header& header, std::size_t begin) {
     constexpr std::size_t kTypeTwo = 8;
     constexpr std::size_t kFlags = 10;
@@ -34,7 +34,7 @@ void keep_erspan(Header& header, std::size_t begin) {
     header.tunnel(begin + 2, 2, TunnelType::erspan_session);
 }
 
-// Returns true if all source routes after `begin`, except the last, have a known address family (RFC 1701).
+// Returns true if all source routes from `begin` on, except the last, satisfy is_source_route().
 bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(at, begin))
         if (!gre::is_last_route(at, begin) &&
@@ -71,13 +71,13 @@ void keep_gre(Header& header) {
     if (flags & gre::kChecksum) header.add_checksum(ChecksumKind::plain, 4);
 }
 
-// RFC 7348 5; also VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe 3.
+// RFC 7348 section 5; also VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe section 3.
 void keep_vxlan(Header& header, TunnelType type) {
     header.keep(header.length());
     header.tunnel(4, 3, type);
 }
 
-// RFC 2516 4.
+// RFC 2516 section 4.
 void keep_pppoe(Header& header) {
     header.keep(header.length());
     header.tunnel(2, 2, TunnelType::pppoe_session);
@@ -92,7 +92,7 @@ std::size_t geneve_option_length(const Cursor& at, std::size_t option) {
 }
 
 // Returns true if the options fill their part of the header and their three reserved bits are zero (RFC 8926
-// 3.5).
+// section 3.5).
 bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
     constexpr std::uint8_t kReserved = 0xe0;
     for (; option < end; option += geneve_option_length(at, option))
@@ -102,8 +102,8 @@ bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
 
 }  // namespace
 
-// RFC 8926 3.5: options keep their length. Known options that are not repeated also keep their class and
-// type.
+// RFC 8926 section 3.5: options keep their length. Known options that are not repeated also keep their class
+// and type.
 void keep_geneve(Header& header) {
     constexpr std::size_t kFixed = 8;
     const std::size_t end = header.length();
@@ -114,8 +114,8 @@ void keep_geneve(Header& header) {
     if (!has_geneve_options(header.at, kFixed, end)) return;
     Seen<std::size(kGeneveTypes) + 1> seen;
     for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option)) {
-        const std::size_t place = place_of(kGeneveTypes, header.at.be24(option));
-        const bool known = place < std::size(kGeneveTypes) && seen.first(place);
+        const std::size_t index = index_of(kGeneveTypes, header.at.be24(option));
+        const bool known = index < std::size(kGeneveTypes) && seen.first(index);
         header.copy_original(option + (known ? 0 : 3), known ? kGeneveOption : 1);
     }
 }
@@ -139,12 +139,13 @@ bool has_gtp_extensions(const Cursor& at, std::size_t end) {
 
 }  // namespace
 
-// 3GPP TS 29.281 5.2.1: extension headers keep their length and the next type if all types are known and none
-// is repeated. Otherwise, the frame ends before them. Signaling messages keep only the common header.
+// 3GPP TS 29.281 clause 5.2.1: extension headers keep their length and the next type if all types are known
+// and none is repeated. Otherwise, the frame ends before them. Signaling messages keep only the common
+// header.
 void keep_gtp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint8_t kOptional = 0x07;
-    constexpr std::uint8_t kHasTeid = 0x08;  // of version 2, 3GPP TS 29.274 5.1
+    constexpr std::uint8_t kHasTeid = 0x08;  // of version 2, 3GPP TS 29.274 clause 5.1
     const std::uint8_t version = header.at.u8(0) >> 5;
     if (!header.at.has(kFixed) || (version != 1 && version != 2)) return;
     header.keep(kFixed);
@@ -167,7 +168,7 @@ void keep_gtp(Header& header) {
     }
 }
 
-// RFC 3948 2: a keepalive, the non-ESP marker of IKE, or the SPI and sequence number of ESP.
+// RFC 3948 section 2: a keepalive, the non-ESP marker of IKE, or the SPI and sequence number of ESP.
 void keep_udpencap(Header& header) {
     if (header.length() != 0) {
         header.keep(header.length());
@@ -191,8 +192,8 @@ void replace_l2tp_version_2(Header& header, std::size_t at) {
     header.tunnel(at + 2, 2, TunnelType::l2tp_session);
 }
 
-// RFC 2661 3.1, RFC 3931 3.2.1: keeps the header of control messages. Attributes are removed, because they
-// contain host names.
+// RFC 2661 section 3.1, RFC 3931 section 3.2.1: keeps the header of control messages. Attributes are removed,
+// because they contain host names.
 void keep_l2tp_control(Header& header, std::uint16_t flags) {
     if (!header.at.has(12)) return;
     header.keep(12);
@@ -200,9 +201,9 @@ void keep_l2tp_control(Header& header, std::uint16_t flags) {
     replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
 }
 
-// RFC 2661 3.1: sets the offset padding to zero, and keeps the address and control fields of PPP (RFC 1662
-// 3.1), which the dissector reads as part of the header. A session identifier or padding may contain the same
-// two bytes.
+// RFC 2661 section 3.1: sets the offset padding to zero, and keeps the address and control fields of PPP (RFC
+// 1662 section 3.1), which the dissector reads as part of the header. A session identifier or padding may
+// contain the same two bytes.
 void keep_l2tp_data(Header& header, std::uint16_t flags) {
     constexpr std::size_t kAddressAndControl = 2;
     const std::size_t ids = flags & kL2tpLength ? 4 : 2;
@@ -229,15 +230,15 @@ void keep_l2tp(Header& header) {
     header.tunnel(4, 4, TunnelType::l2tp_session);
 }
 
-// RFC 3931 4.1.1: a cookie, or the control connection after session 0, follows.
+// RFC 3931 section 4.1.1: a cookie, or the control connection after session 0, follows.
 void keep_l2tp_ip(Header& header) {
     if (header.length() == 0) return;
     header.keep(4);
     header.tunnel(0, 4, TunnelType::l2tp_session);
 }
 
-// RFC 4380 5.1.1: the authentication header keeps its lengths. The origin indication is an address with all
-// bits inverted.
+// RFC 4380 section 5.1.1: the authentication header keeps its lengths. The origin indication is an address
+// with all bits inverted.
 void keep_teredo(Header& header) {
     constexpr std::uint16_t kAuthentication = 1;
     const std::size_t end = header.length();

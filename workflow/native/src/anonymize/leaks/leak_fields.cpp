@@ -165,26 +165,28 @@ bool has_address_types(const Cursor& at, std::size_t begin, std::size_t end) {
     return true;
 }
 
-void read_sctp_parameter(Reader& reader, std::size_t parameter, std::size_t length, bool again) {
+void read_sctp_parameter(Reader& reader, std::size_t parameter, std::size_t length, bool repeated) {
     constexpr std::uint16_t kTypes = 12;
     const std::uint16_t type = reader.at.be16(parameter);
     if (!has_type(kSctpParameterTypes, type)) reader.blank(parameter, parameter + 2);
-    const bool right = has_length(kSctpParameters, type, length);
-    const bool numbered = right && type > kTypes;
-    if (right && type == kTypes && !again && has_address_types(reader.at, parameter + 4, parameter + length))
+    const bool has_valid_length = has_length(kSctpParameters, type, length);
+    const bool numbered = has_valid_length && type > kTypes;
+    if (has_valid_length && type == kTypes && !repeated &&
+        has_address_types(reader.at, parameter + 4, parameter + length))
         return;
-    if (numbered && again) reader.blank(parameter + 4, parameter + 8);
+    if (numbered && repeated) reader.blank(parameter + 4, parameter + 8);
     // An address, or a number and a parameter with an address, which fills the rest.
     const std::size_t inner = parameter + (type > kTypes ? 8 : 0);
     const std::uint16_t kind = reader.at.be16(inner);
     const std::size_t rest = length - (inner - parameter);
-    if (!right || kind > 6 || reader.at.be16(inner + 2) != rest || !has_length(kSctpParameters, kind, rest))
+    if (!has_valid_length || kind > 6 || reader.at.be16(inner + 2) != rest ||
+        !has_length(kSctpParameters, kind, rest))
         return reader.blank(parameter + 4, parameter + length);
     if (kind == 5) reader.ipv4(inner + 4);
     if (kind == 6) reader.ipv6(inner + 4);
 }
 
-void read_sctp_chunk(Reader& reader, std::size_t chunk, std::size_t length, bool again) {
+void read_sctp_chunk(Reader& reader, std::size_t chunk, std::size_t length, bool repeated) {
     const std::uint8_t type = reader.at.u8(chunk);
     if (!has_type(kSctpTypes, type)) reader.blank(chunk, chunk + 1);
     if (sctp_flags(type) == 0) reader.blank(chunk + 1, chunk + 2);
@@ -195,7 +197,7 @@ void read_sctp_chunk(Reader& reader, std::size_t chunk, std::size_t length, bool
     if (init) parameters = known = chunk + 20;
     if (type == 0xc1) parameters = known;
     const bool sack = type == 3;
-    if (again || (init && !is_alone(reader.at, chunk, length))) return reader.blank(chunk + 4, end);
+    if (repeated || (init && !is_alone(reader.at, chunk, length))) return reader.blank(chunk + 4, end);
     if (!has_length(kSctpChunks, type, length) ||
         (sack && length != sack_length(reader.at.be16(chunk + 12), reader.at.be16(chunk + 14))))
         return reader.blank(chunk + 4, end);
@@ -203,8 +205,8 @@ void read_sctp_chunk(Reader& reader, std::size_t chunk, std::size_t length, bool
     Seen<std::size(kSctpParameterTypes) + 1> seen;
     if (parameters != 0)
         known = each_word_aligned(reader, parameters, end, [&](std::size_t parameter, std::size_t size) {
-            const std::size_t place = place_of(kSctpParameterTypes, reader.at.be16(parameter));
-            read_sctp_parameter(reader, parameter, size, !seen.first(place));
+            const std::size_t index = index_of(kSctpParameterTypes, reader.at.be16(parameter));
+            read_sctp_parameter(reader, parameter, size, !seen.first(index));
             return true;
         });
     reader.blank(std::min(known, end), end);
@@ -232,13 +234,13 @@ void read_arp(Reader& reader) {
     }
 }
 
-void read_neighbor_option(Reader& reader, std::size_t option, std::size_t length, bool again) {
+void read_neighbor_option(Reader& reader, std::size_t option, std::size_t length, bool repeated) {
     const std::uint8_t type = reader.at.u8(option);
     if (!has_type(kNeighborTypes, type)) reader.blank(option, option + 1);
     if (!has_length(kNeighborOptions, type, length)) return reader.blank(option + 2, option + length);
-    if (again && type > 2) reader.blank(option + 2, option + 8);
+    if (repeated && type > 2) reader.blank(option + 2, option + 8);
     if (type <= 2) reader.mac(option + 2);
-    if (type == 3) reader.blank(option + (again ? 8 : 12), option + 16);
+    if (type == 3) reader.blank(option + (repeated ? 8 : 12), option + 16);
     if (type == 3) reader.ipv6(option + 16);
     if (type == 5 || type == 25) reader.blank(option + 2, option + 4);
     if (type == 25) reader.ipv6(option + 8, (length - 8) / kIpv6);
@@ -304,8 +306,8 @@ void read_geneve(Reader& reader) {
     Seen<std::size(kGeneveTypes) + 1> seen;
     for (std::size_t option = kFixed; option < reader.length();) {
         const std::size_t length = kHead + (reader.at.u8(option + 3) & 0x1fU) * std::size_t{4};
-        const std::size_t place = place_of(kGeneveTypes, reader.at.be24(option));
-        const bool known = place < std::size(kGeneveTypes) && seen.first(place);
+        const std::size_t index = index_of(kGeneveTypes, reader.at.be24(option));
+        const bool known = index < std::size(kGeneveTypes) && seen.first(index);
         if (!known) reader.blank(option, option + 3);
         reader.blank(option + kHead, option + length);
         option += length;
@@ -341,7 +343,7 @@ void read_gre(Reader& reader) {
     }
 }
 
-// Reads the reserved bytes and the check value.
+// The reserved bytes and the check value must be zero.
 void read_authentication(Reader& reader) {
     reader.blank(2, 4);
     reader.blank(12, reader.length());

@@ -61,16 +61,18 @@ bool is_distinctive(const Address& address) {
     return values_in(address) - (zero ? 1 : 0) >= kMin;
 }
 
-// Returns the first of the runs at `places` in `released` that also occurs in `original`.
+// Returns the offset of a run in `released`, one of `run_offsets`, that also occurs in `original`.
 std::optional<std::size_t> find_moved(Bytes original, Bytes released,
-                                      const std::vector<std::size_t>& places) {
+                                      const std::vector<std::size_t>& run_offsets) {
     constexpr unsigned kBits = 12;
     std::bitset<(1U << kBits)> bits;
-    for (const std::size_t place : places) bits.set(hash_of(first_bytes(released.data() + place), kBits));
-    for (std::size_t at = 0; !places.empty() && at + kRunBytes <= original.size(); ++at) {
+    for (const std::size_t run_offset : run_offsets)
+        bits.set(hash_of(first_bytes(released.data() + run_offset), kBits));
+    for (std::size_t at = 0; !run_offsets.empty() && at + kRunBytes <= original.size(); ++at) {
         if (!bits.test(hash_of(first_bytes(original.data() + at), kBits))) continue;
-        for (const std::size_t place : places)
-            if (std::memcmp(released.data() + place, original.data() + at, kRunBytes) == 0) return place;
+        for (const std::size_t run_offset : run_offsets)
+            if (std::memcmp(released.data() + run_offset, original.data() + at, kRunBytes) == 0)
+                return run_offset;
     }
     return std::nullopt;
 }
@@ -98,9 +100,9 @@ std::optional<std::size_t> find_value(Bytes original, Bytes released, const std:
 
 }  // namespace
 
-Windows::Windows(const std::vector<std::string_view>& texts, bool whole) {
+Windows::Windows(const std::vector<std::string_view>& texts, bool all_runs) {
     for (const std::string_view text : texts) {
-        for (std::size_t at = 0; at + kRunBytes <= text.size() && (whole || at == 0); ++at) {
+        for (std::size_t at = 0; at + kRunBytes <= text.size() && (all_runs || at == 0); ++at) {
             windows_.emplace(text.substr(at, kRunBytes));
             bits_[bit(text.data() + at)] = true;
         }
@@ -170,7 +172,7 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
 // of a pseudonym, and are not zero.
 void LeakFinder::collect_unexplained(Bytes original, Bytes released) {
     constexpr std::size_t kHalf = kRunBytes / 2;
-    places_.clear();
+    run_offsets_.clear();
     const auto differs = [&](std::size_t i) {
         return !pseudonym_[i] && released[i] != std::byte{0} &&
                (i >= original.size() || released[i] != original[i]);
@@ -182,7 +184,7 @@ void LeakFinder::collect_unexplained(Bytes original, Bytes released) {
         const std::size_t begin = end + 1 - kRunBytes;
         if (end + 1 >= kRunBytes && count >= kHalf &&
             values_in(released.subspan(begin, kRunBytes)) >= kMinValues)
-            places_.push_back(begin);
+            run_offsets_.push_back(begin);
     }
 }
 
@@ -196,10 +198,10 @@ std::optional<Leak> LeakFinder::find_runs(Bytes original, const Record& released
     if (const auto at = find_kept(original, released.bytes, header_))
         return Leak{.offset = *at, .what = "a run of payload"};
     collect_unexplained(original, released.bytes);
-    if (const auto at = find_moved(original, released.bytes, places_))
+    if (const auto at = find_moved(original, released.bytes, run_offsets_))
         return Leak{.offset = *at, .what = "a run of payload at a different offset"};
-    for (const std::size_t place : places_)
-        unexplained.add(reinterpret_cast<const char*>(released.bytes.data() + place));
+    for (const std::size_t run_offset : run_offsets_)
+        unexplained.add(reinterpret_cast<const char*>(released.bytes.data() + run_offset));
     const std::size_t kept = std::min(released.bytes.size(), original.size());
     if (texts_.empty()) return std::nullopt;
     if (const auto at = texts_.find(original.subspan(kept)))

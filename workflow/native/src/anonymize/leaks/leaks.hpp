@@ -43,9 +43,9 @@ class AddressSet {
         sort();
     }
     void sort() {
-        for (auto* all : {&originals_, &pseudonyms_}) {
-            std::sort(all->begin(), all->end());
-            all->erase(std::unique(all->begin(), all->end()), all->end());
+        for (auto* addresses : {&originals_, &pseudonyms_}) {
+            std::sort(addresses->begin(), addresses->end());
+            addresses->erase(std::unique(addresses->begin(), addresses->end()), addresses->end());
         }
     }
     [[nodiscard]] bool is_pseudonym(const Address& address) const {
@@ -76,7 +76,7 @@ struct KnownAddresses {
 class Windows {
   public:
     Windows() = default;
-    Windows(const std::vector<std::string_view>& texts, bool whole);
+    Windows(const std::vector<std::string_view>& texts, bool all_runs);
     // Adds the kRunBytes bytes at `at`. Does nothing if kMax runs are stored already.
     void add(const char* at);
     [[nodiscard]] bool empty() const { return windows_.empty(); }
@@ -104,7 +104,8 @@ class LeakFinder {
     LeakFinder(const KnownAddresses& known, const Windows& texts, const Vendors* vendors)
         : known_(known), texts_(texts), vendors_(vendors) {}
 
-    // Searches one frame. Adds runs to `unexplained` that are neither headers of this frame nor pseudonyms.
+    // Searches one frame. Adds runs to `unexplained` that come neither from the same offset of the original
+    // nor from pseudonyms.
     [[nodiscard]] std::optional<Leak> find(const Record& original, const Record& released,
                                            Windows& unexplained);
 
@@ -119,14 +120,14 @@ class LeakFinder {
     const Vendors* vendors_;
     Dissection dissection_;
     Trace trace_;
-    HeaderFields fields_;              // of the frame read last
-    std::vector<bool> header_;         // by byte of the released frame: true in a header
-    std::vector<bool> pseudonym_;      // by byte of the released frame: true in a pseudonym
-    std::vector<std::size_t> places_;  // offsets of unexplained runs
+    HeaderFields fields_;                   // of the frame read last
+    std::vector<bool> header_;              // by byte of the released frame: true in a header
+    std::vector<bool> pseudonym_;           // by byte of the released frame: true in a pseudonym
+    std::vector<std::size_t> run_offsets_;  // of unexplained runs
 };
 
-// Returns the first leak in a capture. `texts` are runs of other files of the release, which are searched for
-// payload of this capture. `limits` apply to the original. Throws InputError if a file is not a capture,
+// Returns the first leak in a capture. The removed payload is searched for `texts`, which are runs of other
+// files of the release. `limits` apply to the original. Throws InputError if a file is not a capture,
 // AnonymizeError if the captures do not have the same frames.
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
                               const KnownAddresses& known, const Windows& texts, const Vendors* vendors,

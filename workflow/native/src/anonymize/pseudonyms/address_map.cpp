@@ -60,9 +60,9 @@ std::array<std::byte, length> CryptoPan::mapped(const std::array<std::byte, leng
 Ipv4 CryptoPan::map(const Ipv4& address) const { return mapped(address); }
 Ipv6 CryptoPan::map(const Ipv6& address) const { return mapped(address); }
 
-MacMap::MacMap(Key key, MacPolicy how, const Vendors* vendors)
+MacMap::MacMap(Key key, MacPolicy policy, const Vendors* vendors)
     : permutation_(key, "acapella anonymise: MAC addresses"),  // keys depend on it; codespell:ignore
-      how_(how),
+      policy_(policy),
       vendors_(vendors) {}
 
 MacMap::Kind MacMap::kind_of(std::uint64_t address) {
@@ -72,8 +72,8 @@ MacMap::Kind MacMap::kind_of(std::uint64_t address) {
     constexpr std::uint64_t kCisco = 0x01000ccccccc;
     if (address == 0 || address == 0xffffffffffff || address - kIeee < 0x30 || address - kCisco < 2)
         return Kind::fixed;
-    if (address >> 23 == 0x01005e000000U >> 23) return Kind::ipv4_group;  // RFC 1112 6.4
-    if (address >> 32 == 0x3333) return Kind::ipv6_group;                 // RFC 2464 7
+    if (address >> 23 == 0x01005e000000U >> 23) return Kind::ipv4_group;  // RFC 1112 section 6.4
+    if (address >> 32 == 0x3333) return Kind::ipv6_group;                 // RFC 2464 section 7
     return Kind::other;
 }
 
@@ -113,7 +113,7 @@ std::uint64_t MacMap::replaced(std::uint64_t address) const {
     const unsigned bits = free_bits(kind);
     const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
     std::uint64_t result = address;
-    if (how_ == MacPolicy::blank) return kind == Kind::other ? address & kKept : address & ~mask;
+    if (policy_ == MacPolicy::blank) return kind == Kind::other ? address & kKept : address & ~mask;
     do {
         result = kind == Kind::other ? (result & kKept) | scatter(permutation_.map(gather(result), bits))
                                      : (result & ~mask) | permutation_.map(result & mask, bits);

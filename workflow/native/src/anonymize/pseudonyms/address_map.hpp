@@ -56,7 +56,7 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 class MacMap {
   public:
     // `vendors` may be null; it must outlive this object.
-    MacMap(Key key, MacPolicy how, const Vendors* vendors);
+    MacMap(Key key, MacPolicy policy, const Vendors* vendors);
 
     [[nodiscard]] Mac map(const Mac& address);
 
@@ -71,7 +71,7 @@ class MacMap {
     [[nodiscard]] std::uint64_t replaced(std::uint64_t address) const;
 
     Permutation permutation_;
-    MacPolicy how_;
+    MacPolicy policy_;
     const Vendors* vendors_;
     std::unordered_map<std::uint64_t, std::uint64_t> known_;
 };
@@ -80,13 +80,13 @@ class MacMap {
 template <typename Address>
 using Pair = std::array<Address, 2>;
 
-// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses.
+// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses, or kMin.
 template <typename Address>
 class PseudonymTable {
   public:
     template <typename Map>
     Address pseudonym(const Address& original, const Map& map) {
-        std::optional<Pair<Address>>& recent = recent_[place(original)];
+        std::optional<Pair<Address>>& recent = recent_[slot_of(original)];
         if (recent && (*recent)[0] == original) return (*recent)[1];
         recent = Pair<Address>{original, map(original)};
         pairs_.push_back(*recent);
@@ -103,7 +103,7 @@ class PseudonymTable {
     static constexpr std::size_t kRecent = 4096;
     static constexpr std::size_t kMin = 65536;
 
-    [[nodiscard]] static std::size_t place(const Address& address) {
+    [[nodiscard]] static std::size_t slot_of(const Address& address) {
         std::uint64_t hash = 14695981039346656037U;  // FNV-1a
         for (const std::byte byte : address)
             hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 1099511628211U;
@@ -129,8 +129,8 @@ struct ReplacedAddresses {
 
 class Pseudonyms {
   public:
-    Pseudonyms(Key key, MacPolicy how, const Vendors* vendors)
-        : pan_(key), macs_(key, how, vendors), tunnels_(key) {}
+    Pseudonyms(Key key, MacPolicy policy, const Vendors* vendors)
+        : pan_(key), macs_(key, policy, vendors), tunnels_(key) {}
 
     [[nodiscard]] Ipv4 map(const Ipv4& address) { return look_up(replaced_.ipv4, pan_, address); }
     [[nodiscard]] Ipv6 map(const Ipv6& address) { return look_up(replaced_.ipv6, pan_, address); }
@@ -141,7 +141,7 @@ class Pseudonyms {
   private:
     template <typename Address, typename Map>
     static Address look_up(PseudonymTable<Address>& pairs, Map& map, const Address& original) {
-        return pairs.pseudonym(original, [&map](const Address& each) { return map.map(each); });
+        return pairs.pseudonym(original, [&map](const Address& address) { return map.map(address); });
     }
 
     CryptoPan pan_;

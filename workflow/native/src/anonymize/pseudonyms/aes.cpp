@@ -16,8 +16,8 @@ namespace acapella::anonymize {
 
 namespace {
 
-void check(int done) {
-    if (done != 1) throw std::runtime_error("OpenSSL does not support AES-128");
+void check(int status) {
+    if (status != 1) throw std::runtime_error("OpenSSL does not support AES-128");
 }
 
 unsigned char* as_unsigned(std::byte* at) { return reinterpret_cast<unsigned char*>(at); }
@@ -38,10 +38,10 @@ Aes128::Aes128(std::span<const std::byte, kBlock> key) : context_(EVP_CIPHER_CTX
 Aes128 Aes128::derived(Key key, std::string_view label) {
     std::array<std::byte, 32> sum{};
     unsigned length = 0;
-    const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                            reinterpret_cast<const unsigned char*>(label.data()), label.size(),
-                            as_unsigned(sum.data()), &length);
-    if (done == nullptr || length != sum.size())
+    const auto* result = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                              reinterpret_cast<const unsigned char*>(label.data()), label.size(),
+                              as_unsigned(sum.data()), &length);
+    if (result == nullptr || length != sum.size())
         throw std::runtime_error("OpenSSL does not support HMAC-SHA-256");
     Aes128 cipher(std::span<const std::byte, kBlock>(sum.data(), kBlock));
     OPENSSL_cleanse(sum.data(), sum.size());
@@ -49,11 +49,11 @@ Aes128 Aes128::derived(Key key, std::string_view label) {
 }
 
 void Aes128::encrypt(std::span<std::byte> blocks) const {
-    int done = 0;
+    int written = 0;
     const auto size = static_cast<int>(blocks.size());
-    check(EVP_EncryptUpdate(context_.get(), as_unsigned(blocks.data()), &done, as_unsigned(blocks.data()),
+    check(EVP_EncryptUpdate(context_.get(), as_unsigned(blocks.data()), &written, as_unsigned(blocks.data()),
                             size));
-    if (done != size) throw std::runtime_error("OpenSSL did not encrypt all data");
+    if (written != size) throw std::runtime_error("OpenSSL did not encrypt all data");
 }
 
 #else

@@ -22,18 +22,18 @@ Ranges ranges_of(TunnelType type) {
             return {24, 24, 24};
         case TunnelType::gre_key:  // gre::key_identifier() reads some keys of 2^20 and above as NVGRE
             return {20, 32, 32};
-        case TunnelType::nvgre_vsid:  // 0 to 0xfff are reserved (RFC 7637 3.2) and not read as NVGRE
+        case TunnelType::nvgre_vsid:  // 0 to 0xfff are reserved (RFC 7637 section 3.2) and not read as NVGRE
             return {12, 24, 24};
-        case TunnelType::nvgre_flow_id:  // 0: no FlowID (RFC 7637 3.2)
+        case TunnelType::nvgre_flow_id:  // 0: no FlowID (RFC 7637 section 3.2)
             return {0, 8, 8};
         case TunnelType::pptp_call:
             return {16, 16, 16};
-        case TunnelType::gtp_teid:  // 0: no tunnel yet (3GPP TS 29.281 5.1)
+        case TunnelType::gtp_teid:  // 0: no tunnel yet (3GPP TS 29.281 clause 5.1)
             return {0, 32, 32};
-        case TunnelType::l2tp_tunnel:  // 0: not assigned yet (RFC 2661 3.1); 16 bits in version 2
+        case TunnelType::l2tp_tunnel:  // 0: not assigned yet (RFC 2661 section 3.1); 16 bits in version 2
         case TunnelType::l2tp_session:
             return {0, 16, 32};
-        case TunnelType::pppoe_session:  // 0: discovery (RFC 2516 5)
+        case TunnelType::pppoe_session:  // 0: discovery (RFC 2516 section 5)
             return {0, 16, 16};
         case TunnelType::erspan_session:
             return {10, 10, 10};

@@ -20,10 +20,10 @@ namespace {
 using input::InputError;
 
 [[noreturn]] void cannot_open(const std::string& interface) {
-    std::string why = std::strerror(errno);
-    if (errno == EPERM) why = "not permitted (requires CAP_NET_RAW)";
-    if (errno == ENODEV) why = "no such interface; list interfaces with ip link";
-    throw InputError("cannot_open", "interface " + interface, why);
+    std::string reason = std::strerror(errno);
+    if (errno == EPERM) reason = "not permitted (requires CAP_NET_RAW)";
+    if (errno == ENODEV) reason = "no such interface; list interfaces with ip link";
+    throw InputError("cannot_open", "interface " + interface, reason);
 }
 
 template <typename Value>

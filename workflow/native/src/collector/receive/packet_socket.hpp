@@ -20,8 +20,9 @@ class PacketSocket {
     ~PacketSocket();
 
     // Calls visit(frame, wire_len) for every frame of the next block. Returns false if no block became ready
-    // within wait_ms; a block that contains a frame becomes ready after kBlockMs. Throws input::InputError
-    // (read_error) if the interface was removed. An interface that is down may come up again.
+    // within wait_ms; a block that contains a frame becomes ready after kBlockMs at the latest. Throws
+    // input::InputError (read_error) if the interface was removed. An interface that is down may come up
+    // again.
     template <typename Visit>
     bool receive(int wait_ms, const Visit& visit) {
         const std::byte* block = next_block(wait_ms);

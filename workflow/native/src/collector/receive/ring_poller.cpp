@@ -30,7 +30,7 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t max_
         while (ahead < far && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
         if (ahead == far) break;
         const std::uint32_t slot = wrapped(at_ + ahead);
-        if (!is_whole(slot, stamp) || !append(slot, found, stamp)) break;
+        if (!is_complete(slot, stamp) || !append(slot, found, stamp)) break;
         for (std::uint32_t i = 0; i < ahead; ++i) skip_slot(wrapped(at_ + i));
         record_stamp(slot, stamp);
         at_ = wrapped(slot + 1);
@@ -52,16 +52,16 @@ bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
 bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const {
     const std::size_t bytes = bytes_of(format_);
     const std::byte* report = ring_ + slot * bytes;
-    const std::size_t before = found.size();
+    const std::size_t old_size = found.size();
     found.insert(found.end(), report, report + bytes);
-    const std::byte* copy = found.data() + before;
+    const std::byte* copy = found.data() + old_size;
     stamp = stamp_of(format_, copy);
     if (is_report(format_, copy) && is_new(slot, stamp)) return true;
-    found.resize(before);
+    found.resize(old_size);
     return false;
 }
 
-bool RingPoller::is_whole(std::uint32_t slot, std::uint64_t stamp) {
+bool RingPoller::is_complete(std::uint32_t slot, std::uint64_t stamp) {
     std::uint64_t next = 0;
     if (find_new(wrapped(slot + 1), next)) return true;
     if (pending_.slot == slot && pending_.stamp == stamp && pending_.call < calls_ && pending_.call > 0)

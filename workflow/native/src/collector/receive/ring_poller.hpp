@@ -39,7 +39,7 @@ class RingPoller {
     std::uint32_t wrapped(std::uint32_t slot) const { return slot < slots_ ? slot : slot - slots_; }
     bool find_new(std::uint32_t slot, std::uint64_t& stamp) const;
     bool append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const;
-    bool is_whole(std::uint32_t slot, std::uint64_t stamp);
+    bool is_complete(std::uint32_t slot, std::uint64_t stamp);
     bool is_new(std::uint32_t slot, std::uint64_t stamp) const;
     void record_stamp(std::uint32_t slot, std::uint64_t stamp);
     void skip_slot(std::uint32_t slot);

@@ -9,10 +9,10 @@
 
 namespace acapella::collector {
 
-// The result of checking a frame. Counters have the same names; psn_gap_lost and those after it count
-// reports instead of frames.
+// The result of checking a frame. The counters of these results have the same names; bad_version also counts
+// slots in memory that contain no report.
 #define ACAPELLA_VERDICTS(X)                                                                           \
-    X(accepted)      /* written to the ring */                                                         \
+    X(accepted)      /* the report is added to the flow table */                                       \
     X(not_roce)      /* not UDP over IPv4 to port 4791, or a fragment of it */                         \
     X(truncated)     /* truncated by the capture */                                                    \
     X(bad_length)    /* lengths contradict each other, or differ from that of a report */              \

@@ -27,7 +27,8 @@ std::uint64_t head_of(std::uint64_t tags_and_ports, std::uint64_t ip_version, st
     return tags_and_ports | ip_version << 48 | ip_proto << 56;
 }
 
-// Keeps the first `count` of four numbers with `bits` bits each; `skipped` numbers precede this word.
+// Keeps the first `count` of a list of numbers with `bits` bits each. The word contains the numbers after the
+// first `skipped`.
 std::uint64_t first_of(std::uint64_t word, unsigned count, unsigned bits, unsigned skipped) {
     const unsigned kept = (count <= skipped ? 0 : count - skipped) * bits;
     return kept >= 64 ? word : word & ((std::uint64_t{1} << kept) - 1);
@@ -92,8 +93,8 @@ Report report_of<Format::published>(const std::byte* bytes) {
     Report report;
     report.epoch = report.sequence = 0;
     report.timestamp = format1::timestamp.of(bytes) & ((std::uint64_t{1} << 48) - 1);
-    report.bytes = format1::bytes.least(bytes);
-    report.packets = format1::packets.least(bytes);
+    report.bytes = format1::bytes.smallest(bytes);
+    report.packets = format1::packets.smallest(bytes);
     report.rtt_syn = format1::rtt.of(bytes) * kRttUnitNs;
     report.iat = format1::iat.of(bytes);
     report.seq_end = format1::seq.of(bytes);

@@ -51,7 +51,7 @@ struct Fields {
     }
     // Returns the estimate of a count-min sketch: the smallest cell, because no cell is below the flow's
     // count.
-    Unsigned<Bytes> least(const std::byte* report) const {
+    Unsigned<Bytes> smallest(const std::byte* report) const {
         Unsigned<Bytes> value = of(report, 0);
         for (std::size_t i = 1; i < Count; ++i) value = of(report, i) < value ? of(report, i) : value;
         return value;

@@ -26,8 +26,8 @@ class ReportCounts {
   public:
     std::uint64_t& operator[](Effect effect) { return counts_[static_cast<std::size_t>(effect)]; }
     std::uint64_t operator[](Effect effect) const { return counts_[static_cast<std::size_t>(effect)]; }
-    void add(const ReportCounts& more) {
-        for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
+    void add(const ReportCounts& other) {
+        for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
     }
 
   private:

@@ -109,8 +109,7 @@ void update_times(FlowState& flow, const Report& report) {
     }
 }
 
-// Sequence numbers are modulo 2^32: a difference of less than half of that is forward (RFC 9293, section
-// 3.4).
+// Sequence numbers are modulo 2^32: a difference of less than half of that is forward (RFC 9293 section 3.4).
 void update_numbers(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSeq) != 0) {
         flow.seq = report.seq_end;

@@ -84,7 +84,7 @@ struct FlowState {
 
 enum class Effect : std::uint8_t {
     newer,     // all fields were used; also the first report of a flow
-    older,     // only its counts were used: per epoch, the largest reported ones are kept
+    older,     // only its times and counts (the largest of each epoch) were used; published format: nothing
     repeated,  // same time and sequence number as the newest report
     late,      // of a closed epoch: not used
     refused,   // of a new flow: not added, because the table is full

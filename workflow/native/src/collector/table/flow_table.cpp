@@ -124,7 +124,7 @@ std::uint32_t FlowTable::number_of(std::uint32_t shard, std::uint32_t row) const
 }
 
 void FlowTable::gather_series() {
-    const std::size_t before = series_.size();
+    const std::size_t old_size = series_.size();
     for (std::uint32_t s = 0; s < shards_.size(); ++s) {
         std::vector<SeriesRow>* rows = shards_[s]->series_rows();
         if (rows == nullptr) return;
@@ -135,7 +135,7 @@ void FlowTable::gather_series() {
         rows->clear();
     }
     if (shards_.size() > 1)
-        std::sort(series_.begin() + static_cast<std::ptrdiff_t>(before), series_.end(),
+        std::sort(series_.begin() + static_cast<std::ptrdiff_t>(old_size), series_.end(),
                   [](const SeriesRow& a, const SeriesRow& b) {
                       return std::pair(a.position, a.window_ns) < std::pair(b.position, b.window_ns);
                   });
@@ -150,9 +150,9 @@ void FlowTable::close_windows() {
 }
 
 ReportCounts FlowTable::counts() const {
-    ReportCounts all;
-    for (const auto& shard : shards_) all.add(shard->counts());
-    return all;
+    ReportCounts counts;
+    for (const auto& shard : shards_) counts.add(shard->counts());
+    return counts;
 }
 
 std::uint32_t FlowTable::newest_epoch() const {

@@ -34,7 +34,7 @@ class FlowTable {
   public:
     explicit FlowTable(const TableConfig& config, const TableHash& hash = TableHash());
 
-    // Adds a round of reports, unless the table is full at the start of the round.
+    // Adds a round of reports. New flows are refused if the table is full at the start of the round.
     void take(std::span<const ReportRun> round) {
         start_round();
         take_more(round);

@@ -139,10 +139,10 @@ void RecordPool::change(std::uint32_t row, const Change& change) {
 inline FlowSnapshot RecordPool::copy(std::uint32_t row) const {
     const Record& record = at(row);
     for (;;) {
-        const std::uint64_t before = record.version.load(std::memory_order_acquire);
+        const std::uint64_t version = record.version.load(std::memory_order_acquire);
         FlowSnapshot copy{std::bit_cast<ReportKey>(record.key()), record.state};
         std::atomic_thread_fence(std::memory_order_acquire);
-        if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed)) return copy;
+        if (version % 2 == 0 && version == record.version.load(std::memory_order_relaxed)) return copy;
     }
 }
 

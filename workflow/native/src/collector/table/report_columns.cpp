@@ -19,12 +19,12 @@ constexpr std::uint8_t kIcmp6 = 58;
 constexpr std::uint8_t kSctp = 132;
 
 template <typename T>
-std::optional<T> known(bool is, T value) {
-    return is ? std::optional<T>(value) : std::nullopt;
+std::optional<T> known(bool is_known, T value) {
+    return is_known ? std::optional<T>(value) : std::nullopt;
 }
 
-std::optional<double> ratio(bool is, std::uint64_t part, std::uint64_t total) {
-    return known(is && total > 0, static_cast<double>(part) / static_cast<double>(total));
+std::optional<double> ratio(bool is_known, std::uint64_t part, std::uint64_t total) {
+    return known(is_known && total > 0, static_cast<double>(part) / static_cast<double>(total));
 }
 
 bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_proto == kIcmp6; }
@@ -36,18 +36,18 @@ bool has_ports(const ReportKey& key) {
 }
 
 Endpoints endpoints_of(const ReportKey& key) {
-    Endpoints ends;
+    Endpoints key_endpoints;
     const std::size_t width = key.ip_version == 4 ? 4 : 16;
-    std::copy(key.src.end() - width, key.src.end(), ends.src.begin());
-    std::copy(key.dst.end() - width, key.dst.end(), ends.dst.begin());
-    ends.ip_version = key.ip_version;
-    ends.ip_proto = key.ip_proto;
-    ends.has_ports = has_ports(key);
-    if (ends.has_ports) {
-        ends.src_port = key.src_port();
-        ends.dst_port = key.dst_port();
+    std::copy(key.src.end() - width, key.src.end(), key_endpoints.src.begin());
+    std::copy(key.dst.end() - width, key.dst.end(), key_endpoints.dst.begin());
+    key_endpoints.ip_version = key.ip_version;
+    key_endpoints.ip_proto = key.ip_proto;
+    key_endpoints.has_ports = has_ports(key);
+    if (key_endpoints.has_ports) {
+        key_endpoints.src_port = key.src_port();
+        key_endpoints.dst_port = key.dst_port();
     }
-    return ends;
+    return key_endpoints;
 }
 
 struct KeyColumns {
@@ -59,37 +59,37 @@ struct KeyColumns {
     NullableValues<std::uint16_t> icmp_id;
 
     void add(const FlowSnapshot& flow, std::string_view site);
-    void columns(std::vector<Column>& all) const;
+    void columns(std::vector<Column>& out) const;
 };
 
 void KeyColumns::add(const FlowSnapshot& flow, std::string_view site) {
     const ReportKey& key = flow.key;
-    const Endpoints ends = endpoints_of(key);
+    const Endpoints key_endpoints = endpoints_of(key);
     std::array<std::uint16_t, ReportKey::kTags> ids{};
     std::array<std::uint32_t, ReportKey::kTags> stack{};
     for (std::size_t i = 0; i < key.vlan_count; ++i) ids[i] = key.vlan(i);
     for (std::size_t i = 0; i < key.mpls_count; ++i) stack[i] = key.label(i);
     const TagsView view{{ids.data(), key.vlan_count}, {stack.data(), key.mpls_count}};
-    flow_id.add(hex_text(flow_id_of(ends, view, site)));
+    flow_id.add(hex_text(flow_id_of(key_endpoints, view, site)));
     tags.add(view);
     tags_cut.add(flow.state.has(FlowState::kTagsCut));
-    endpoints.add(ends);
+    endpoints.add(key_endpoints);
     icmp_type.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port() >> 8)));
     icmp_code.add(known(is_icmp(key), static_cast<std::uint8_t>(key.src_port())));
     icmp_id.add(known(is_icmp(key), key.dst_port()));
 }
 
-void KeyColumns::columns(std::vector<Column>& all) const {
-    all.push_back(flow_id.column("flow_id"));
-    tags.columns(all);
-    all.push_back(tags_cut.column("tags_cut"));
-    endpoints.columns(all);
-    all.push_back(icmp_type.column("icmp_type"));
-    all.push_back(icmp_code.column("icmp_code"));
-    all.push_back(icmp_id.column("icmp_id"));
+void KeyColumns::columns(std::vector<Column>& out) const {
+    out.push_back(flow_id.column("flow_id"));
+    tags.columns(out);
+    out.push_back(tags_cut.column("tags_cut"));
+    endpoints.columns(out);
+    out.push_back(icmp_type.column("icmp_type"));
+    out.push_back(icmp_code.column("icmp_code"));
+    out.push_back(icmp_id.column("icmp_id"));
 }
 
-using Whole = NullableValues<std::uint64_t>;
+using NullableUint64 = NullableValues<std::uint64_t>;
 
 struct FlowColumnsOf {
     Values<std::uint32_t> flow, reports, older_reports, epochs;
@@ -101,8 +101,9 @@ struct FlowColumnsOf {
     Values<std::uint64_t> bytes, packets;
     NullableValues<double> packet_size_mean, retransmitted_share, gap_share;
     NullableValues<std::uint32_t> bytes_in_flight;
-    Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes, duplicate_acks;
-    Whole uncertain_bytes;
+    NullableUint64 throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, gap_bytes,
+        duplicate_acks;
+    NullableUint64 uncertain_bytes;
     NullableBooleans partly_followed;
 
     void add(const FlowSnapshot& flow, std::string_view site);
@@ -169,36 +170,36 @@ Column root_of(std::size_t rows) {
 
 Column FlowColumnsOf::columns() const {
     Column root = root_of(flow.size());
-    auto& all = root.children;
-    all.push_back(flow.column("flow"));
-    key.columns(all);
-    all.push_back(start_ns.column("start_ns"));
-    all.push_back(end_ns.column("end_ns"));
-    all.push_back(ended.column("ended"));
-    all.push_back(duration_ns.column("duration_ns"));
-    all.push_back(first_ns.column("first_ns"));
-    all.push_back(last_ns.column("last_ns"));
-    all.push_back(bytes.column("bytes"));
-    all.push_back(packets.column("packets"));
-    all.push_back(packet_size_mean.column("packet_size_mean"));
-    all.push_back(throughput_bps.column("throughput_bps"));
-    all.push_back(rtt_syn_ns.column("rtt_syn_ns"));
-    all.push_back(rtt_ack_ns.column("rtt_ack_ns"));
-    all.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
-    all.push_back(iat_ns.column("iat_ns"));
-    all.push_back(bytes_in_flight.column("bytes_in_flight"));
-    all.push_back(acknowledged_bytes.column("acknowledged_bytes"));
-    all.push_back(payload_bytes.column("payload_bytes"));
-    all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
-    all.push_back(duplicate_acks.column("duplicate_acks"));
-    all.push_back(gap_bytes.column("gap_bytes"));
-    all.push_back(uncertain_bytes.column("uncertain_bytes"));
-    all.push_back(partly_followed.column("partly_followed"));
-    all.push_back(retransmitted_share.column("retransmitted_share"));
-    all.push_back(gap_share.column("gap_share"));
-    all.push_back(reports.column("reports"));
-    all.push_back(older_reports.column("older_reports"));
-    all.push_back(epochs.column("epochs"));
+    auto& children = root.children;
+    children.push_back(flow.column("flow"));
+    key.columns(children);
+    children.push_back(start_ns.column("start_ns"));
+    children.push_back(end_ns.column("end_ns"));
+    children.push_back(ended.column("ended"));
+    children.push_back(duration_ns.column("duration_ns"));
+    children.push_back(first_ns.column("first_ns"));
+    children.push_back(last_ns.column("last_ns"));
+    children.push_back(bytes.column("bytes"));
+    children.push_back(packets.column("packets"));
+    children.push_back(packet_size_mean.column("packet_size_mean"));
+    children.push_back(throughput_bps.column("throughput_bps"));
+    children.push_back(rtt_syn_ns.column("rtt_syn_ns"));
+    children.push_back(rtt_ack_ns.column("rtt_ack_ns"));
+    children.push_back(handshake_rtt_ns.column("handshake_rtt_ns"));
+    children.push_back(iat_ns.column("iat_ns"));
+    children.push_back(bytes_in_flight.column("bytes_in_flight"));
+    children.push_back(acknowledged_bytes.column("acknowledged_bytes"));
+    children.push_back(payload_bytes.column("payload_bytes"));
+    children.push_back(retransmitted_bytes.column("retransmitted_bytes"));
+    children.push_back(duplicate_acks.column("duplicate_acks"));
+    children.push_back(gap_bytes.column("gap_bytes"));
+    children.push_back(uncertain_bytes.column("uncertain_bytes"));
+    children.push_back(partly_followed.column("partly_followed"));
+    children.push_back(retransmitted_share.column("retransmitted_share"));
+    children.push_back(gap_share.column("gap_share"));
+    children.push_back(reports.column("reports"));
+    children.push_back(older_reports.column("older_reports"));
+    children.push_back(epochs.column("epochs"));
     return root;
 }
 
@@ -207,7 +208,7 @@ struct SeriesColumns {
     Values<std::int64_t> window_ns, last_ns;
     Values<std::uint64_t> windows, bytes, packets;
     NullableValues<double> packet_size_mean;
-    Whole throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, duplicate_acks;
+    NullableUint64 throughput_bps, acknowledged_bytes, payload_bytes, retransmitted_bytes, duplicate_acks;
     NullableValues<std::uint32_t> bytes_in_flight, bytes_in_flight_max;
     NullableValues<std::int64_t> gap_bytes, iat_ns;
 
@@ -239,24 +240,24 @@ void SeriesColumns::add(const SeriesRow& row) {
 
 Column SeriesColumns::columns() const {
     Column root = root_of(flow.size());
-    auto& all = root.children;
-    all.push_back(flow.column("flow"));
-    all.push_back(window_ns.column("window_ns"));
-    all.push_back(windows.column("windows"));
-    all.push_back(last_ns.column("last_ns"));
-    all.push_back(reports.column("reports"));
-    all.push_back(bytes.column("bytes"));
-    all.push_back(packets.column("packets"));
-    all.push_back(packet_size_mean.column("packet_size_mean"));
-    all.push_back(throughput_bps.column("throughput_bps"));
-    all.push_back(bytes_in_flight.column("bytes_in_flight"));
-    all.push_back(bytes_in_flight_max.column("bytes_in_flight_max"));
-    all.push_back(acknowledged_bytes.column("acknowledged_bytes"));
-    all.push_back(payload_bytes.column("payload_bytes"));
-    all.push_back(retransmitted_bytes.column("retransmitted_bytes"));
-    all.push_back(duplicate_acks.column("duplicate_acks"));
-    all.push_back(gap_bytes.column("gap_bytes"));
-    all.push_back(iat_ns.column("iat_ns"));
+    auto& children = root.children;
+    children.push_back(flow.column("flow"));
+    children.push_back(window_ns.column("window_ns"));
+    children.push_back(windows.column("windows"));
+    children.push_back(last_ns.column("last_ns"));
+    children.push_back(reports.column("reports"));
+    children.push_back(bytes.column("bytes"));
+    children.push_back(packets.column("packets"));
+    children.push_back(packet_size_mean.column("packet_size_mean"));
+    children.push_back(throughput_bps.column("throughput_bps"));
+    children.push_back(bytes_in_flight.column("bytes_in_flight"));
+    children.push_back(bytes_in_flight_max.column("bytes_in_flight_max"));
+    children.push_back(acknowledged_bytes.column("acknowledged_bytes"));
+    children.push_back(payload_bytes.column("payload_bytes"));
+    children.push_back(retransmitted_bytes.column("retransmitted_bytes"));
+    children.push_back(duplicate_acks.column("duplicate_acks"));
+    children.push_back(gap_bytes.column("gap_bytes"));
+    children.push_back(iat_ns.column("iat_ns"));
     return root;
 }
 

@@ -13,7 +13,7 @@
 
 namespace acapella::collector {
 
-// 8e9 * bytes / ns, rounded half up, clamped to 2^64 - 1; none if ns is 0.
+// Returns 8e9 * bytes / ns, rounded half up, clamped to 2^64 - 1; none if ns is 0.
 std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns);
 
 // `site` is part of flow_id, as in the digest's flow table.

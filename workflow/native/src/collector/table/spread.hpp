@@ -18,7 +18,7 @@ class Spread {
 
     // Window numbers. Windows have a width of `width_ns` and start at time zero.
     std::uint64_t first() const { return from_ns_ / width_ns_; }
-    // last window over which amounts are spread evenly
+    // The last window over which amounts are spread evenly.
     std::uint64_t even() const { return even_ns_ / width_ns_; }
     std::uint64_t last() const { return last_ns_ / width_ns_; }
 

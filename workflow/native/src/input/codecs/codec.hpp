@@ -98,7 +98,7 @@ class Decoder : public ByteStream {
             starts_.push_back({input_.consumed(), decompressed});
     }
 
-    // Returns true if a start inside the member is due; `unread` as for end_of_frame().
+    // Returns true if a start inside the member or frame is due; `unread` as for end_of_frame().
     [[nodiscard]] bool is_start_due(std::size_t unread) const {
         return produced_ + unread - (starts_.empty() ? 0 : starts_.back().decompressed) >= between_windows_;
     }
@@ -120,7 +120,7 @@ class Decoder : public ByteStream {
     static constexpr std::uint64_t kBetweenWindows = std::uint64_t{16} << 20;
     static constexpr std::size_t kMaxWindows = 256;
 
-    // Returns how many of the last `size` bytes are within the limits.
+    // Returns how many of the last `size` bytes may be returned; 0 if the ratio is exceeded.
     std::size_t exceed(std::size_t size) {
         done_ = true;
         fault_ = {};  // the limit was reached before the position of any later fault

@@ -41,7 +41,7 @@ class Lz4Decoder final : public FrameDecoder {
         }
     }
 
-    // Ends at the end of a block or of its header, so that starts are between blocks.
+    // Stops at the end of a block or of its header, so that starts are between blocks.
     Step step(Bytes in, std::byte* into, std::size_t room) override {
         if (trailer_ || blocks_.in_blocks()) in = in.first(std::min(in.size(), blocks_.bytes_left()));
         if (trailer_) {
@@ -108,7 +108,7 @@ class Lz4Decoder final : public FrameDecoder {
         return discard(head);
     }
 
-    // Adds a block that contains the window, not compressed.
+    // Adds an uncompressed block that contains the window.
     static bool add_block(std::vector<std::byte>& head, const std::string& window) {
         std::vector<std::byte> plain(kWindow);
         const int size = LZ4_decompress_safe(window.data(), reinterpret_cast<char*>(plain.data()),
@@ -134,9 +134,10 @@ class Lz4Decoder final : public FrameDecoder {
             head = head.subspan(consumed);
         }
         do {  // what the library has not returned yet
-            std::size_t none = 0;
+            std::size_t consumed = 0;
             room = output.size();
-            if (LZ4F_isError(LZ4F_decompress(context_, output.data(), &room, nullptr, &none, nullptr)) != 0)
+            if (LZ4F_isError(LZ4F_decompress(context_, output.data(), &room, nullptr, &consumed, nullptr)) !=
+                0)
                 return false;
         } while (room > 0);
         return true;

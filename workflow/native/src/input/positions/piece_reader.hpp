@@ -13,8 +13,8 @@ namespace acapella::input {
 
 class PieceReader {
   public:
-    // Opens the capture at `path`. Throws InputError (cannot_open, changed, unsupported_format). The
-    // positions must outlive the reader.
+    // Opens the capture at `path`. Throws InputError (cannot_open; changed, also if `path` is not a regular
+    // file or its compression is not supported). The positions must outlive the reader.
     PieceReader(std::string path, const Positions& positions, const DecompressionLimits& limits);
     PieceReader(const PieceReader&) = delete;
     PieceReader& operator=(const PieceReader&) = delete;

@@ -79,7 +79,7 @@ class PieceSums {
 
     void add(Bytes bytes);
 
-    // The sums of all pieces so far; ends the last piece, so it must be called after the last add().
+    // Returns the sums of all pieces. Ends the last piece, so it must be called after the last add().
     const std::vector<std::uint32_t>& finish();
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 

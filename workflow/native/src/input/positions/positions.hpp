@@ -27,7 +27,7 @@ struct Positions {
     };
 
     std::size_t piece_bytes = kPiece;         // a power of two; the last piece may be shorter
-    std::optional<std::uint64_t> file_bytes;  // size of the compressed file, if known
+    std::optional<std::uint64_t> file_bytes;  // size of the file as stored, if known
     std::uint64_t bytes = 0;                  // size of the decompressed file
     std::uint64_t frames = 0;
     // The block of a pcap contains its first frames, from which the reader determines the variant of the

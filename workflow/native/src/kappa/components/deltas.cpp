@@ -37,9 +37,9 @@ constexpr std::array<std::uint64_t, LogHistogram::kBins> kBinEnds = [] {
 constexpr std::array<std::uint8_t, 65> make_first_bins() {
     std::array<std::uint8_t, 65> bins{};
     for (std::size_t width = 1; width < bins.size(); ++width) {
-        const std::uint64_t least = std::uint64_t{1} << (width - 1);
+        const std::uint64_t smallest = std::uint64_t{1} << (width - 1);
         std::size_t bin = 0;
-        while (bin + 1 < kStarts.size() && kStarts[bin + 1] <= least) ++bin;
+        while (bin + 1 < kStarts.size() && kStarts[bin + 1] <= smallest) ++bin;
         bins[width] = static_cast<std::uint8_t>(bin);
     }
     return bins;
@@ -82,11 +82,11 @@ std::int64_t DeltaSums::signed_median() const {
     std::uint64_t negative = 0;
     for (std::size_t i = 0; i < Bins::kCount; ++i) negative += bins_[i];
     const std::uint64_t rank = nearest_rank(count(), 50);
-    const std::span<const std::uint64_t> all(bins_);
+    const std::span<const std::uint64_t> bins(bins_);
     // Negative differences are sorted by descending magnitude.
     const bool below = rank < negative;
-    OrderStatistic statistic = below ? OrderStatistic::in_bin(negative - 1 - rank, all.first(Bins::kCount))
-                                     : OrderStatistic::in_bin(rank - negative, all.subspan(Bins::kCount));
+    OrderStatistic statistic = below ? OrderStatistic::in_bin(negative - 1 - rank, bins.first(Bins::kCount))
+                                     : OrderStatistic::in_bin(rank - negative, bins.subspan(Bins::kCount));
     find_values(std::span(&statistic, 1), [&](const auto& visit) {
         for_each([&](std::int64_t value) {
             if ((value < 0) == below) visit(magnitude(value));
@@ -102,17 +102,17 @@ Deltas DeltaSums::around(std::int64_t center) const {
         return value < center ? elapsed_ns(center, value) : elapsed_ns(value, center);
     };
     std::vector<std::uint64_t> bins(Bins::kCount, 0);
-    const auto each = [&](const auto& visit) {
+    const auto for_each_distance = [&](const auto& visit) {
         for_each([&](std::int64_t value) { visit(distance(value)); });
     };
-    each([&](std::uint64_t value) {
+    for_each_distance([&](std::uint64_t value) {
         deltas.sum += value;
         deltas.largest = std::max(deltas.largest, value);
         ++bins[Bins::of(value)];
     });
     deltas.signed_sum =
         deltas_.signed_sum - static_cast<SignedSum128>(center) * static_cast<SignedSum128>(count());
-    find_quantiles(deltas, bins, count(), each);
+    find_quantiles(deltas, bins, count(), for_each_distance);
     return deltas;
 }
 

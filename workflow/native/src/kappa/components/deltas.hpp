@@ -44,7 +44,7 @@ class LogHistogram {
     [[nodiscard]] std::span<const std::uint64_t> all() const { return counts_; }
 
     std::uint64_t zero_ = 0;
-    std::array<std::uint64_t, 2 * kBins> counts_{};  // negative differences, then the others
+    std::array<std::uint64_t, 2 * kBins> counts_{};  // negative differences, then positive ones
 };
 
 // One kind of difference, for all common packets.
@@ -74,9 +74,9 @@ class DeltaSums {
 
     // Returns the sums and quantiles; call after the last add().
     Deltas finish();
-    // Return the lower median of the signed differences, and the absolute distances from it. Call after the
-    // last add().
+    // Returns the lower median of the signed differences. Call after the last add(), like the next function.
     std::int64_t signed_median() const;
+    // Returns the sums and quantiles of the absolute distances from `center`.
     Deltas around(std::int64_t center) const;
 
     [[nodiscard]] std::span<const std::uint64_t> within() const { return within_; }

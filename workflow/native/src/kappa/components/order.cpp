@@ -7,8 +7,9 @@ namespace {
 
 std::uint64_t distance_of(std::uint64_t a, std::uint64_t b) { return a > b ? a - b : b - a; }
 
-// The best chain of kept packets from one packet to the end of its block, as a number. Numbers order chains
-// by length and then by distance: the length is in the bits starting at kShift.
+// The best chain of kept packets from one packet to the end of its block, as a number. The numbers compare
+// like the lengths of the chains and, if these are equal, like the sums of their distances: the length is in
+// the bits starting at kShift.
 //
 // In a block of n packets, no chain is longer than n, and the sum of the distances is at most n^2 / 2.
 struct SmallChains {

@@ -3,11 +3,11 @@
 namespace acapella::kappa {
 
 OrderStatistic OrderStatistic::in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts) {
-    std::uint64_t before = 0;
+    std::uint64_t lower = 0;
     std::size_t bin = 0;
-    while (before + counts[bin] <= rank) before += counts[bin++];
+    while (lower + counts[bin] <= rank) lower += counts[bin++];
     const std::uint64_t first = Bins::first(bin);
-    return {rank, 0, first, first + Bins::width_less_one(bin), rank - before, counts[bin]};
+    return {rank, 0, first, first + Bins::width_less_one(bin), rank - lower, counts[bin]};
 }
 
 void Narrowing::finish() {

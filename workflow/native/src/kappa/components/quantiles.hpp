@@ -63,7 +63,7 @@ struct OrderStatistic {
 inline constexpr std::size_t kGather = std::size_t{1} << 16;
 
 template <typename ForEach>
-void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each);
+void find_values(std::span<OrderStatistic> statistics, const ForEach& for_each);
 
 // One pass: gathers the values between first and last if there are few, otherwise counts them in narrower
 // bins.
@@ -102,14 +102,14 @@ class Narrowing {
 };
 
 template <typename ForEach>
-void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each) {
+void find_values(std::span<OrderStatistic> statistics, const ForEach& for_each) {
     for (;;) {
         std::vector<Narrowing> open;
-        for (OrderStatistic& one : statistic) {
-            if (one.known()) {
-                one.value = one.first;
+        for (OrderStatistic& statistic : statistics) {
+            if (statistic.known()) {
+                statistic.value = statistic.first;
             } else {
-                open.emplace_back(one);
+                open.emplace_back(statistic);
             }
         }
         if (open.empty()) return;

@@ -19,8 +19,8 @@ class GapGrid {
     static constexpr std::uint64_t kMinGaps = 16;
     static constexpr std::uint64_t kMinChanges = 4;
 
-    // Adds a timestamp of a file, in file order. Returns immediately once the gaps have no common divisor;
-    // with a fine-grained clock, this happens after a few gaps.
+    // Adds a timestamp of a file, in file order. Returns immediately once the common divisor is 1; with a
+    // fine-grained clock, this happens after a few gaps.
     void add(std::int64_t ts_ns) {
         if (divisor_ == 1) return;
         if (timestamps_++ == 0) {

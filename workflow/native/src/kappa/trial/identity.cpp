@@ -11,7 +11,7 @@ namespace acapella::kappa {
 namespace {
 
 constexpr std::size_t kEthertype = 2;
-constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6; ethertypes start at 1536
+constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 clause 3.2.6; ethertypes start at 1536
 // Number of bytes after the IP header that an ICMP error quotes to identify the packet (RFC 792).
 constexpr std::size_t kQuoted = 8;
 constexpr std::size_t kIpv4Header = 20;
@@ -47,7 +47,7 @@ Transport transport_of_ipv4(const Cursor& ip) {
     return {(ip.u8(0) & 0x0fU) * std::size_t{4}, ip.u8(9)};
 }
 
-// Skips the extension headers of RFC 8200 4.1 and AH (RFC 4302).
+// Skips the extension headers of RFC 8200 section 4.1 and AH (RFC 4302).
 Transport transport_of_ipv6(const Cursor& ip) {
     std::size_t at = 40;
     std::uint8_t proto = ip.u8(6);
@@ -75,7 +75,7 @@ Transport transport_of_ipv6(const Cursor& ip) {
     return {};
 }
 
-// Returns true if the UDP ports may carry another packet; dissect() treats all other datagrams as payload.
+// Returns true if datagrams with these UDP ports may carry a packet; dissect() treats all others as payload.
 bool may_carry_packets(const Cursor& udp) {
     return udp_tunnel(udp.be16(0)) != Next::stop || udp_tunnel(udp.be16(2)) != Next::stop;
 }
@@ -158,7 +158,7 @@ Identifier::Found Identifier::find(const Record& record) {
     has_ethertype_ = false;
     ip_version_ = 0;
     Found found = find_by_rule(record);
-    if (found.captured < found.whole && found.captured < min_captured()) found.usable = false;
+    if (found.captured < found.on_wire && found.captured < min_captured()) found.usable = false;
     return found;
 }
 
@@ -183,9 +183,9 @@ Identifier::Found Identifier::find_by_rule(const Record& record) {
     return all_of(record.bytes, record.wire_len);
 }
 
-Identifier::Found Identifier::all_of(Bytes bytes, std::size_t whole) {
+Identifier::Found Identifier::all_of(Bytes bytes, std::size_t on_wire) {
     bytes_ = bytes;
-    return {true, bytes.size(), std::max(whole, bytes.size())};
+    return {true, bytes.size(), std::max(on_wire, bytes.size())};
 }
 
 Identifier::Found Identifier::find_invariant(const Record& record) {
@@ -206,10 +206,10 @@ Identifier::Found Identifier::find_without_ip(const PacketSpan& payload) {
     has_ethertype_ = true;
     ethertype_ = payload.ethertype;
     Cursor at(payload.bytes, payload.reported);
-    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // a length, followed by padding; 0: none
+    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // an 802.3 length: padding follows; 0: not a length
         at.limit(ethertype_);
     const Found found = all_of(at.rest(), at.reported());
-    return {true, kEthertype + found.captured, kEthertype + found.whole};
+    return {true, kEthertype + found.captured, kEthertype + found.on_wire};
 }
 
 void Identifier::erase_l4_checksum() {

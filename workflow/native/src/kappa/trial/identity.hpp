@@ -54,9 +54,9 @@ struct IdentityRule {
 // without any of these, the whole frame. Addresses are included, so routing does not change the identity, but
 // address translation does.
 //
-// A truncated packet has too few identifying bytes if it ends before the 8th byte after its IP header
-// (without IP: before the 28th byte). Such a packet is skipped, because otherwise all identities would be
-// shortened to its length.
+// A truncated packet has too few identifying bytes if fewer than 8 bytes after its IP header were captured
+// or, for identities without an IP header, fewer than 28 identifying bytes. Such a packet is skipped, because
+// otherwise all identities would be shortened to its length.
 class Identifier {
   public:
     explicit Identifier(IdentityRule rule) : rule_(std::move(rule)) {}
@@ -64,7 +64,7 @@ class Identifier {
     struct Found {
         bool usable = true;        // false: no tag, a region not captured, or too few bytes
         std::size_t captured = 0;  // number of identifying bytes captured
-        std::size_t whole = 0;     // number on the wire
+        std::size_t on_wire = 0;   // number of identifying bytes on the wire
     };
 
     // Finds the identifying bytes of `record`, which must remain valid until hash() is called.
@@ -79,7 +79,7 @@ class Identifier {
     Found find_without_ip(const PacketSpan& payload);
     Found find_tag(const Record& record);
     Found find_regions(const Record& record);
-    Found all_of(Bytes bytes, std::size_t whole);
+    Found all_of(Bytes bytes, std::size_t on_wire);
     void erase_l4_checksum();
 
     IdentityRule rule_;

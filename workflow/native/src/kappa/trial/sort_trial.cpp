@@ -1,4 +1,4 @@
-// Sorts a trial by time. Captures are usually sorted except for a few frames, or consist of a few sorted
+// Sorts a trial by time. Trials are usually sorted except for a few packets, or consist of a few sorted
 // files.
 #include <algorithm>
 #include <memory>
@@ -89,17 +89,17 @@ class Run {
     std::size_t size_ = 0;
 };
 
-// Writes sorted parts, as long as memory allows, to `packets`. Returns the start of each part, and the end.
+// Writes sorted parts of at most `longest` packets to `packets`. Returns the start of each part, and the end.
 std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, SpillColumn<Packet>& packets) {
     std::vector<std::size_t> starts{0};
     std::vector<Identity> identities(std::min<std::size_t>(longest, trial.size()));
     std::vector<std::int64_t> timestamps(identities.size());
     for (std::size_t first = 0; first < trial.size(); first += longest) {
-        const std::size_t some = std::min<std::size_t>(longest, trial.size() - first);
-        trial.identities.read(first, std::span(identities).first(some));
-        trial.timestamps.read(first, std::span(timestamps).first(some));
-        std::vector<Packet> part(some);
-        for (std::size_t i = 0; i < some; ++i) part[i] = {timestamps[i], identities[i]};
+        const std::size_t count = std::min<std::size_t>(longest, trial.size() - first);
+        trial.identities.read(first, std::span(identities).first(count));
+        trial.timestamps.read(first, std::span(timestamps).first(count));
+        std::vector<Packet> part(count);
+        for (std::size_t i = 0; i < count; ++i) part[i] = {timestamps[i], identities[i]};
         sort_runs(part, [](const Packet& a, const Packet& b) { return a.ts_ns < b.ts_ns; });
         for (const Packet& packet : part) packets.push(packet);
         starts.push_back(packets.size());
@@ -133,8 +133,8 @@ void sort_through_files(Trial& trial, MemoryBudget& budget) {
     constexpr std::uint64_t kMin = std::uint64_t{1} << 12;
     const std::uint64_t room = budget.left() / sizeof(Packet);
     const auto longest = static_cast<std::size_t>(std::max(room / 4, kMin));
-    MemoryBudget none(0, budget.directory());
-    SpillColumn<Packet> packets(none);
+    MemoryBudget no_memory(0, budget.directory());
+    SpillColumn<Packet> packets(no_memory);
     const std::vector<std::size_t> starts = write_runs(trial, longest, packets);
     const std::size_t buffered = std::max<std::size_t>(longest / starts.size(), 64);
     Trial sorted(budget);
@@ -152,14 +152,14 @@ struct TimeScan {
 
 TimeScan scan(const SpillColumn<std::int64_t>& timestamps) {
     TimeScan seen;
-    bool any = false;
+    bool has_packets = false;
     timestamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
         for (const std::int64_t ts_ns : chunk) {
-            if (!any) seen.first = seen.last = ts_ns;
+            if (!has_packets) seen.first = seen.last = ts_ns;
             seen.sorted &= ts_ns >= seen.last;
-            seen.equal += any && ts_ns == seen.last;
+            seen.equal += has_packets && ts_ns == seen.last;
             seen.last = ts_ns;
-            any = true;
+            has_packets = true;
         }
     });
     return seen;
@@ -171,7 +171,7 @@ void finish_trial(Trial& trial, MemoryBudget& budget) {
     TimeScan seen = scan(trial.timestamps);
     if (!seen.sorted) {
         // The memory reserved for the pairs is free until they are compared.
-        const bool fits = trial.size() * kSortBytes <= budget.left() + budget.whole();
+        const bool fits = trial.size() * kSortBytes <= budget.left() + budget.total();
         if (fits && trial.identities.in_memory() && trial.timestamps.in_memory()) {
             sort_in_memory(trial);
         } else {

@@ -125,7 +125,7 @@ class IdentityBytes {
     explicit IdentityBytes(std::size_t known) : length_(known) {}
 
     void update(const Identifier::Found& found) {
-        if (found.captured < found.whole && found.captured < length_) length_ = found.captured;
+        if (found.captured < found.on_wire && found.captured < length_) length_ = found.captured;
     }
     std::size_t of(const Identifier::Found& found) {
         const std::size_t length = std::min(found.captured, length_);
@@ -229,13 +229,14 @@ void TrialReader::take(const Record& record, const SelectedFrames& frames, FileI
     ++info.taken;
     info.truncated += record.bytes.size() < record.wire_len;
     identity_bytes_.update(found);
-    trial.truncated_identities += found.whole > identity_bytes_.length();
+    trial.truncated_identities += found.on_wire > identity_bytes_.length();
     if (!identity_bytes_.holds()) return;  // there will be another pass
     trial.identities.push(identifier_.hash(identity_bytes_.of(found)));
     trial.timestamps.push(record.ts_ns);
 }
 
-// Estimates the number from the first frames of every file, so that a second pass is rarely needed.
+// Estimates the number of identifying bytes from the first frames of every file, so that a second pass is
+// rarely needed.
 std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& trials,
                                     const ReadOptions& options) {
     constexpr int kFrames = 1000;
