@@ -7,6 +7,7 @@ import ipaddress
 import random
 import struct
 import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -62,6 +63,16 @@ def pair(tmp_path_factory) -> dict[str, tuple[Packet, Packet, bytes]]:
 )
 def test_plain_aes_matches_fips_197(key, block, expected):
     assert Aes128(bytes.fromhex(key)).encrypt(bytes.fromhex(block)).hex() == expected
+
+
+def test_standard_input_is_anonymized_like_a_file(tmp_path):
+    capture, key = pcap(tmp_path / "in.pcap", [FRAME_WITH_SECRET] * 3), write_key(tmp_path / "key")
+    command = [Path(sys.executable).with_name("acapella"), "anonymize"]
+    with capture.open("rb") as stream:
+        done = run(*command, "-", "-o", tmp_path / "piped.pcap", "--key-file", key, stdin=stream)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert run(*command, capture, "-o", tmp_path / "read.pcap", "--key-file", key).returncode == 0
+    assert (tmp_path / "piped.pcap").read_bytes() == (tmp_path / "read.pcap").read_bytes()
 
 
 def test_core_without_aes_is_reported_before_anything_is_written(tmp_path, monkeypatch):

@@ -38,7 +38,7 @@ std::uint16_t first_link_type(const input::CaptureReader& reader) {
 FileCounts anonymize_file(const std::string& path, int descriptor, Key key, MacPolicy macs,
                           const Vendors* vendors, const std::function<void()>& progress,
                           const input::DecompressionLimits& limits) {
-    const auto source = input::ByteSource::open(path, limits);
+    const auto source = input::ByteSource::open_or_stdin(path, limits);
     const auto reader = input::open_capture(*source);
     FrameAnonymizer anonymizer(key, macs, vendors);
     FileCounts counts;

@@ -1,13 +1,10 @@
 #include "digest/frame_reader.hpp"
 
-#include <unistd.h>
-
 namespace acapella {
 
 FrameReader::FrameReader(const std::string& path, const Vendors* vendors,
                          const input::DecompressionLimits& limits)
-    : source_(path == "-" ? input::ByteSource::from_descriptor(STDIN_FILENO, "standard input", limits)
-                          : input::ByteSource::open(path, limits)),
+    : source_(input::ByteSource::open_or_stdin(path, limits)),
       positions_(std::make_unique<input::PositionsBuilder>(*source_)),
       capture_(input::open_capture(*source_, positions_.get())),
       vendors_(vendors) {}

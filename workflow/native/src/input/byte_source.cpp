@@ -47,6 +47,11 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const Deco
     return std::unique_ptr<ByteSource>(new ByteSource(std::move(raw), path, limits));
 }
 
+std::unique_ptr<ByteSource> ByteSource::open_or_stdin(const std::string& path,
+                                                      const DecompressionLimits& limits) {
+    return path == "-" ? from_descriptor(STDIN_FILENO, "standard input", limits) : open(path, limits);
+}
+
 std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name,
                                                         const DecompressionLimits& limits) {
     // A larger pipe needs fewer context switches. The call fails for a file.

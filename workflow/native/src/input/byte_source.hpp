@@ -20,6 +20,9 @@ class ByteSource {
   public:
     // Throws InputError (cannot_open, read_error).
     static std::unique_ptr<ByteSource> open(const std::string& path, const DecompressionLimits& limits = {});
+    // As open(), but "-" is standard input.
+    static std::unique_ptr<ByteSource> open_or_stdin(const std::string& path,
+                                                     const DecompressionLimits& limits = {});
     // The caller keeps ownership of the descriptor. `name` is used in messages.
     static std::unique_ptr<ByteSource> from_descriptor(int descriptor, std::string name,
                                                        const DecompressionLimits& limits = {});
