@@ -7,7 +7,6 @@ import ipaddress
 import random
 import struct
 import sys
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -66,8 +65,9 @@ def test_plain_aes_matches_fips_197(key, block, expected):
 
 
 def test_standard_input_is_anonymized_like_a_file(tmp_path):
-    capture, key = pcap(tmp_path / "in.pcap", [FRAME_WITH_SECRET] * 3), write_key(tmp_path / "key")
-    command = [Path(sys.executable).with_name("acapella"), "anonymize"]
+    key = write_key(tmp_path / "key")
+    capture = write_file(tmp_path / "in.pcap", pcap([(len(FRAME_WITH_SECRET), FRAME_WITH_SECRET)] * 3))
+    command = [sys.executable, "-m", "acapella.cli.main", "anonymize"]
     with capture.open("rb") as stream:
         done = run(*command, "-", "-o", tmp_path / "piped.pcap", "--key-file", key, stdin=stream)
     assert (done.returncode, done.stderr) == (0, "")
