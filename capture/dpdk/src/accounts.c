@@ -10,7 +10,7 @@
 
 #include "common/files/json.h"
 
-#define RESERVE 65536
+#define RESERVED_BYTES 65536
 
 struct totals {
     uint64_t received, received_bytes, written, written_bytes, pending, preprocessed, added, filtered,
@@ -349,7 +349,7 @@ static int write_file(const char *path, const char *bytes, size_t size, bool hea
     }
     if (status == 0 && heartbeat) {
         (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0,
-                         (off_t)size + RESERVE); /* not supported by every file system */
+                         (off_t)size + RESERVED_BYTES); /* not supported by every file system */
     }
     if (status == 0 && ((!heartbeat && fsync(fd) != 0) || rename(temporary, path) != 0)) {
         status = -1;

@@ -19,7 +19,7 @@ struct mark {
     uint64_t offset, frames;
 };
 
-/* FILE_REMOVED: writing failed before the first frame. */
+/* FILE_REMOVED: the file contained no complete frame after a failure, or the capture did not start. */
 enum file_state { FILE_OPEN, FILE_WHOLE, FILE_TRUNCATED, FILE_REMOVED };
 
 struct file {
@@ -35,8 +35,8 @@ struct file {
     _Atomic uint64_t allocated;   /* bytes allocated */
     uint8_t *rest;                /* bytes after disk_bytes, shorter than FILE_ALIGN, malloc'd */
     uint32_t rest_bytes;
-    int error; /* errno of the call that failed; 0 if none */
-    const char *failed;
+    int error;          /* errno of the call that failed; 0 if none */
+    const char *failed; /* name of this call */
     enum file_state state;
     uint64_t kept_bytes, kept_frames; /* set when the file is finished */
     struct file *next, *next_handed;
