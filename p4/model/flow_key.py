@@ -67,8 +67,8 @@ class Key:
 
     @property
     def packed_labels(self) -> int:
-        one, two, three, _ = self.labels
-        return one << 44 | two << 24 | three << 4 | self.mpls_count
+        first, second, third, _ = self.labels
+        return first << 44 | second << 24 | third << 4 | self.mpls_count
 
     def report_fields(self) -> dict[str, int]:
         """Return the fields of a report that identify the flow, with up to four VLAN tags, the outermost first."""

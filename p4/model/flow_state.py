@@ -217,13 +217,14 @@ class Slots:
 
     def _near(self, name: str, bit: int, slot: int, highest: int) -> int:
         """Return a number of the slot relative to the highest; far below all others if it is not valid."""
-        near = self.get("state", slot) & bit
-        return -(highest - self.get(name, slot) & M32) if near else -(1 << 32)
+        valid = self.get("state", slot) & bit
+        return -(highest - self.get(name, slot) & M32) if valid else -(1 << 32)
 
     def _follow_old_data(self, slot: int, highest: int, seen: tuple[int, int], last: int, *, fin: bool) -> None:
         """Handle data below the highest number; fin: the last of these numbers is a FIN."""
         first, stop = seen
-        base, floor = (self._near(*of, slot, highest) for of in (("base", S_BASE), ("floor", S_FLOOR)))
+        base = self._near("base", S_BASE, slot, highest)
+        floor = self._near("floor", S_FLOOR, slot, highest)
         new = max(min(stop, base) - first, 0)
         if new:  # below all previous data
             self.set("base", slot, highest + first & M32)
@@ -232,15 +233,15 @@ class Slots:
             if missing > 0:
                 self._add("gap", slot, missing)
                 self._forget(slot, highest, (stop, base), missing)
-        unsure = max(min(stop, floor) - max(first, base), 0)
-        matched = min(unsure, self.get("forgotten", slot))
+        unclear = max(min(stop, floor) - max(first, base), 0)
+        matched = min(unclear, self.get("forgotten", slot))
         self._add("forgotten", slot, -matched)
         self._add("uncertain", slot, matched)
         missed_fin = fin and any(start < stop <= end for start, end in self._holes(slot, highest))
         filled = self._scan(slot, highest, seen, last)
         self._add("gap", slot, -matched - filled)
-        again = stop - first - filled - new - matched
-        self._add("retransmitted", slot, again - (1 if fin and again and not missed_fin else 0))
+        repeated = stop - first - filled - new - matched
+        self._add("retransmitted", slot, repeated - (1 if fin and repeated and not missed_fin else 0))
 
     def _add(self, name: str, slot: int, more: int) -> None:
         self.set(name, slot, self.get(name, slot) + more & M64)
@@ -281,7 +282,7 @@ class Slots:
         if opened and opened[1] - opened[0] >= WINDOW:
             self._forget(slot, highest, opened)
         elif opened:
-            place = next((one for one in places if one not in holes), None)
+            place = next((place for place in places if place not in holes), None)
             if place is None:
                 place = min(holes, key=holes.get)
                 self._forget(slot, highest, holes[place])

@@ -1,5 +1,5 @@
-"""Tests round-trip times and packets that are missing under load: 9,375 short connections in 30 s, a sixteenth of the
-load in docs/p4.md.
+"""Round-trip times and packets that are missing from reports under load: 9,375 short connections in 30 s, a sixteenth
+of the load in docs/p4.md.
 """
 
 from __future__ import annotations

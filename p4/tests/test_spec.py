@@ -45,7 +45,8 @@ def metadata(spec: str) -> dict[str, tuple[int, int]]:
 
 def out_of_reach(spec: str) -> list[str]:
     """Return operands whose offsets DPDK would truncate without an error."""
-    places = [(f"{struct}.{name}", place) for struct, each in fields(spec).items() for name, (place, _) in each.items()]
+    structs = fields(spec).items()
+    places = [(f"{struct}.{name}", place) for struct, members in structs for name, (place, _) in members.items()]
     results, reached = re.findall(r"\bhash \w+ m\.(\w+)", spec), metadata(spec)
     far = [f"hash into m.{result}" for result in results if reached[result][0] >= HASH_DESTINATION_BITS]
     return [name for name, place in places if place >= REACHED_BITS] + far
