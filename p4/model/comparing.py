@@ -107,9 +107,9 @@ def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> 
     assert set(model.settings) | set(model.arrays) == set(registers) - {"direction"}  # added by p4c-dpdk
     for name, values in registers.items():
         expected = model.arrays.get(name, {0: model.settings.get(name, 0)})
-        wrong = {
+        different = {
             index: (expected.get(index, 0), value)
             for index, value in enumerate(values)
             if expected.get(index, 0) != value
         }
-        assert not wrong, f"{name}: {dict(list(wrong.items())[:5])}"
+        assert not different, f"{name}: {dict(list(different.items())[:5])}"

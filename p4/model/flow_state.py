@@ -192,8 +192,8 @@ class Slots:
             self.set("seq_end", slot, end)
             self.set("base", slot, begin)
             self.set("forgotten", slot, 0)
-            for place in range(HOLES * slot, HOLES * slot + HOLES):
-                self.registers["slot_hole_start"][place] = self.registers["slot_hole_end"][place] = 0
+            for entry in range(HOLES * slot, HOLES * slot + HOLES):
+                self.registers["slot_hole_start"][entry] = self.registers["slot_hole_end"][entry] = 0
             return
         if occupies:
             self._follow_holes(slot, begin, end, fin)
@@ -243,8 +243,8 @@ class Slots:
         repeated = stop - first - filled - new - matched
         self._add("retransmitted", slot, repeated - (1 if fin and repeated and not missed_fin else 0))
 
-    def _add(self, name: str, slot: int, more: int) -> None:
-        self.set(name, slot, self.get(name, slot) + more & M64)
+    def _add(self, name: str, slot: int, amount: int) -> None:
+        self.set(name, slot, self.get(name, slot) + amount & M64)
 
     def _forget(self, slot: int, highest: int, hole: tuple[int, int], count: int | None = None) -> None:
         """Drop a hole: from now on, data below the floor is a retransmission, or fills a dropped hole."""
@@ -258,12 +258,12 @@ class Slots:
     ) -> int:
         """Remove received data from the slot's holes; return the number of bytes that filled one.
 
-        A new hole uses the first free place, else that of the lowest hole, which is dropped. Holes a window or more
+        A new hole uses the first free entry, else that of the lowest hole, which is dropped. Holes a window or more
         below `last`, the new highest number, are also dropped.
         """
-        places = range(HOLES * slot, HOLES * slot + HOLES)
+        entries = range(HOLES * slot, HOLES * slot + HOLES)
         filled, holes = 0, {}
-        for place, (start, stop) in zip(places, self._holes(slot, highest), strict=True):
+        for entry, (start, stop) in zip(entries, self._holes(slot, highest), strict=True):
             if start == stop:
                 continue
             left = [(start, stop)]
@@ -276,17 +276,17 @@ class Slots:
             if last - hole[0] >= WINDOW and hole[0] < hole[1]:
                 self._forget(slot, highest, hole)
                 hole = (hole[1], hole[1])
-            self._write_hole(place, highest, hole)
+            self._write_hole(entry, highest, hole)
             if hole[0] < hole[1]:
-                holes[place] = hole
+                holes[entry] = hole
         if opened and opened[1] - opened[0] >= WINDOW:
             self._forget(slot, highest, opened)
         elif opened:
-            place = next((place for place in places if place not in holes), None)
-            if place is None:
-                place = min(holes, key=holes.get)
-                self._forget(slot, highest, holes[place])
-            self._write_hole(place, highest, opened)
+            entry = next((entry for entry in entries if entry not in holes), None)
+            if entry is None:
+                entry = min(holes, key=holes.get)
+                self._forget(slot, highest, holes[entry])
+            self._write_hole(entry, highest, opened)
         for name, bit in (("base", S_BASE), ("floor", S_FLOOR)):
             if self.get("state", slot) & bit and (highest + last - self.get(name, slot) & M32) >= WINDOW:
                 self.mark(slot, 0, bit)
@@ -294,14 +294,14 @@ class Slots:
         return filled
 
     def _holes(self, slot: int, highest: int) -> list[tuple[int, int]]:
-        """Return the slot's holes relative to the highest number; free places have equal ends."""
+        """Return the slot's holes relative to the highest number; free entries have equal ends."""
         ends = [self.registers[f"slot_hole_{end}"] for end in ("start", "end")]
-        places = range(HOLES * slot, HOLES * slot + HOLES)
-        return [tuple(-(highest - end[place] & M32) for end in ends) for place in places]
+        entries = range(HOLES * slot, HOLES * slot + HOLES)
+        return [tuple(-(highest - end[entry] & M32) for end in ends) for entry in entries]
 
-    def _write_hole(self, place: int, highest: int, hole: tuple[int, int]) -> None:
+    def _write_hole(self, entry: int, highest: int, hole: tuple[int, int]) -> None:
         for end, number in zip(("start", "end"), hole, strict=True):
-            self.registers[f"slot_hole_{end}"][place] = highest + number & M32
+            self.registers[f"slot_hole_{end}"][entry] = highest + number & M32
 
     # Updates of the reverse flow
 

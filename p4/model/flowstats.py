@@ -129,8 +129,8 @@ class Flowstats:
             header = parsed.tcp
             tcp = SimpleNamespace(flags=header.flags, seq=header.seq, ack=header.ack, window=header.window)
         payload = parsed.payload_length if parsed.transport else 0
-        whole = parsed.flow.vlan_count <= MAX_STACKED
-        return Packet(Key.of(parsed), now, parsed.ip_length, payload, port, probe, tcp, whole)
+        tags_whole = parsed.flow.vlan_count <= MAX_STACKED
+        return Packet(Key.of(parsed), now, parsed.ip_length, payload, port, probe, tcp, tags_whole)
 
     # Slots
 
@@ -208,10 +208,10 @@ class Flowstats:
         cells = []
         for row in range(min(self.settings["rows"], ROWS)):
             cell = (key.row_hash(row) & mask) + (mask + 1 if bank else 0)
-            for what, more in zip(("bytes", "packets"), add, strict=True):
-                register = self.arrays[f"sketch_{what}_{row}"]
-                if more:
-                    register[cell] = register[cell] + more & M64
+            for quantity, amount in zip(("bytes", "packets"), add, strict=True):
+                register = self.arrays[f"sketch_{quantity}_{row}"]
+                if amount:
+                    register[cell] = register[cell] + amount & M64
             cells.append((self.arrays[f"sketch_bytes_{row}"][cell], self.arrays[f"sketch_packets_{row}"][cell]))
         return cells
 
@@ -227,22 +227,22 @@ class Flowstats:
             packet.first = self._begins_without_slot(packet)
 
     def _slotless(self, key: Key) -> tuple[list[int], int]:
-        """Return the places where a flow without a slot is recorded in this epoch, and the record."""
+        """Return the entries where a flow without a slot is recorded in this epoch, and the record."""
         rows = min(self.settings["rows"], ROWS)
-        places = [half & self.settings["slot_mask"] for half in key.digest()]
-        return places, self._epoch_mark() << 32 | key.row_hash(rows - 1)
+        entries = [half & self.settings["slot_mask"] for half in key.digest()]
+        return entries, self._epoch_mark() << 32 | key.row_hash(rows - 1)
 
     def _begins_without_slot(self, packet: Packet) -> bool:
         """Return whether this is the first packet of the flow in this epoch.
 
-        The flow is recorded if one of its places is free; otherwise the packet is the first if it is the only one in
+        The flow is recorded if one of its entries is free; otherwise the packet is the first if it is the only one in
         a cell.
         """
-        places, record = self._slotless(packet.key)
+        entries, record = self._slotless(packet.key)
         records = self.arrays["slotless"]
-        if record in [records[place] for place in places]:
+        if record in [records[entry] for entry in entries]:
             return False
-        free = next((place for place in places if records[place] >> 32 != self._epoch_mark()), None)
+        free = next((entry for entry in entries if records[entry] >> 32 != self._epoch_mark()), None)
         if free is not None:
             records[free] = record
             return True
@@ -280,8 +280,8 @@ class Flowstats:
             if not trigger:
                 return Result(NO_TRIGGER)
             subject = self._peer_subject(packet)
-            places, record = self._slotless(subject.key)
-            seen = subject.held or record in [self.arrays["slotless"][place] for place in places]
+            entries, record = self._slotless(subject.key)
+            seen = subject.held or record in [self.arrays["slotless"][entry] for entry in entries]
             if self.settings["format"] != 1 and not seen:
                 return Result(REVERSE_UNKNOWN)
         if self.settings["format"] == 1 and subject.key.ip_version != 4:
@@ -316,7 +316,7 @@ class Flowstats:
             following = self.arrays["qp_base"][pair]
         self.arrays["qp_address"][pair] = following
 
-    def _held_values(self, subject: Subject) -> dict[str, int]:
+    def _slot_values(self, subject: Subject) -> dict[str, int]:
         """Return a slot's values, 0 if they are not valid."""
         bits = {
             "iat": S_IAT,
@@ -336,8 +336,8 @@ class Flowstats:
         return values | {"state": state}
 
     def _payload(self, packet: Packet, subject: Subject, trigger: int) -> bytes:
-        held = self._held_values(subject)
-        state = held.pop("state")
+        values = self._slot_values(subject)
+        state = values.pop("state")
         valid = 1 | 64 | 256 | 512 if subject.held else 0
         for number, bit in enumerate((S_RTT_SYN, S_RTT_ACK, S_IAT, S_SEQ, S_ACK), 1):
             valid |= bool(state & bit) << number
@@ -354,26 +354,26 @@ class Flowstats:
                 "epoch": self._epoch(packet),
                 "report_sequence": self.settings["report_sequence"],
                 "timestamp": packet.now,
-                "start": held["start"],
+                "start": values["start"],
                 "bytes": min(size for size, _ in subject.cells),
                 "packets": min(count for _, count in subject.cells),
-                "rtt_syn": held["rtt_syn"],
-                "rtt_ack": held["rtt_ack"],
-                "iat": held["iat"],
-                "first_ack": held["first_ack"],
-                "seq_end": held["seq_end"],
-                "ack": held["ack"],
-                "duplicate_acks": held["duplicate_acks"],
-                "retransmitted_bytes": held["retransmitted"],
-                "gap_bytes": held["gap"],
-                "payload_bytes": held["payload"],
-                "last": held["last"],
-                "uncertain_bytes": held["uncertain"],
+                "rtt_syn": values["rtt_syn"],
+                "rtt_ack": values["rtt_ack"],
+                "iat": values["iat"],
+                "first_ack": values["first_ack"],
+                "seq_end": values["seq_end"],
+                "ack": values["ack"],
+                "duplicate_acks": values["duplicate_acks"],
+                "retransmitted_bytes": values["retransmitted"],
+                "gap_bytes": values["gap"],
+                "payload_bytes": values["payload"],
+                "last": values["last"],
+                "uncertain_bytes": values["uncertain"],
             },
         )
 
     def _paper_payload(self, packet: Packet, subject: Subject) -> bytes:
-        key, held = subject.key, self._held_values(subject)
+        key, values = subject.key, self._slot_values(subject)
         cells = subject.cells + [(0, 0)] * (ROWS - len(subject.cells))
         kind = 1
         if packet.has(SYN):
@@ -389,13 +389,13 @@ class Flowstats:
                 "dst": key.dst & M32,
                 "src_port": key.src_port,
                 "dst_port": key.dst_port,
-                "rtt": held["rtt_syn"] >> 10 & M32,
-                "iat": held["iat"] & M32,
+                "rtt": values["rtt_syn"] >> 10 & M32,
+                "iat": values["iat"] & M32,
                 "packet_type": kind,
                 **{f"bytes_{row}": size & M32 for row, (size, _) in enumerate(cells)},
                 **{f"packets_{row}": count & M16 for row, (_, count) in enumerate(cells)},
                 "ack": packet.tcp.ack if packet.tcp else 0,
-                "seq": held["data_seq"],
+                "seq": values["data_seq"],
                 "timestamp": packet.now & (1 << 48) - 1,
             },
         )

@@ -123,8 +123,8 @@ class Preprocess:
         frame = bytearray(raw)
         if self.edit & EDIT_MACS:
             for at in parsed.ethernets:
-                for place in (at, at + 6):
-                    _rewrite(frame, place, 6, self.macs.rewritten)
+                for address_at in (at, at + 6):
+                    _rewrite(frame, address_at, 6, self.macs.rewritten)
         for number, ip in enumerate(parsed.ips):
             edited = self.edit & (EDIT_IPV4 if ip.version == 4 else EDIT_IPV6)
             if edited:

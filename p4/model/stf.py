@@ -82,9 +82,9 @@ class Case:
         ran = run(program, self.frames, "\n".join(self.control) + "\n", directory, spec)
         found = []
         for expected, actual in zip(self.expected, ran.outcomes, strict=True):
-            wrong = expected.differs(actual)
-            if wrong:
-                found.append(f"{self.file}:{expected.line}: {wrong}")
+            difference = expected.differs(actual)
+            if difference:
+                found.append(f"{self.file}:{expected.line}: {difference}")
         for line, register, index, value in self.reads:
             actual = ran.registers[register][index]
             if actual != value:

@@ -66,9 +66,9 @@ def test_small_sketch_never_undercounts(small_spec, tmp_path):
     frames = sorted(generated_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
     ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
     assert ran.registers["slot_counters"][2] == 0  # without a slot, the start of a flow in full cells is not detected
-    found, required = reported(ran), exact(frames)
-    assert all(found[name] >= count for name, count in required.items())
-    assert found != required
+    counted, required = reported(ran), exact(frames)
+    assert all(counted[name] >= count for name, count in required.items())
+    assert counted != required
 
 
 # Keys of flows, to test whether the rows of the sketch are independent
@@ -108,4 +108,4 @@ def test_dependent_rows_of_a_salted_crc_are_detected():
     with pytest.raises(AssertionError):
         assert_independent(salted)
     first, *others = map(pairs_in_one_cell, salted)
-    assert others == [first] * 3  # four rows, one row's worth
+    assert others == [first] * 3  # four rows are no better than one

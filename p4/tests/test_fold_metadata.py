@@ -55,7 +55,7 @@ def executed(spec: str) -> list[int]:
     """Return the final values of the fields that are not temporaries."""
     lines = spec.splitlines()
     body = fold_metadata.instructions(lines[slice(*fold_metadata.find_apply_body(lines))])
-    places = {instruction.label: place for place, instruction in enumerate(body) if instruction.label}
+    indices = {instruction.label: index for index, instruction in enumerate(body) if instruction.label}
     values, at = {}, 0
     while body[at].words[0] != "tx":
         operation, target, *operands = body[at].words
@@ -64,7 +64,7 @@ def executed(spec: str) -> list[int]:
         if operation not in JUMPS:
             values[target] = OPERATIONS[operation](values.get(target, 0), *read)
         elif JUMPS[operation](*read):
-            at = places[target]
+            at = indices[target]
     return [values[name] for name in KEPT]
 
 

@@ -75,8 +75,8 @@ def compare(model: Preprocess, frames: list[Frame], directory) -> Result:
     for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
         raw = verdict.raw if verdict.reason == SENT else None
-        found = (REASONS[result.reason], result.sequence, result.hash, result.raw)
-        assert found == (verdict.reason, verdict.sequence, verdict.hash, raw), (
+        actual = (REASONS[result.reason], result.sequence, result.hash, result.raw)
+        assert actual == (verdict.reason, verdict.sequence, verdict.hash, raw), (
             f"frame {number}: {frame.raw.hex()} wire {frame.wire}: {parse(frame.raw, frame.wire)}"
         )
         assert (result.port, result.wire_length) == (frame.port, max(frame.wire, result.length))

@@ -18,8 +18,8 @@ struct totals {
     uint64_t dropped_full, dropped_failed, dropped_shape;
 };
 
-/* Sums the counts of a queue. Pending frames were passed to the writer, but are neither on the disk nor lost
- * in an error; at the end of a capture there are none. */
+/* Sums the counts of a queue. Pending frames were passed to the writer, but are neither written nor lost in
+ * an error; at the end of a capture there are none. */
 static struct totals sum_queue(const struct capture *capture, unsigned queue) {
     const struct counts *counts = &capture->worker[queue].counts;
     struct totals totals = {

@@ -26,7 +26,7 @@ from scapy.packet import Raw
 CUT = b"\x0a\x0b"
 
 
-def kept(done) -> list[int]:
+def sent_lengths(done) -> list[int]:
     """Return the lengths of the sent frames."""
     return [len(sent_frame.data) for sent_frame in done.frames]
 
@@ -74,7 +74,7 @@ def test_exact_ternary_and_prefix_tables(tmp_path):
         (ethernet(32, 2), 60),
     ]
     done = good(tmp_path, FORWARD, [frame(i, data) for i, (data, _) in enumerate(frames)], control=control)
-    assert kept(done) == [what for _, what in frames if isinstance(what, int)]
+    assert sent_lengths(done) == [result for _, result in frames if isinstance(result, int)]
     assert done.stats["sunk"] == {"arp": 1, "by-destination": 2, "reason-5": 1}
     assert [sent_frame.wire for sent_frame in done.frames] == [60] * 6
 
@@ -86,7 +86,7 @@ def test_copies_are_counted_separately_and_go_to_the_port_of_their_session(tmp_p
     captures = [write_pcap(tmp_path / f"{i}.pcap", [frame(i, ethernet(i, size=100))]) for i in range(4)]
     control = "mirror 1 0\nmirror 2 0 30\nmirror 3 1"
     done = good(tmp_path, spec, *captures, control=control)
-    assert done.stats["clones"] == 4 and kept(done) == [100, 100, 100, 30, 100, 100]
+    assert done.stats["clones"] == 4 and sent_lengths(done) == [100, 100, 100, 30, 100, 100]
     assert done.stats["dropped"]["by_program"] == 1 and done.stats["sunk"] == {"reason-0": 1}
 
 
@@ -96,7 +96,7 @@ def test_entries_are_deleted_and_defaults_set(tmp_path):
         table exact delete match 0x0800
         table prefix default action keep 25
     """
-    assert kept(good(tmp_path, FORWARD, [frame(1, ethernet(1))], control=control)) == [25]
+    assert sent_lengths(good(tmp_path, FORWARD, [frame(1, ethernet(1))], control=control)) == [25]
 
 
 MISTAKES = {
@@ -157,7 +157,7 @@ def test_several_captures_are_ports_merged_by_time(tmp_path):
     first = write_pcap(tmp_path / "a.pcap.gz", [frame(SECOND + i * 10, ethernet(1, size=20 + i)) for i in range(5)])
     second = write_pcap(tmp_path / "b.pcap", [frame(SECOND + i * 10 + 5, ethernet(2, size=40 + i)) for i in range(3)])
     done = good(tmp_path, FORWARD, first, second, write_pcap(tmp_path / "c.pcap", []))
-    assert kept(done) == [20, 40, 21, 41, 22, 42, 23, 24]
+    assert sent_lengths(done) == [20, 40, 21, 41, 22, 42, 23, 24]
     assert [port["in"] for port in done.stats["ports"]] == [5, 3, 0]
     assert done.registers["sequence"][:3] == [5, 3, 0]
     assert [sent_frame.ts_ns for sent_frame in done.frames] == sorted(sent_frame.ts_ns for sent_frame in done.frames)
@@ -169,7 +169,7 @@ def traffic(count: int) -> list[p4.Frame]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "line", "what"),
+    ("spec", "line", "message"),
     [
         (REPORTS, "epoch 10 years", "epoch: needs a duration"),
         (REPORTS, "epoch 0s", "epoch: needs a duration"),
@@ -179,11 +179,11 @@ def traffic(count: int) -> list[p4.Frame]:
     ],
     ids=str,
 )
-def test_error_in_an_epoch_statement_names_its_line(tmp_path, spec, line, what):
+def test_error_in_an_epoch_statement_names_its_line(tmp_path, spec, line, message):
     done = run(tmp_path, spec, [], control=f"# the second line\n{line}\n")
     assert done.code == 2, done.error
     assert "control.txt:2: " in done.error
-    assert what in done.error
+    assert message in done.error
     assert done.error.count("\n") == 1
     assert done.frames is None
 
@@ -312,12 +312,12 @@ def test_capture_is_read_from_a_descriptor_under_its_name(tmp_path):
     assert through_file.stats["ports"] == [port]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, whole):
+@pytest.mark.parametrize("complete", [True, False])
+def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, complete):
     """A killed writer leaves complete frames, but no end byte."""
     (reading, writing), (ending, marking) = os.pipe(), os.pipe()
     os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
-    if whole:
+    if complete:
         os.write(marking, b".")
     os.close(writing)
     os.close(marking)
@@ -325,9 +325,9 @@ def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, wh
     done = processes.run(*words, env=p4.ENVIRONMENT, pass_fds=[reading, ending])
     os.close(reading)
     os.close(ending)
-    assert done.returncode == (0 if whole else 1), done.stderr
-    assert ("in.pcap: the program that decompressed it was killed" in done.stderr) == (not whole)
-    assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [whole, whole]
+    assert done.returncode == (0 if complete else 1), done.stderr
+    assert ("in.pcap: the program that decompressed it was killed" in done.stderr) == (not complete)
+    assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [complete, complete]
 
 
 def opened_by(pid: int) -> list[Path]:
@@ -380,9 +380,9 @@ def test_files_that_are_not_ethernet_captures_are_rejected(tmp_path, content):
     assert done.code == 2 and done.error.count("\n") == 1 and "in.pcap: " in done.error, done.error
 
 
-def check_usage_error(message: str, words: str, **how) -> None:
+def check_usage_error(message: str, words: str, **options) -> None:
     """Check that the program rejects these words in one line."""
-    done = processes.run(p4.built_or_skip(), *words.split(), env=p4.ENVIRONMENT, **how)
+    done = processes.run(p4.built_or_skip(), *words.split(), env=p4.ENVIRONMENT, **options)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

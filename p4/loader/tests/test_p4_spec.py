@@ -111,9 +111,9 @@ def test_error_in_a_spec_names_its_line(tmp_path, old, new, message, lines):
     done = run(tmp_path, spec, [])
     assert done.code == 2, done.error
     assert done.error.count("\n") == 1, done.error
-    place, found = done.error.split(": ", 2)[1:]
-    assert place == f"{spec}:{line + lines}", done.error
-    assert message in found
+    location, reason = done.error.split(": ", 2)[1:]
+    assert location == f"{spec}:{line + lines}", done.error
+    assert message in reason
 
 
 def test_error_in_an_unfinished_block_names_its_first_line(tmp_path):
