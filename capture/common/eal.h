@@ -23,7 +23,7 @@ struct eal_settings {
     unsigned threads; /* besides the main thread: lcores 1, 2, ... */
     char *cpus;       /* CPUs of these threads, comma-separated; NULL for those of the process */
     bool huge;
-    unsigned memory_mb; /* without huge pages */
+    unsigned memory_mb; /* without huge pages, in MiB */
     char **more;        /* further arguments for EAL */
     int more_count;
 };

@@ -14,12 +14,10 @@
 #include "counts.h"
 
 #define CACHE 256
-#define GROUP_MAX 32   /* frames enqueued at once, as NICs do */
-#define GROUP_NS 10000 /* longest delay of the first frame of a group */
-#define BEHIND_MAX                                                                                          \
-    256                /* more delayed frames are skipped: a link does not send faster after a pause either \
-                        */
-#define DISCARD_PORT 9 /* RFC 863 */
+#define GROUP_MAX 32      /* frames enqueued at once, as NICs do */
+#define GROUP_NS 10000    /* longest delay of the first frame of a group */
+#define BEHIND_MAX 256    /* more delayed frames are skipped: a link does not catch up after a pause */
+#define DISCARD_PORT 9    /* RFC 863 */
 #define NETWORK 0xC61200U /* first 24 bits of 198.18.0.0/15, RFC 2544 */
 
 static unsigned mbuf_count(const struct options *options) {
