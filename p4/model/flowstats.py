@@ -160,7 +160,7 @@ class Flowstats:
         packet.peer = peer or 0
 
     def _take_slot(self, packet: Packet, same: int | None) -> None:
-        """Allocate a free slot to the flow, else evict one; only ``same`` if it exists: a slot with the same digest."""
+        """Allocate a free slot, else evict one. If slot `same` has the flow's digest, no other slot is considered."""
         counters, candidates = self.arrays["slot_counters"], self._candidates(packet.key) if same is None else [same]
         free = next((slot for slot in candidates if self.slots.get("fingerprint", slot) == 0), None)
         evictable = (slot for slot in candidates if self._evictable(slot, packet.now))

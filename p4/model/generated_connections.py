@@ -1,7 +1,8 @@
-"""Connections whose packets exercise every path of flowstats.p4.
+"""Connections whose packets exercise many paths of flowstats.p4.
 
 They contain retransmitted SYNs, sequence numbers that wrap, gaps, retransmissions, old, duplicate and unexpected ACKs,
-decreasing timestamps, different tags per direction, and other protocols. The same seed gives the same frames.
+decreasing timestamps, VLAN tags, MPLS labels that differ per direction, and other protocols. The same seed gives the
+same frames.
 """
 
 from __future__ import annotations

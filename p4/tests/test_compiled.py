@@ -1,4 +1,4 @@
-"""Compiled and interpreted pipelines write the same bytes. The other tests of this directory compare both, too."""
+"""Compiled and interpreted pipelines write the same bytes. Other tests of this directory compare both, too."""
 
 import random
 import re
