@@ -339,7 +339,7 @@ static void test_a_flow_is_sent_by_one_queue_in_its_order(void) {
     world_close(&saved);
 }
 
-static void test_short_packets_have_a_queue(void) {
+static void test_short_packets_are_assigned_to_a_queue(void) {
     struct world world = {.options = {.ports = 1}};
     world_open(&world);
     for (uint16_t size = 0; size <= BYTES; ++size) {
@@ -401,7 +401,7 @@ int main(void) {
     test_rolling_recordings_are_merged();
     test_drops_are_counted_by_queue();
     test_a_flow_is_sent_by_one_queue_in_its_order();
-    test_short_packets_have_a_queue();
+    test_short_packets_are_assigned_to_a_queue();
     test_more_queues_than_the_device_has_are_rejected();
     test_port_drain_waits_for_the_queue_of_the_device();
     puts("test_queues: ok");
