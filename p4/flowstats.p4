@@ -53,11 +53,11 @@ struct metadata_t {
     bit<8> fresh;      // the slot was allocated for this packet
     bit<8> peer_held;
     bit<8> first;      // first packet of the flow in this epoch
-    bit<8> opens;      // the packet opens a connection
-    bit<8> vacant;     // a hole or slot is free
+    bit<8> opens;      // the sequence numbers of the slot start with this packet
+    bit<8> vacant;     // a hole, slot or record is free
     bit<8> scans;      // scan the holes
     bit<8> old_fin;    // a FIN below the highest number that does not fill a hole
-    bit<8> found;      // a slot has the flow's digest
+    bit<8> found;      // a slot or record has the flow's digest or hash
     bit<8> measures;
     bit<8> advances;
     bit<8> tags_whole;

@@ -42,7 +42,7 @@ class Instruction:
         return f"\t{self.label} :\t{words}" if self.label else f"\t{words}"
 
 
-def split(lines: list[str]) -> tuple[int, int]:
+def find_apply_body(lines: list[str]) -> tuple[int, int]:
     """Return the first line of the apply block's body, and the line that closes it."""
     begin = lines.index("apply {") + 1
     return begin, next(at for at in range(begin, len(lines)) if lines[at] == "}")
@@ -56,7 +56,7 @@ def instructions(body: list[str]) -> list[Instruction]:
         if words or label:
             result.append(Instruction(words, label[1] if label else None))
     for instruction in result:
-        effects(instruction)
+        set_effects(instruction)
     index_of_label = {instruction.label: index for index, instruction in enumerate(result) if instruction.label}
     for index, instruction in enumerate(result):
         jumps = bool(instruction.words) and instruction.words[0] in _JUMPS
@@ -69,8 +69,8 @@ def instructions(body: list[str]) -> list[Instruction]:
     return result
 
 
-def effects(instruction: Instruction) -> None:
-    """Set the temporaries that an instruction reads and writes. Raises UnsupportedSpecError for unknown ones."""
+def set_effects(instruction: Instruction) -> None:
+    """Set the temporaries that an instruction reads and writes. Raises UnsupportedSpecError for an unknown one."""
     if not instruction.words:
         return
     operation, operands = instruction.words[0], [word for word in instruction.words[1:] if _TEMPORARY.fullmatch(word)]
@@ -123,19 +123,20 @@ def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
     neighbors = interferences(body)
     preferred: dict[str, list[str]] = defaultdict(list)
     order: dict[str, None] = {}
-    for one in body:
-        for word in one.words:
+    for instruction in body:
+        words = instruction.words
+        for word in words:
             if word in neighbors:
                 order.setdefault(word)
-        if one.words and one.words[0] == "mov" and one.words[1] in neighbors and one.words[2] in neighbors:
-            preferred[one.words[1]].append(one.words[2])
+        if words and words[0] == "mov" and words[1] in neighbors and words[2] in neighbors:
+            preferred[words[1]].append(words[2])
     colors: dict[str, str] = {}
     for name in order:
         width = widths[name]
         used = {colors[other] for other in neighbors[name] if other in colors}
-        candidates = [colors[one] for one in preferred[name] if one in colors and widths[one] == width]
+        candidates = [colors[other] for other in preferred[name] if other in colors and widths[other] == width]
         candidates += [f"m.shared_{width}_{number}" for number in range(len(order))]
-        colors[name] = next(one for one in candidates if one not in used)
+        colors[name] = next(candidate for candidate in candidates if candidate not in used)
     return colors
 
 
@@ -170,7 +171,7 @@ def fields_of(lines: list[str]) -> tuple[dict[str, int], int, int]:
     start = lines.index(f"struct {struct} {{") + 1
     stop = lines.index("}", start)
     fields = [_FIELD.match(line) for line in lines[start:stop]]
-    widths = {f"m.{one[2]}": int(one[1]) for one in fields if one}
+    widths = {f"m.{match[2]}": int(match[1]) for match in fields if match}
     if len(widths) != stop - start:
         raise UnsupportedSpecError("unsupported metadata field")
     return widths, start, stop
@@ -189,7 +190,7 @@ def fitted(text: str) -> str:
 
 def folded(text: str) -> str:
     lines = text.splitlines()
-    begin, end = split(lines)
+    begin, end = find_apply_body(lines)
     widths, start, stop = fields_of(lines)
     body = instructions(lines[begin:end])
     find_live(body)
@@ -198,8 +199,8 @@ def folded(text: str) -> str:
     in_actions = {name for name in colors if any(re.search(re.escape(name) + r"\b", line) for line in before)}
     if in_actions:
         raise UnsupportedSpecError(f"{sorted(in_actions)}: used in an action")
-    for one in body:
-        one.words = [colors.get(word, word) for word in one.words]
+    for instruction in body:
+        instruction.words = [colors.get(word, word) for word in instruction.words]
     fields = {
         name: bits
         for name, bits in widths.items()
@@ -208,13 +209,14 @@ def folded(text: str) -> str:
     for name in sorted({(-widths[old], new) for old, new in colors.items()}):
         fields[name[1]] = -name[0]
     struct = [f"\tbit<{bits}> {name[2:]}" for name, bits in fields.items()]
-    new = simplified(body, fields)
-    return "\n".join(lines[:start] + struct + lines[stop:begin] + [one.text() for one in new] + lines[end:]) + "\n"
+    texts = [instruction.text() for instruction in simplified(body, fields)]
+    return "\n".join(lines[:start] + struct + lines[stop:begin] + texts + lines[end:]) + "\n"
 
 
 def unused(name: str, body: list[Instruction], before: list[str]) -> bool:
     pattern = re.compile(re.escape(name) + r"\b")
-    return not any(name in one.words for one in body) and not any(pattern.search(line) for line in before)
+    in_body = any(name in instruction.words for instruction in body)
+    return not in_body and not any(pattern.search(line) for line in before)
 
 
 def check(widths: dict[str, int], text: str) -> None:

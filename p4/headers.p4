@@ -43,7 +43,7 @@ header mpls_h {
 }
 
 header control_word_h {
-    bit<32> word;  // RFC 4448 4.6
+    bit<32> word;  // RFC 4448 section 4.6
 }
 
 header ipv4_h {
@@ -75,7 +75,7 @@ header ipv6_h {
     bit<64> dst_low;
 }
 
-// Hop-by-hop and destination options, routing, fragment (RFC 8200 4), authentication (RFC 4302).
+// Hop-by-hop and destination options, routing, fragment (RFC 8200 section 4), authentication (RFC 4302).
 header extension_h {
     bit<8>        next;
     bit<8>        length;

@@ -1,6 +1,6 @@
 #include "common/clock.h"
 
-#define UNIT ((double)(1ULL << 40))
+#define TICK_SCALE ((double)(1ULL << 40))
 #define GAIN 0.25 /* weight of the new rate in the average */
 
 static void publish(struct clock *clock, struct clock_line line) {
@@ -17,7 +17,7 @@ static double limit_slew(double ratio) {
 
 void clock_begin(struct clock *clock, double hz, uint64_t counter, int64_t ns) {
     *clock = (struct clock){.rate = 1e9 / hz, .last_counter = counter, .last_ns = ns};
-    publish(clock, (struct clock_line){counter, ns, (uint64_t)(clock->rate * UNIT)});
+    publish(clock, (struct clock_line){counter, ns, (uint64_t)(clock->rate * TICK_SCALE)});
 }
 
 void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
@@ -34,7 +34,7 @@ void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
     ++clock->updates;
     if (clock->offset_ns > CLOCK_STEP_NS || clock->offset_ns < -CLOCK_STEP_NS) {
         ++clock->steps;
-        publish(clock, (struct clock_line){counter, ns, (uint64_t)(clock->rate * UNIT)});
+        publish(clock, (struct clock_line){counter, ns, (uint64_t)(clock->rate * TICK_SCALE)});
         return;
     }
     const int64_t size = clock->offset_ns < 0 ? -clock->offset_ns : clock->offset_ns;
@@ -45,5 +45,5 @@ void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
     clock->rate *= 1 + GAIN * limit_slew((double)system_ns / elapsed_ns - 1);
     const double slew =
         limit_slew((double)clock->offset_ns / elapsed_ns); /* correction is complete at the next update */
-    publish(clock, (struct clock_line){counter, line, (uint64_t)(clock->rate * (1 + slew) * UNIT)});
+    publish(clock, (struct clock_line){counter, line, (uint64_t)(clock->rate * (1 + slew) * TICK_SCALE)});
 }

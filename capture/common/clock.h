@@ -27,7 +27,8 @@ struct clock {
     uint64_t last_counter;
     int64_t last_ns;
     uint64_t updates, steps;
-    int64_t offset_ns, largest_offset_ns; /* system clock minus line before a correction, without steps */
+    /* system clock minus line before the latest correction; largest: absolute value, without steps */
+    int64_t offset_ns, largest_offset_ns;
 };
 
 /* Initializes a clock whose counter has `hz` ticks per second and is `counter` at system time `ns`. */

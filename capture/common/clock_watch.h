@@ -14,7 +14,8 @@ struct clock_reading {
 };
 
 struct clock_watch {
-    int64_t offset_ns, error_ns; /* CLOCK_REALTIME minus CLOCK_MONOTONIC, of the most accurate reading */
+    /* CLOCK_REALTIME minus CLOCK_MONOTONIC, of the most accurate reading since the last step */
+    int64_t offset_ns, error_ns;
     uint64_t steps;
     int64_t largest_ns; /* step with the largest absolute value, with its sign */
 };
@@ -22,7 +23,7 @@ struct clock_watch {
 struct clock_reading clock_watch_read(void);
 void clock_watch_begin(struct clock_watch *watch, struct clock_reading reading);
 
-/* Returns true if the clock was set since the previous reading. */
+/* Returns true if the clock was stepped since the previous reading. */
 bool clock_watch_update(struct clock_watch *watch, struct clock_reading reading);
 
 #endif

@@ -35,18 +35,18 @@ struct command_line {
 /* Handles keys that the parser of a program does not handle: help, version, errors. */
 error_t command_line_default(int key, struct argp_state *state);
 
-/* Parses argv; options end at the first argument that is not an option. `argp_program_version` is the version
- * to print. Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
+/* Parses argv, in which arguments may precede options; options end at --. `argp_program_version` is the
+ * version to print. Returns 0, 1 if help or version was printed, or -1 with the reason in fault. */
 int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct eal_settings *eal,
                       struct fault *fault);
 
-/* Parse the value of option --NAME. A size may end in K, M or G. Return 0, or -1 with the reason in fault. */
+/* Parse the value of option --NAME, which may end in K, M or G. Return 0, or -1 with the reason in fault. */
 int option_size(uint64_t *to, const char *text, const char *name, uint64_t min, uint64_t max,
                 struct fault *fault);
 int option_number(unsigned *to, const char *text, const char *name, unsigned min, unsigned max,
                   struct fault *fault);
 
-/* Returns the index of a word in a list that ends with NULL. */
+/* Returns the index of a word in a list that ends with NULL, or -1 with the reason in fault. */
 int option_choice(const char *text, const char *name, const char *const *words, struct fault *fault);
 
 #endif

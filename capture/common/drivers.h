@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Returns true if the queues are sockets that share the frames of an interface: frames of a queue that is not
- * read are lost. */
+/* Returns true if each queue is a separate socket or capture handle, even if it is not read: frames of a
+ * queue that is not read are lost. */
 static inline bool driver_has_fixed_queues(const char *driver) {
     return strcmp(driver, "net_af_packet") == 0 || strcmp(driver, "net_pcap") == 0 ||
            strcmp(driver, "net_af_xdp") == 0;

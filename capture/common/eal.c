@@ -13,14 +13,14 @@
 int eal_start(int count, char **arguments) {
     static const char *const created[] = {"/dpdk/rte", "/dpdk", ""};
     char directory[PATH_MAX], path[PATH_MAX + 16];
-    const char *place = getenv("TMPDIR"), *before = getenv(VARIABLE);
-    const int length =
-        snprintf(directory, sizeof directory, "%s/acapella-XXXXXX", place && *place ? place : "/tmp");
+    const char *temporary = getenv("TMPDIR"), *previous = getenv(VARIABLE);
+    const int length = snprintf(directory, sizeof directory, "%s/acapella-XXXXXX",
+                                temporary && *temporary ? temporary : "/tmp");
     const bool own = getuid() != 0 && length < (int)sizeof directory && mkdtemp(directory);
     if (!own) {
         return rte_eal_init(count, arguments);
     }
-    char *kept = before ? strdup(before) : NULL;
+    char *kept = previous ? strdup(previous) : NULL;
     setenv(VARIABLE, directory, 1);
     const int status = rte_eal_init(count, arguments);
     for (unsigned i = 0; i < sizeof created / sizeof *created; ++i) {

@@ -10,7 +10,7 @@ static const struct argp_option known[] = {
     {"pci", PCI, "ADDRESS", 0, "Use a NIC that is bound to a DPDK driver", EAL_GROUP_PORTS},
     {"huge", HUGE, NULL, 0, "Use huge pages (default: normal pages)", EAL_GROUP_RESOURCES},
     {"no-huge", NO_HUGE, NULL, 0, "Use normal pages (the default)", EAL_GROUP_RESOURCES},
-    {"memory-mb", MEMORY_MB, "N", 0, "Set the memory of EAL, in MB (default: as needed)",
+    {"memory-mb", MEMORY_MB, "N", 0, "Set the memory of EAL without --huge, in MiB (default: as needed)",
      EAL_GROUP_RESOURCES},
     {"cpus", CPUS, "LIST", 0,
      "Set the CPUs of the polling threads, as in 1,2 (default: all that the process may use)",

@@ -58,7 +58,7 @@ static int thread_map(char *to, size_t size, const struct eal_settings *settings
     }
     const long missing = settings->cpus ? missing_cpu(cpu, cpus) : -1;
     if (missing >= 0) {
-        return fail(fault, "--cpus %s: this machine has no CPU %ld; nproc prints their number",
+        return fail(fault, "--cpus %s: this machine has no CPU %ld; nproc --all prints the number of CPUs",
                     settings->cpus, missing);
     }
     const unsigned skip = !settings->cpus && cpus > settings->threads ? 1 : 0;

@@ -85,7 +85,7 @@ static inline uint64_t prbs31_next(uint64_t *history) {
 static inline void pattern_prbs31(uint8_t *to, size_t bytes, uint32_t flow, uint32_t sequence) {
     const uint64_t mask = 0x7fffffff, seed = mix64((uint64_t)flow << 32 | sequence) & mask;
     uint64_t history = seed ? seed : 1;
-    /* the first 31 bits: 28 depend only on the seed */
+    /* the first 31 bits: the last 3 of them depend on the first 3 */
     history = history << 28 | ((history >> 3 ^ history) & ((1U << 28) - 1));
     history = history << 3 | ((history >> 28 ^ history >> 25) & 7);
     uint64_t waiting = history & mask; /* 31 bits that were computed but not written */

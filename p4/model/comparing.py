@@ -50,9 +50,9 @@ def control_of(settings: dict[str, int], period_ns: int = 0) -> str:
 
 def model_of(settings: dict[str, int]) -> Flowstats:
     model = Flowstats()
-    model.one.update(settings)
+    model.settings.update(settings)
     for name in QUEUE_PAIR_REGISTERS:
-        model.many[name].update(enumerate(QUEUE_PAIRS[name]))
+        model.arrays[name].update(enumerate(QUEUE_PAIRS[name]))
     return model
 
 
@@ -63,7 +63,7 @@ def run(frames: list[Frame], control: str, directory: Path, spec: Path | None) -
 
 
 def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, directory: Path, spec: Path) -> set[str]:
-    """Run both and compare; return the reasons and triggers that occurred."""
+    """Run the program and the model and compare; return the reasons and triggers that occurred."""
     actual = run(frames, control_of(settings, period_ns), directory, spec)
     model = model_of(settings)
     names = json.loads((P4 / "spec" / "flowstats.json").read_text())["reasons"]
@@ -104,12 +104,12 @@ def difference(settings: dict[str, int], expected: bytes, actual: bytes) -> dict
 
 
 def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> None:
-    assert set(model.one) | set(model.many) == set(registers) - {"direction"}  # added by p4c-dpdk
+    assert set(model.settings) | set(model.arrays) == set(registers) - {"direction"}  # added by p4c-dpdk
     for name, values in registers.items():
-        expected = model.many.get(name, {0: model.one.get(name, 0)})
-        wrong = {
+        expected = model.arrays.get(name, {0: model.settings.get(name, 0)})
+        different = {
             index: (expected.get(index, 0), value)
             for index, value in enumerate(values)
             if expected.get(index, 0) != value
         }
-        assert not wrong, f"{name}: {dict(list(wrong.items())[:5])}"
+        assert not different, f"{name}: {dict(list(different.items())[:5])}"

@@ -39,27 +39,28 @@ class Epochs:
             if self.period_ns and now >= self.next_ns:
                 boundary = self.next_ns
                 self.next_ns += ((now - boundary) // self.period_ns + 1) * self.period_ns
-                yield from self._flip(boundary)
+                yield from self._switch_banks(boundary)
             result = self._frame(frame, now)
             if result.trigger & T_FIRST:  # even if it could not be sent, because another report may be sent
                 self.probes.append(Frame(frame.raw[:PROBE_BYTES], frame.port, frame.wire))
             yield now, result
         if self.period_ns and started:
-            yield from self._flip(self.last_ns)
+            yield from self._switch_banks(self.last_ns)
 
     def _frame(self, frame: Frame, now: int, *, probe: bool = False) -> Result:
         parsed = parse(frame.raw, frame.wire)
         return self.program.frame(parsed, timestamp_ns=now, port=frame.port, probe=probe)
 
-    def _flip(self, now: int) -> Iterator[tuple[int, Result]]:
-        one, frozen = self.program.one, self.program.one["active_bank"]
-        one["active_bank"], one["epoch"] = 1 - frozen, one["epoch"] + 1
+    def _switch_banks(self, now: int) -> Iterator[tuple[int, Result]]:
+        settings = self.program.settings
+        ended_bank = settings["active_bank"]
+        settings["active_bank"], settings["epoch"] = 1 - ended_bank, settings["epoch"] + 1
         probes, self.probes = self.probes, []
         for frame in probes:
             yield now, self._frame(frame, now, probe=True)
-        cells = one["cell_mask"] + 1
+        cells = settings["cell_mask"] + 1
         for row in range(ROWS):
             for what in ("bytes", "packets"):
-                register = self.program.many[f"sketch_{what}_{row}"]
-                for cell in [at for at in register if at // cells == frozen]:
+                register = self.program.arrays[f"sketch_{what}_{row}"]
+                for cell in [at for at in register if at // cells == ended_bank]:
                     del register[cell]

@@ -67,8 +67,8 @@ class Key:
 
     @property
     def packed_labels(self) -> int:
-        one, two, three, _ = self.labels
-        return one << 44 | two << 24 | three << 4 | self.mpls_count
+        first, second, third, _ = self.labels
+        return first << 44 | second << 24 | third << 4 | self.mpls_count
 
     def report_fields(self) -> dict[str, int]:
         """Return the fields of a report that identify the flow, with up to four VLAN tags, the outermost first."""
@@ -76,8 +76,8 @@ class Key:
         ids = [self.vlans >> 16 * (vlans - 1 - at) & 0xFFFF if at < vlans else 0 for at in range(4)]
         names = ("ip_version", "ip_proto", "mpls_count", "src_port", "dst_port", "src", "dst")
         fields = {name: getattr(self, name) for name in names} | {"vlan_count": vlans}
-        fields |= {f"vlan_{at}": one for at, one in enumerate(ids)}
-        return fields | {f"mpls_{at}": one for at, one in enumerate(self.labels)}
+        fields |= {f"vlan_{at}": vlan for at, vlan in enumerate(ids)}
+        return fields | {f"mpls_{at}": label for at, label in enumerate(self.labels)}
 
     def raw(self) -> bytes:
         """Return all fields except the labels, as the program hashes them."""

@@ -192,8 +192,8 @@ class Slots:
             self.set("seq_end", slot, end)
             self.set("base", slot, begin)
             self.set("forgotten", slot, 0)
-            for place in range(HOLES * slot, HOLES * slot + HOLES):
-                self.registers["slot_hole_start"][place] = self.registers["slot_hole_end"][place] = 0
+            for entry in range(HOLES * slot, HOLES * slot + HOLES):
+                self.registers["slot_hole_start"][entry] = self.registers["slot_hole_end"][entry] = 0
             return
         if occupies:
             self._follow_holes(slot, begin, end, fin)
@@ -217,13 +217,14 @@ class Slots:
 
     def _near(self, name: str, bit: int, slot: int, highest: int) -> int:
         """Return a number of the slot relative to the highest; far below all others if it is not valid."""
-        near = self.get("state", slot) & bit
-        return -(highest - self.get(name, slot) & M32) if near else -(1 << 32)
+        valid = self.get("state", slot) & bit
+        return -(highest - self.get(name, slot) & M32) if valid else -(1 << 32)
 
     def _follow_old_data(self, slot: int, highest: int, seen: tuple[int, int], last: int, *, fin: bool) -> None:
         """Handle data below the highest number; fin: the last of these numbers is a FIN."""
         first, stop = seen
-        base, floor = (self._near(*of, slot, highest) for of in (("base", S_BASE), ("floor", S_FLOOR)))
+        base = self._near("base", S_BASE, slot, highest)
+        floor = self._near("floor", S_FLOOR, slot, highest)
         new = max(min(stop, base) - first, 0)
         if new:  # below all previous data
             self.set("base", slot, highest + first & M32)
@@ -232,18 +233,18 @@ class Slots:
             if missing > 0:
                 self._add("gap", slot, missing)
                 self._forget(slot, highest, (stop, base), missing)
-        unsure = max(min(stop, floor) - max(first, base), 0)
-        matched = min(unsure, self.get("forgotten", slot))
+        unclear = max(min(stop, floor) - max(first, base), 0)
+        matched = min(unclear, self.get("forgotten", slot))
         self._add("forgotten", slot, -matched)
         self._add("uncertain", slot, matched)
         missed_fin = fin and any(start < stop <= end for start, end in self._holes(slot, highest))
         filled = self._scan(slot, highest, seen, last)
         self._add("gap", slot, -matched - filled)
-        again = stop - first - filled - new - matched
-        self._add("retransmitted", slot, again - (1 if fin and again and not missed_fin else 0))
+        repeated = stop - first - filled - new - matched
+        self._add("retransmitted", slot, repeated - (1 if fin and repeated and not missed_fin else 0))
 
-    def _add(self, name: str, slot: int, more: int) -> None:
-        self.set(name, slot, self.get(name, slot) + more & M64)
+    def _add(self, name: str, slot: int, amount: int) -> None:
+        self.set(name, slot, self.get(name, slot) + amount & M64)
 
     def _forget(self, slot: int, highest: int, hole: tuple[int, int], count: int | None = None) -> None:
         """Drop a hole: from now on, data below the floor is a retransmission, or fills a dropped hole."""
@@ -257,12 +258,12 @@ class Slots:
     ) -> int:
         """Remove received data from the slot's holes; return the number of bytes that filled one.
 
-        A new hole uses the first free place, else that of the lowest hole, which is dropped. Holes a window or more
+        A new hole uses the first free entry, else that of the lowest hole, which is dropped. Holes a window or more
         below `last`, the new highest number, are also dropped.
         """
-        places = range(HOLES * slot, HOLES * slot + HOLES)
+        entries = range(HOLES * slot, HOLES * slot + HOLES)
         filled, holes = 0, {}
-        for place, (start, stop) in zip(places, self._holes(slot, highest), strict=True):
+        for entry, (start, stop) in zip(entries, self._holes(slot, highest), strict=True):
             if start == stop:
                 continue
             left = [(start, stop)]
@@ -275,17 +276,17 @@ class Slots:
             if last - hole[0] >= WINDOW and hole[0] < hole[1]:
                 self._forget(slot, highest, hole)
                 hole = (hole[1], hole[1])
-            self._write_hole(place, highest, hole)
+            self._write_hole(entry, highest, hole)
             if hole[0] < hole[1]:
-                holes[place] = hole
+                holes[entry] = hole
         if opened and opened[1] - opened[0] >= WINDOW:
             self._forget(slot, highest, opened)
         elif opened:
-            place = next((one for one in places if one not in holes), None)
-            if place is None:
-                place = min(holes, key=holes.get)
-                self._forget(slot, highest, holes[place])
-            self._write_hole(place, highest, opened)
+            entry = next((entry for entry in entries if entry not in holes), None)
+            if entry is None:
+                entry = min(holes, key=holes.get)
+                self._forget(slot, highest, holes[entry])
+            self._write_hole(entry, highest, opened)
         for name, bit in (("base", S_BASE), ("floor", S_FLOOR)):
             if self.get("state", slot) & bit and (highest + last - self.get(name, slot) & M32) >= WINDOW:
                 self.mark(slot, 0, bit)
@@ -293,14 +294,14 @@ class Slots:
         return filled
 
     def _holes(self, slot: int, highest: int) -> list[tuple[int, int]]:
-        """Return the slot's holes relative to the highest number; free places have equal ends."""
+        """Return the slot's holes relative to the highest number; free entries have equal ends."""
         ends = [self.registers[f"slot_hole_{end}"] for end in ("start", "end")]
-        places = range(HOLES * slot, HOLES * slot + HOLES)
-        return [tuple(-(highest - end[place] & M32) for end in ends) for place in places]
+        entries = range(HOLES * slot, HOLES * slot + HOLES)
+        return [tuple(-(highest - end[entry] & M32) for end in ends) for entry in entries]
 
-    def _write_hole(self, place: int, highest: int, hole: tuple[int, int]) -> None:
+    def _write_hole(self, entry: int, highest: int, hole: tuple[int, int]) -> None:
         for end, number in zip(("start", "end"), hole, strict=True):
-            self.registers[f"slot_hole_{end}"][place] = highest + number & M32
+            self.registers[f"slot_hole_{end}"][entry] = highest + number & M32
 
     # Updates of the reverse flow
 

@@ -94,20 +94,20 @@ class Subject:
 class Flowstats:
     """The program's registers and its steps."""
 
-    one: dict[str, int] = field(default_factory=lambda: dict(SETTINGS))
-    many: dict[str, Sparse] = field(init=False)
+    settings: dict[str, int] = field(default_factory=lambda: dict(SETTINGS))
+    arrays: dict[str, Sparse] = field(init=False)
 
     def __post_init__(self) -> None:
         sketch = [f"sketch_{what}_{row}" for what in ("bytes", "packets") for row in range(ROWS)]
         names = (*QUEUE_PAIR_REGISTERS, *sketch, "slot_counters", "slotless", "port_sequence")
         self.slots = Slots()
-        self.many = {name: Sparse() for name in names} | self.slots.registers
+        self.arrays = {name: Sparse() for name in names} | self.slots.registers
 
     def frame(self, parsed: Parsed, *, timestamp_ns: int, port: int, probe: bool = False) -> Result:
         """Process one frame; `parsed` is the result of the parser's model."""
-        sequence = self.many["port_sequence"][port & 0xFF]
+        sequence = self.arrays["port_sequence"][port & 0xFF]
         if not probe:
-            self.many["port_sequence"][port & 0xFF] = sequence + 1 & M32
+            self.arrays["port_sequence"][port & 0xFF] = sequence + 1 & M32
         if parsed.flow.ip_version == 0:
             return Result(NO_FLOW, sequence=sequence)
         packet = self._packet(parsed, timestamp_ns, port, probe)
@@ -129,15 +129,15 @@ class Flowstats:
             header = parsed.tcp
             tcp = SimpleNamespace(flags=header.flags, seq=header.seq, ack=header.ack, window=header.window)
         payload = parsed.payload_length if parsed.transport else 0
-        whole = parsed.flow.vlan_count <= MAX_STACKED
-        return Packet(Key.of(parsed), now, parsed.ip_length, payload, port, probe, tcp, whole)
+        tags_whole = parsed.flow.vlan_count <= MAX_STACKED
+        return Packet(Key.of(parsed), now, parsed.ip_length, payload, port, probe, tcp, tags_whole)
 
     # Slots
 
     def _candidates(self, key: Key) -> list[int]:
         """Return the candidate slots of a flow: two adjacent ones for each hash."""
         crc, jhash = key.digest()
-        return [(number ^ flip) & self.one["slot_mask"] for flip in (0, 1) for number in (jhash, crc)]
+        return [(number ^ flip) & self.settings["slot_mask"] for flip in (0, 1) for number in (jhash, crc)]
 
     def _slot_with(self, key: Key) -> int | None:
         """Return the slot with the key's digest, for any labels."""
@@ -160,10 +160,11 @@ class Flowstats:
         packet.peer = peer or 0
 
     def _take_slot(self, packet: Packet, same: int | None) -> None:
-        """Allocate a free slot to the flow, else evict one; only ``same`` if it exists: a slot with the same digest."""
-        counters, candidates = self.many["slot_counters"], self._candidates(packet.key) if same is None else [same]
+        """Allocate a free slot, else evict one. If slot `same` has the flow's digest, no other slot is considered."""
+        counters, candidates = self.arrays["slot_counters"], self._candidates(packet.key) if same is None else [same]
         free = next((slot for slot in candidates if self.slots.get("fingerprint", slot) == 0), None)
-        slot = next((one for one in candidates if self._evictable(one, packet.now)), None) if free is None else free
+        evictable = (slot for slot in candidates if self._evictable(slot, packet.now))
+        slot = next(evictable, None) if free is None else free
         if slot is None:
             counters[2] += 1
             return
@@ -178,39 +179,40 @@ class Flowstats:
         self.slots.set("reported", slot, packet.now)
         self.slots.set("epoch", slot, 0)
         for name in ZEROED:
-            self.many[name][slot] = 0
+            self.arrays[name][slot] = 0
 
     def _evictable(self, slot: int, now: int) -> bool:
-        """Return whether a slot can be evicted: its flow ended or was idle, and all of it has been reported.
+        """Return whether a slot can be evicted.
 
-        A flow without packets in this epoch needs no probe.
+        Its flow must have ended or been idle. It also must have been reported completely, or have no packets in this
+        epoch, so that it needs no probe.
         """
         state = self.slots.get("state", slot)
-        idle = signed(now - self.slots.get("last", slot), 64) >= self.one["slot_timeout_ns"]
+        idle = signed(now - self.slots.get("last", slot), 64) >= self.settings["slot_timeout_ns"]
         reported = self.slots.get("unreported", slot) == 0 and not state & S_PENDING
         return (bool(state & S_ENDED) or idle) and (reported or self.slots.get("epoch", slot) != self._epoch_mark())
 
     def _epoch_mark(self) -> int:
         """Return the value of slot_epoch for a flow with packets in this epoch; 0 means none."""
-        return self.one["epoch"] + 1 & M32
+        return self.settings["epoch"] + 1 & M32
 
     def _epoch(self, packet: Packet) -> int:
         """Return the epoch of a report: for a probe, the one that has ended."""
-        return self.one["epoch"] - packet.probe & M32
+        return self.settings["epoch"] - packet.probe & M32
 
     # The sketch
 
     def cells(self, key: Key, *, ended: bool = False, add: tuple[int, int] = (0, 0)) -> list[tuple[int, int]]:
         """Add `add` to a flow's cells; return bytes and packets of each row in use."""
-        mask, bank = self.one["cell_mask"], self.one["active_bank"] ^ ended
+        mask, bank = self.settings["cell_mask"], self.settings["active_bank"] ^ ended
         cells = []
-        for row in range(min(self.one["rows"], ROWS)):
+        for row in range(min(self.settings["rows"], ROWS)):
             cell = (key.row_hash(row) & mask) + (mask + 1 if bank else 0)
-            for what, more in zip(("bytes", "packets"), add, strict=True):
-                register = self.many[f"sketch_{what}_{row}"]
-                if more:
-                    register[cell] = register[cell] + more & M64
-            cells.append((self.many[f"sketch_bytes_{row}"][cell], self.many[f"sketch_packets_{row}"][cell]))
+            for quantity, amount in zip(("bytes", "packets"), add, strict=True):
+                register = self.arrays[f"sketch_{quantity}_{row}"]
+                if amount:
+                    register[cell] = register[cell] + amount & M64
+            cells.append((self.arrays[f"sketch_bytes_{row}"][cell], self.arrays[f"sketch_packets_{row}"][cell]))
         return cells
 
     def _count(self, packet: Packet) -> None:
@@ -225,27 +227,27 @@ class Flowstats:
             packet.first = self._begins_without_slot(packet)
 
     def _slotless(self, key: Key) -> tuple[list[int], int]:
-        """Return the places where a flow without a slot is recorded in this epoch, and the record."""
-        rows = min(self.one["rows"], ROWS)
-        places = [half & self.one["slot_mask"] for half in key.digest()]
-        return places, self._epoch_mark() << 32 | key.row_hash(rows - 1)
+        """Return the entries where a flow without a slot is recorded in this epoch, and the record."""
+        rows = min(self.settings["rows"], ROWS)
+        entries = [half & self.settings["slot_mask"] for half in key.digest()]
+        return entries, self._epoch_mark() << 32 | key.row_hash(rows - 1)
 
     def _begins_without_slot(self, packet: Packet) -> bool:
         """Return whether this is the first packet of the flow in this epoch.
 
-        The flow is recorded if one of its places is free; otherwise the packet is the first if it is the only one in
+        The flow is recorded if one of its entries is free; otherwise the packet is the first if it is the only one in
         a cell.
         """
-        places, note = self._slotless(packet.key)
-        notes = self.many["slotless"]
-        if note in [notes[place] for place in places]:
+        entries, record = self._slotless(packet.key)
+        records = self.arrays["slotless"]
+        if record in [records[entry] for entry in entries]:
             return False
-        free = next((place for place in places if notes[place] >> 32 != self._epoch_mark()), None)
+        free = next((entry for entry in entries if records[entry] >> 32 != self._epoch_mark()), None)
         if free is not None:
-            notes[free] = note
+            records[free] = record
             return True
         begins = any(packets == 1 for _, packets in packet.cells)
-        self.many["slot_counters"][4] += not begins
+        self.arrays["slot_counters"][4] += not begins
         return begins
 
     # Triggers and reports
@@ -255,7 +257,7 @@ class Flowstats:
             return T_PROBE
         bits = {T_SYN: packet.has(SYN), T_FIN: packet.has(FIN), T_RST: packet.has(RST), T_FIRST: packet.first}
         if packet.held:
-            every, interval = self.one["every"], self.one["interval_ns"]
+            every, interval = self.settings["every"], self.settings["interval_ns"]
             since = signed(packet.now - self.slots.get("reported", packet.slot), 64)
             bits[T_NTH] = every > 0 and self.slots.get("unreported", packet.slot) >= every
             bits[T_TIME] = interval > 0 and since >= interval
@@ -270,19 +272,19 @@ class Flowstats:
         return T_ACK
 
     def _report(self, packet: Packet) -> Result:
-        trigger = self._own_triggers(packet) & self.one["triggers"]
+        trigger = self._own_triggers(packet) & self.settings["triggers"]
         if trigger:
             subject = Subject(packet.key, packet.slot, packet.held, packet.cells, packet.tags_whole)
         else:
-            trigger = self._peer_triggers(packet) & self.one["triggers"]
+            trigger = self._peer_triggers(packet) & self.settings["triggers"]
             if not trigger:
                 return Result(NO_TRIGGER)
             subject = self._peer_subject(packet)
-            places, note = self._slotless(subject.key)
-            seen = subject.held or note in [self.many["slotless"][place] for place in places]
-            if self.one["format"] != 1 and not seen:
+            entries, record = self._slotless(subject.key)
+            seen = subject.held or record in [self.arrays["slotless"][entry] for entry in entries]
+            if self.settings["format"] != 1 and not seen:
                 return Result(REVERSE_UNKNOWN)
-        if self.one["format"] == 1 and subject.key.ip_version != 4:
+        if self.settings["format"] == 1 and subject.key.ip_version != 4:
             return Result(NOT_IN_FORMAT, trigger=trigger)
         return self._send(packet, subject, trigger)
 
@@ -293,28 +295,28 @@ class Flowstats:
         return Subject(key, packet.peer, packet.peer_held, self.cells(key), packet.tags_whole)
 
     def _send(self, packet: Packet, subject: Subject, trigger: int) -> Result:
-        pair = subject.key.digest()[0] & self.one["qp_mask"] & QUEUE_PAIRS - 1
-        queue_pair = {name: self.many[name][pair] for name in QUEUE_PAIR_REGISTERS}
+        pair = subject.key.digest()[0] & self.settings["qp_mask"] & QUEUE_PAIRS - 1
+        queue_pair = {name: self.arrays[name][pair] for name in QUEUE_PAIR_REGISTERS}
         if queue_pair["qp_number"] == 0:
             return Result(NO_QUEUE_PAIR, trigger=trigger)
-        self.one["report_sequence"] = self.one["report_sequence"] + 1 & M32
-        paper = self.one["format"] == 1
+        self.settings["report_sequence"] = self.settings["report_sequence"] + 1 & M32
+        paper = self.settings["format"] == 1
         payload = self._paper_payload(packet, subject) if paper else self._payload(packet, subject, trigger)
         self._advance(pair, len(payload))
         if subject.held and not packet.probe:
             self.slots.set("reported", subject.slot, packet.now)
             self.slots.set("unreported", subject.slot, 0)
             self.slots.mark(subject.slot, 0, S_PENDING)
-        return Result(0, reports.frame(self.one, queue_pair, pair, payload), trigger)
+        return Result(0, reports.frame(self.settings, queue_pair, pair, payload), trigger)
 
     def _advance(self, pair: int, length: int) -> None:
-        self.many["qp_psn"][pair] = self.many["qp_psn"][pair] + 1 & 0xFFFFFF
-        following = self.many["qp_address"][pair] + length & M64
-        if following + length > self.many["qp_end"][pair]:
-            following = self.many["qp_base"][pair]
-        self.many["qp_address"][pair] = following
+        self.arrays["qp_psn"][pair] = self.arrays["qp_psn"][pair] + 1 & 0xFFFFFF
+        following = self.arrays["qp_address"][pair] + length & M64
+        if following + length > self.arrays["qp_end"][pair]:
+            following = self.arrays["qp_base"][pair]
+        self.arrays["qp_address"][pair] = following
 
-    def _held_values(self, subject: Subject) -> dict[str, int]:
+    def _slot_values(self, subject: Subject) -> dict[str, int]:
         """Return a slot's values, 0 if they are not valid."""
         bits = {
             "iat": S_IAT,
@@ -334,8 +336,8 @@ class Flowstats:
         return values | {"state": state}
 
     def _payload(self, packet: Packet, subject: Subject, trigger: int) -> bytes:
-        held = self._held_values(subject)
-        state = held.pop("state")
+        values = self._slot_values(subject)
+        state = values.pop("state")
         valid = 1 | 64 | 256 | 512 if subject.held else 0
         for number, bit in enumerate((S_RTT_SYN, S_RTT_ACK, S_IAT, S_SEQ, S_ACK), 1):
             valid |= bool(state & bit) << number
@@ -350,28 +352,28 @@ class Flowstats:
                 "valid": valid,
                 "ingress_port": packet.port & M16,
                 "epoch": self._epoch(packet),
-                "report_sequence": self.one["report_sequence"],
+                "report_sequence": self.settings["report_sequence"],
                 "timestamp": packet.now,
-                "start": held["start"],
+                "start": values["start"],
                 "bytes": min(size for size, _ in subject.cells),
                 "packets": min(count for _, count in subject.cells),
-                "rtt_syn": held["rtt_syn"],
-                "rtt_ack": held["rtt_ack"],
-                "iat": held["iat"],
-                "first_ack": held["first_ack"],
-                "seq_end": held["seq_end"],
-                "ack": held["ack"],
-                "duplicate_acks": held["duplicate_acks"],
-                "retransmitted_bytes": held["retransmitted"],
-                "gap_bytes": held["gap"],
-                "payload_bytes": held["payload"],
-                "last": held["last"],
-                "uncertain_bytes": held["uncertain"],
+                "rtt_syn": values["rtt_syn"],
+                "rtt_ack": values["rtt_ack"],
+                "iat": values["iat"],
+                "first_ack": values["first_ack"],
+                "seq_end": values["seq_end"],
+                "ack": values["ack"],
+                "duplicate_acks": values["duplicate_acks"],
+                "retransmitted_bytes": values["retransmitted"],
+                "gap_bytes": values["gap"],
+                "payload_bytes": values["payload"],
+                "last": values["last"],
+                "uncertain_bytes": values["uncertain"],
             },
         )
 
     def _paper_payload(self, packet: Packet, subject: Subject) -> bytes:
-        key, held = subject.key, self._held_values(subject)
+        key, values = subject.key, self._slot_values(subject)
         cells = subject.cells + [(0, 0)] * (ROWS - len(subject.cells))
         kind = 1
         if packet.has(SYN):
@@ -387,13 +389,13 @@ class Flowstats:
                 "dst": key.dst & M32,
                 "src_port": key.src_port,
                 "dst_port": key.dst_port,
-                "rtt": held["rtt_syn"] >> 10 & M32,
-                "iat": held["iat"] & M32,
+                "rtt": values["rtt_syn"] >> 10 & M32,
+                "iat": values["iat"] & M32,
                 "packet_type": kind,
                 **{f"bytes_{row}": size & M32 for row, (size, _) in enumerate(cells)},
                 **{f"packets_{row}": count & M16 for row, (_, count) in enumerate(cells)},
                 "ack": packet.tcp.ack if packet.tcp else 0,
-                "seq": held["data_seq"],
+                "seq": values["data_seq"],
                 "timestamp": packet.now & (1 << 48) - 1,
             },
         )

@@ -1,7 +1,8 @@
-"""Connections whose packets exercise every path of flowstats.p4.
+"""Connections whose packets exercise many paths of flowstats.p4.
 
 They contain retransmitted SYNs, sequence numbers that wrap, gaps, retransmissions, old, duplicate and unexpected ACKs,
-decreasing timestamps, different tags per direction, and other protocols. The same seed gives the same frames.
+decreasing timestamps, VLAN tags, MPLS labels that differ per direction, and other protocols. The same seed gives the
+same frames.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def generated_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
-    """Return `count` frames of `alive` simultaneous connections; at random times, a new one replaces one."""
+    """Return `count` frames of `alive` simultaneous connections. At random times, one is replaced by a new one."""
     rnd = random.Random(seed)
     connections = [_Connection(rnd) for _ in range(alive)]
     now, frames = START_NS, []
@@ -55,7 +56,7 @@ def udp(ports: tuple[int, int], data: int = 0) -> bytes:
 
 def ethernet(packet: bytes, vlans: tuple[int, ...] = (), labels: tuple[int, ...] = ()) -> bytes:
     """Return a frame with VLAN tags, labels and an IP packet."""
-    head = bytes(12) + b"".join(struct.pack("!HH", 0x8100, one) for one in vlans)
+    head = bytes(12) + b"".join(struct.pack("!HH", 0x8100, vlan) for vlan in vlans)
     if labels:
         entries = [label << 12 | (at == len(labels) - 1) << 8 | 64 for at, label in enumerate(labels)]
         return head + b"\x88\x47" + struct.pack(f"!{len(labels)}I", *entries) + packet
@@ -82,11 +83,12 @@ class _Connection:
         self.window = [1000, 1000]
 
     def frame(self) -> bytes:
-        way = int(self.rnd.random() < 0.45)
-        ports = (self.ports[way], self.ports[1 - way])
-        upper = self._segment(way, ports) if self.protocol == TCP else self._other(ports)
+        side = int(self.rnd.random() < 0.45)
+        ports = (self.ports[side], self.ports[1 - side])
+        upper = self._segment(side, ports) if self.protocol == TCP else self._other(ports)
         header = ipv4 if self.version == 4 else ipv6
-        return ethernet(header(self.protocol, self.ends[way], self.ends[1 - way], upper), self.vlans, self.labels[way])
+        packet = header(self.protocol, self.ends[side], self.ends[1 - side], upper)
+        return ethernet(packet, self.vlans, self.labels[side])
 
     def _other(self, ports: tuple[int, int]) -> bytes:
         rnd = self.rnd
@@ -97,11 +99,11 @@ class _Connection:
             return struct.pack("!BBHHH", kind, rnd.randrange(2), 0, rnd.randrange(3), 1) + bytes(rnd.randrange(20))
         return bytes(rnd.randrange(40))
 
-    def _segment(self, way: int, ports: tuple[int, int]) -> bytes:
+    def _segment(self, side: int, ports: tuple[int, int]) -> bytes:
         rnd, kind = self.rnd, self.rnd.random()
-        seq, ack, flags, data = self.next[way], self.next[1 - way], ACK, 0
+        seq, ack, flags, data = self.next[side], self.next[1 - side], ACK, 0
         if kind < 0.07:
-            seq, ack, flags, data = self._syn(way, again=kind < 0.06)
+            seq, ack, flags, data = self._syn(side, again=kind < 0.06)
         elif kind < 0.10:
             flags, data = FIN | ACK, rnd.choice((0, 5))
         elif kind < 0.11:
@@ -110,7 +112,7 @@ class _Connection:
             data = rnd.randrange(1, 60)
             if kind >= 0.5:
                 seq += rnd.randrange(0, 50) if kind >= 0.6 else -rnd.randrange(0, 80)
-            self.next[way] = max(self.next[way], seq + data)
+            self.next[side] = max(self.next[side], seq + data)
         elif kind < 0.70:
             seq, data = rnd.getrandbits(32), rnd.choice((0, 7))
         elif kind < 0.82:
@@ -118,15 +120,15 @@ class _Connection:
         elif kind < 0.83:
             flags = rnd.getrandbits(8)
         if rnd.random() < 0.1:
-            self.window[way] = rnd.randrange(65536)
+            self.window[side] = rnd.randrange(65536)
         if rnd.random() < 0.1:
-            ack = self.next[1 - way] - 1
-        return tcp(ports, (seq, ack), flags, self.window[way], data)
+            ack = self.next[1 - side] - 1
+        return tcp(ports, (seq, ack), flags, self.window[side], data)
 
-    def _syn(self, way: int, *, again: bool) -> tuple[int, int, int, int]:
+    def _syn(self, side: int, *, again: bool) -> tuple[int, int, int, int]:
         rnd = self.rnd
         if not again:
-            self.isn[way] = self.next[way] = rnd.getrandbits(32)
-        self.next[way] = max(self.next[way], self.isn[way] + 1)
-        ack = rnd.choice((self.isn[1 - way] + 1, self.next[1 - way]))
-        return self.isn[way], ack, SYN | ACK if way else SYN, rnd.choice((0, 0, 0, 10))
+            self.isn[side] = self.next[side] = rnd.getrandbits(32)
+        self.next[side] = max(self.next[side], self.isn[side] + 1)
+        ack = rnd.choice((self.isn[1 - side] + 1, self.next[1 - side]))
+        return self.isn[side], ack, SYN | ACK if side else SYN, rnd.choice((0, 0, 0, 10))

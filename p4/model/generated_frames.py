@@ -24,7 +24,7 @@ PORTS = (0, 53, 443, 5201, 40000, 65535)
 def generated_frames(seed: int, count: int, ports: int = 1) -> list[Frame]:
     """Return `count` frames on `ports` ports."""
     rnd = random.Random(seed)
-    return [_made(rnd, rnd.randrange(ports)) for _ in range(count)]
+    return [_frame(rnd, rnd.randrange(ports)) for _ in range(count)]
 
 
 def ones_complement(raw: bytes) -> int:
@@ -36,7 +36,7 @@ def ones_complement(raw: bytes) -> int:
     return total
 
 
-def _made(rnd: random.Random, port: int) -> Frame:
+def _frame(rnd: random.Random, port: int) -> Frame:
     raw = _ethernet(rnd, depth=0)
     if rnd.random() < 0.2:
         raw += rnd.randbytes(rnd.randrange(24))  # padding, or a trailer
@@ -62,10 +62,10 @@ def _ethernet(rnd: random.Random, depth: int) -> bytes:
     tags = rnd.choice((0, 0, 0, 1, 1, 2, 3, 4, 5))
     for _ in range(tags):
         head += rnd.choice((b"\x81\x00", b"\x88\xa8", b"\x91\x00")) + struct.pack("!H", rnd.randrange(65536))
-    return head + _behind_type(rnd, depth)
+    return head + _typed_payload(rnd, depth)
 
 
-def _behind_type(rnd: random.Random, depth: int) -> bytes:
+def _typed_payload(rnd: random.Random, depth: int) -> bytes:
     """Return an EtherType and its payload."""
     choice = rnd.random()
     if choice < 0.35:
@@ -149,7 +149,10 @@ def _extension(rnd: random.Random, kind: int) -> tuple[int, bytes]:
 
 
 def _upper(rnd: random.Random, version: int, ends: tuple[bytes, bytes], depth: int) -> tuple[int, bytes]:
-    """Return protocol number and packet; checksums include a pseudo-header (RFC 9293 3.1, RFC 8200 8.1)."""
+    """Return protocol number and packet; checksums include a pseudo-header.
+
+    RFC 9293 section 3.1, RFC 8200 section 8.1.
+    """
     kind = rnd.choice(("tcp", "tcp", "udp", "udp", "icmp", "4", "6", "other") if depth < 2 else ("tcp", "udp", "icmp"))
     data = rnd.randbytes(rnd.choice((0, 1, 7, 40, 200)))
     makers = {"tcp": _tcp, "udp": _udp, "icmp": _icmp if version == 4 else _icmpv6}

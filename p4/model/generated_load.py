@@ -70,26 +70,26 @@ class _Load:
         self.next = self.random.integers(0, 2**32, (2, connections), dtype=np.uint64)
         self.parts: list[np.ndarray] = []
 
-    def send(self, who: np.ndarray, way: int, flags: int, data: int = 0, *, back: bool = True, again: bool = False):  # noqa: PLR0913
-        """Add a segment of the connections `who`, after a round trip to its side, or 10 us after the previous one."""
-        self.now[who] += self.half[way][who] if back else 10_000
-        frames = np.zeros(int(who.sum()), RECORD)
-        numbers = np.flatnonzero(who)
+    def send(self, chosen: np.ndarray, side: int, flags: int, data: int = 0, *, back: bool = True, again: bool = False):  # noqa: PLR0913
+        """Add a segment of the connections `chosen`, after a round trip to its side or 10 us after the previous one."""
+        self.now[chosen] += self.half[side][chosen] if back else 10_000
+        frames = np.zeros(int(chosen.sum()), RECORD)
+        numbers = np.flatnonzero(chosen)
         ends = (CLIENTS + numbers, SERVERS + numbers)
         ports = (32768 + numbers % 28000, np.full(len(numbers), SERVER_PORT))
-        frames["seconds"], frames["ns"] = np.divmod(self.now[who], 10**9)
+        frames["seconds"], frames["ns"] = np.divmod(self.now[chosen], 10**9)
         frames["kept"], frames["wire"] = KEPT, KEPT + data
-        frames["dst_mac"], frames["src_mac"] = 2 - way, 1 + way
+        frames["dst_mac"], frames["src_mac"] = 2 - side, 1 + side
         frames["type"], frames["version"], frames["length"], frames["protocol"] = 0x0800, 0x4500, 40 + data, 0x4006
-        frames["src"], frames["dst"] = ends[way], ends[1 - way]
-        frames["src_port"], frames["dst_port"] = ports[way], ports[1 - way]
-        begin = self.next[way][who] - np.uint64(data if again else 0)
+        frames["src"], frames["dst"] = ends[side], ends[1 - side]
+        frames["src_port"], frames["dst_port"] = ports[side], ports[1 - side]
+        begin = self.next[side][chosen] - np.uint64(data if again else 0)
         frames["seq"] = begin & np.uint64(0xFFFFFFFF)
-        frames["ack"] = (self.next[1 - way][who] & np.uint64(0xFFFFFFFF)) if flags & ACK else 0
+        frames["ack"] = (self.next[1 - side][chosen] & np.uint64(0xFFFFFFFF)) if flags & ACK else 0
         frames["flags"], frames["window"] = 0x5000 | flags, 1000
         frames["checksum"] = _checksum(frames)
         if not again:
-            self.next[way][who] += np.uint64(data + bool(flags & (SYN | FIN)))
+            self.next[side][chosen] += np.uint64(data + bool(flags & (SYN | FIN)))
         self.parts.append(frames)
 
     def frames(self) -> np.ndarray:
@@ -101,9 +101,9 @@ class _Load:
         self.send(everyone, 0, ACK, REQUEST, back=False)
         segments = self.random.integers(1, 5, self.count)
         for number in range(4):
-            who = segments > number
-            self.send(who, 1, ACK, SEGMENT, back=number == 0)
-            self.send(who & (self.random.random(self.count) < 0.02), 1, ACK, SEGMENT, back=False, again=True)
+            chosen = segments > number
+            self.send(chosen, 1, ACK, SEGMENT, back=number == 0)
+            self.send(chosen & (self.random.random(self.count) < 0.02), 1, ACK, SEGMENT, back=False, again=True)
         self.send(everyone, 0, ACK)
         pauses = self.random.random(self.count) < 0.1
         self.now[pauses] += self.random.integers(0, 8_000_000_000, int(pauses.sum()))

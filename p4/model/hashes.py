@@ -34,21 +34,21 @@ def crc32(raw: bytes) -> int:
     return value
 
 
-def _rotated(value: int, by: int) -> int:
-    return (value << by | value >> (32 - by)) & MASK
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & MASK
 
 
 def _mixed(a: int, b: int, c: int) -> tuple[int, int, int]:
-    for by in (4, 6, 8, 16, 19, 4):
-        a = (a - c) & MASK ^ _rotated(c, by)
+    for bits in (4, 6, 8, 16, 19, 4):
+        a = (a - c) & MASK ^ _rotated(c, bits)
         c = (c + b) & MASK
         a, b, c = b, c, a
     return a, b, c
 
 
 def _final(a: int, b: int, c: int) -> int:
-    for by in (14, 11, 25, 16, 4, 14, 24):
-        c = ((c ^ b) - _rotated(b, by)) & MASK
+    for bits in (14, 11, 25, 16, 4, 14, 24):
+        c = ((c ^ b) - _rotated(b, bits)) & MASK
         a, b, c = b, c, a
     return b
 

@@ -166,8 +166,8 @@ class _Walk:
         Bytes that were not captured count as zeros; bytes after the packet's end are used as they are.
         """
         ahead = self.raw[self.out.parsed :].ljust(20, b"\0")
-        plain = _goes_on_as_ethernet(ahead[12:])
-        with_control_word = ahead[:4] == bytes(4) and _goes_on_as_ethernet(ahead[16:])
+        plain = _continues_as_ethernet(ahead[12:])
+        with_control_word = ahead[:4] == bytes(4) and _continues_as_ethernet(ahead[16:])
         return with_control_word or not plain
 
     def ip(self, depth: int, versions: tuple[int, ...]) -> None:
@@ -291,7 +291,7 @@ class _Walk:
         out.transport, out.payload_length = protocol, self.wire_end - out.parsed
 
 
-def _goes_on_as_ethernet(raw: bytes) -> bool:
+def _continues_as_ethernet(raw: bytes) -> bool:
     """Return whether these bytes begin with a common EtherType; for IP and ARP also check the first field after it."""
     kind, following = struct.unpack("!HH", raw[:4])
     if kind == IPV4_TYPE:

@@ -17,7 +17,10 @@ PORTS = 256
 
 @dataclass
 class Rule:
-    """An entry of a ternary table: (value, mask) by field name; of matching entries, the lowest priority applies."""
+    """An entry of a ternary table: (value, mask) by field name.
+
+    Of the matching entries, the one with the lowest priority number applies.
+    """
 
     match: dict[str, tuple[int, int]]
     action: str
@@ -30,13 +33,13 @@ class Rule:
 
 @dataclass
 class Table:
-    """Address rules in order of priority, and the default action."""
+    """The rules of a table, in any order, and its default action."""
 
     default: tuple[str, tuple[int, ...]]
     rules: list[Rule] = field(default_factory=list)
 
     def look_up(self, fields: dict[str, int]) -> tuple[str, tuple[int, ...]]:
-        for rule in sorted(self.rules, key=lambda one: one.priority):
+        for rule in sorted(self.rules, key=lambda rule: rule.priority):
             if rule.matches(fields):
                 return rule.action, rule.arguments
         return self.default
@@ -54,7 +57,7 @@ class Table:
 
 @dataclass
 class Verdict:
-    """The output for a frame: `raw` truncated to its length, or None and the reason."""
+    """The output for a frame: `raw` is sent, truncated to its length; it is empty if the reason is not SENT."""
 
     reason: int
     sequence: int
@@ -120,8 +123,8 @@ class Preprocess:
         frame = bytearray(raw)
         if self.edit & EDIT_MACS:
             for at in parsed.ethernets:
-                for place in (at, at + 6):
-                    _rewrite(frame, place, 6, self.macs.rewritten)
+                for address_at in (at, at + 6):
+                    _rewrite(frame, address_at, 6, self.macs.rewritten)
         for number, ip in enumerate(parsed.ips):
             edited = self.edit & (EDIT_IPV4 if ip.version == 4 else EDIT_IPV6)
             if edited:
@@ -218,6 +221,6 @@ def transport_words(parsed: Parsed) -> tuple[int, int, int]:
     if parsed.udp:
         return parsed.udp.length << 16 | parsed.udp.checksum, 0, 0
     if parsed.icmp:
-        one = parsed.icmp
-        return one.type << 24 | one.code << 16 | one.checksum, one.identifier << 16 | one.sequence, 0
+        icmp = parsed.icmp
+        return icmp.type << 24 | icmp.code << 16 | icmp.checksum, icmp.identifier << 16 | icmp.sequence, 0
     return 0, 0, 0

@@ -42,7 +42,7 @@ def unpack(number: int, raw: bytes) -> dict[str, int]:
     return {name: int.from_bytes(raw[offset : offset + length], "big") for name, offset, length in layout(number)}
 
 
-def of_frame(raw: bytes) -> dict[str, int]:
+def unpack_frame(raw: bytes) -> dict[str, int]:
     """Return the fields of a complete frame with ICRC, and the header fields that differ between reports."""
     payload = raw[HEADER_BYTES:-ICRC_BYTES]
     number = next(number for number in (1, 2) if layout(number)[-1][1] + layout(number)[-1][2] == len(payload))

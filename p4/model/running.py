@@ -61,7 +61,7 @@ class Result:
 
 
 class LoaderError(Exception):
-    """The loader failed; its message."""
+    """The loader failed or is missing; the argument is the message."""
 
 
 def compiled_pipeline(spec: Path) -> compiled.Pipeline:
@@ -82,8 +82,8 @@ def check_compiled(command: list[str], library: Path, files: Iterable[Path]) -> 
     subprocess.run([*command, "--library", str(library)], check=True, capture_output=True)
     for path, content in interpreted.items():
         pair = content, path.read_bytes()
-        one, other = (without_times(json.loads(text)) for text in pair) if path.name == "stats.json" else pair
-        assert one == other, f"{path.name}: compiled and interpreted pipelines differ"
+        before, after = (without_times(json.loads(text)) for text in pair) if path.name == "stats.json" else pair
+        assert before == after, f"{path.name}: compiled and interpreted pipelines differ"
 
 
 def without_times(statistics: dict) -> dict:
@@ -125,9 +125,9 @@ def run(program: str, frames: list[Frame], control: str, directory: Path, spec: 
         now = now + 1000 if frame.timestamp_ns is None else frame.timestamp_ns
         ports[frame.port].append((now, frame))
     command = [str(LOADER), "--spec", str(spec or P4 / "spec" / f"{program}.spec")]
-    for number, of_port in enumerate(ports):
+    for number, port_frames in enumerate(ports):
         path = directory / f"in{number}.pcap"
-        write_pcap(path, of_port)
+        write_pcap(path, port_frames)
         command += ["--in", str(path)]
     names = json.loads((P4 / "spec" / f"{program}.json").read_text())["reasons"]
     reasons = "".join(f"reason {number} {name}\n" for number, name in names.items())

@@ -7,7 +7,7 @@
     packet PORT HEX... [wire N] [at NS]    a frame of N bytes on the wire
     expect HEX... [wire N] [sequence N]    the expected output for the last packet
     same [cut N] [sequence N]              expect the last packet unchanged, or its first N bytes
-    drop REASON                            expect that it is dropped
+    drop REASON                            expect that the last packet is dropped
     report NAME=VALUE ...                  expect a report with these fields
     read NAME INDEX VALUE                  expected value of a register at the end
     end                                    end of a case: the next one starts with initial registers and tables
@@ -39,27 +39,27 @@ class Expected:
     sequence: int | None = None
     fields: dict[str, int] | None = None  # fields of a report, instead of `raw`
 
-    def differs(self, got: Outcome) -> str | None:
+    def differs(self, actual: Outcome) -> str | None:
         """Return the difference from an outcome, or None."""
         if self.raw is None:
-            return self.drop_differs(got) if self.fields is None else self.report_differs(got)
-        if got.raw != self.raw:
-            return f"expected {self.raw.hex()}, got {got.raw.hex() if got.raw is not None else got.reason}"
-        if self.wire_length is not None and got.wire_length != self.wire_length:
-            return f"expected {self.wire_length} bytes on the wire, got {got.wire_length}"
-        if self.sequence is not None and got.sequence != self.sequence:
-            return f"expected sequence number {self.sequence}, got {got.sequence}"
+            return self.drop_differs(actual) if self.fields is None else self.report_differs(actual)
+        if actual.raw != self.raw:
+            return f"expected {self.raw.hex()}, got {actual.raw.hex() if actual.raw is not None else actual.reason}"
+        if self.wire_length is not None and actual.wire_length != self.wire_length:
+            return f"expected {self.wire_length} bytes on the wire, got {actual.wire_length}"
+        if self.sequence is not None and actual.sequence != self.sequence:
+            return f"expected sequence number {self.sequence}, got {actual.sequence}"
         return None
 
-    def drop_differs(self, got: Outcome) -> str | None:
-        if got.raw is None and got.reason == self.reason:
+    def drop_differs(self, actual: Outcome) -> str | None:
+        if actual.raw is None and actual.reason == self.reason:
             return None
-        return f"expected to be dropped as {self.reason}, was {got.outcome} {got.reason}"
+        return f"expected to be dropped as {self.reason}, was {actual.outcome} {actual.reason}"
 
-    def report_differs(self, got: Outcome) -> str | None:
-        if got.raw is None or got.kind != "report":
-            return f"expected a report, was {got.outcome} {got.reason}"
-        fields = reports.of_frame(got.raw)
+    def report_differs(self, actual: Outcome) -> str | None:
+        if actual.raw is None or actual.kind != "report":
+            return f"expected a report, was {actual.outcome} {actual.reason}"
+        fields = reports.unpack_frame(actual.raw)
         wrong = {name: fields.get(name) for name, value in self.fields.items() if fields.get(name) != value}
         return f"unexpected values: {', '.join(f'{name}={value}' for name, value in wrong.items())}" if wrong else None
 
@@ -81,14 +81,14 @@ class Case:
             raise BadCase(f"{self.file}: {self.name}: {len(self.frames)} packets, {len(self.expected)} expectations")
         ran = run(program, self.frames, "\n".join(self.control) + "\n", directory, spec)
         found = []
-        for expected, got in zip(self.expected, ran.outcomes, strict=True):
-            wrong = expected.differs(got)
-            if wrong:
-                found.append(f"{self.file}:{expected.line}: {wrong}")
+        for expected, actual in zip(self.expected, ran.outcomes, strict=True):
+            difference = expected.differs(actual)
+            if difference:
+                found.append(f"{self.file}:{expected.line}: {difference}")
         for line, register, index, value in self.reads:
-            got = ran.registers[register][index]
-            if got != value:
-                found.append(f"{self.file}:{line}: expected {register}[{index}] = {value}, got {got}")
+            actual = ran.registers[register][index]
+            if actual != value:
+                found.append(f"{self.file}:{line}: expected {register}[{index}] = {value}, got {actual}")
         return found
 
 

@@ -65,7 +65,7 @@
     state AT(JOIN(extension_fragment, EXTENSION)) {
         meta.size = 8;
         meta.fragment = FRAGMENT_FIRST;
-        meta.type = hdr.peek.third >> 3;  // offset, RFC 8200 4.5
+        meta.type = hdr.peek.third >> 3;  // offset, RFC 8200 section 4.5
         transition select(meta.type) {
             0: AT(JOIN(extension_there, EXTENSION));
             default: AT(JOIN(extension_later_fragment, EXTENSION));

@@ -21,7 +21,7 @@ if NAME not in sys.modules:
 
 
 def pytest_configure(config):
-    """Register the selection of long tests; restore SIGINT if the tests run as a background job of a shell."""
+    """Register the selection of long tests."""
     soak.register(config)
 
 

@@ -1,4 +1,4 @@
-"""Compiled and interpreted pipelines write the same bytes. The other tests of this directory compare both, too."""
+"""Compiled and interpreted pipelines write the same bytes. Other tests of this directory compare both, too."""
 
 import random
 import re
@@ -24,13 +24,13 @@ def specs(p4_directory, small_spec) -> dict[str, Path]:
 
 def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
     """Return frames that begin like Ethernet, IPv4 and TCP, with random bytes changed and random lengths."""
-    created, frames = random.Random(seed), []
+    rnd, frames = random.Random(seed), []
     start = bytes.fromhex("020000000001020000000002 0800 4500 0400 0001 0000 40 06 0000 0a000001 0a000002 1234 0050")
     for _ in range(count):
-        raw = bytearray(start + created.randbytes(created.choice([20, 200, 1400, 8900])))
-        for _ in range(created.randrange(4)):
-            raw[created.randrange(len(start))] = created.randrange(256)
-        frames.append(Frame(bytes(raw[: created.randrange(len(raw) + 1)]), created.randrange(ports), len(raw)))
+        raw = bytearray(start + rnd.randbytes(rnd.choice([20, 200, 1400, 8900])))
+        for _ in range(rnd.randrange(4)):
+            raw[rnd.randrange(len(start))] = rnd.randrange(256)
+        frames.append(Frame(bytes(raw[: rnd.randrange(len(raw) + 1)]), rnd.randrange(ports), len(raw)))
     return frames
 
 

@@ -31,8 +31,8 @@ def exact(frames) -> Counter:
 
 
 def reported(ran: running.Result) -> Counter:
-    """Return the same from each flow's newest report of every epoch."""
-    sent = [reports.of_frame(outcome.raw) for outcome in ran.outcomes if outcome.raw]
+    """Return bytes and packets of each flow: sums over its newest report of each epoch."""
+    sent = [reports.unpack_frame(outcome.raw) for outcome in ran.outcomes if outcome.raw]
     sent.sort(key=lambda report: (report["timestamp"], report["report_sequence"]))
     newest = {(tuple(report[name] for name in KEY), report["epoch"]): report for report in sent}
     found: Counter = Counter()
@@ -46,7 +46,7 @@ def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
     require_built(running.LOADER.name)
     lines = [f"register {name} 0 {value}" for name, value in ({"qp_number": 17} | settings).items()]
     cells = [f"sketch_{what}_{row} {settings['cell_mask'] + 1}" for row in range(ROWS) for what in ("bytes", "packets")]
-    lines += [f"epoch {SECOND_NS}", *(f"epoch-clear {each}" for each in cells)]
+    lines += [f"epoch {SECOND_NS}", *(f"epoch-clear {array}" for array in cells)]
     return running.run("flowstats", frames, "\n".join(lines) + "\n", directory, spec)
 
 
@@ -66,9 +66,9 @@ def test_small_sketch_never_undercounts(small_spec, tmp_path):
     frames = sorted(generated_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
     ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
     assert ran.registers["slot_counters"][2] == 0  # without a slot, the start of a flow in full cells is not detected
-    found, required = reported(ran), exact(frames)
-    assert all(found[name] >= count for name, count in required.items())
-    assert found != required
+    counted, required = reported(ran), exact(frames)
+    assert all(counted[name] >= count for name, count in required.items())
+    assert counted != required
 
 
 # Keys of flows, to test whether the rows of the sketch are independent
@@ -96,7 +96,7 @@ def assert_independent(rows: list[list[int]]) -> None:
     expected = len(KEYS) * (len(KEYS) - 1) / 2 / CELLS**2
     assert all(abs(chi_square(cells) - (CELLS - 1)) < 6 * (2 * (CELLS - 1)) ** 0.5 for cells in rows)
     pairs = combinations(map(pairs_in_one_cell, rows), 2)
-    assert all(len(one & other) <= expected + 6 * expected**0.5 for one, other in pairs)
+    assert all(len(first & second) <= expected + 6 * expected**0.5 for first, second in pairs)
 
 
 def test_sketch_rows_are_independent():
@@ -108,4 +108,4 @@ def test_dependent_rows_of_a_salted_crc_are_detected():
     with pytest.raises(AssertionError):
         assert_independent(salted)
     first, *others = map(pairs_in_one_cell, salted)
-    assert others == [first] * 3  # four rows, one row's worth
+    assert others == [first] * 3  # four rows are no better than one

@@ -1,5 +1,5 @@
-"""Tests round-trip times and packets that are missing under load: 9,375 short connections in 30 s, a sixteenth of the
-load in docs/p4.md.
+"""Round-trip times and packets that are missing from reports under load: 9,375 short connections in 30 s, a sixteenth
+of the load in docs/p4.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def packets(directory: Path, payloads: np.ndarray) -> tuple[Counter, Counter]:
     """Return the packets of each flow (src, dst): exact numbers, and those reported, summed over epochs."""
     frames = np.fromfile(directory / "load.pcap", RECORD, offset=24)
     exact = Counter(zip(frames["src"].tolist(), frames["dst"].tolist(), strict=True))
-    fields = [values(payloads, *place).tolist() for place in ((28, 4), (44, 4), (72, 4), (104, 8))]
+    fields = [values(payloads, *field).tolist() for field in ((28, 4), (44, 4), (72, 4), (104, 8))]
     largest, reported = Counter(), Counter()
     for src, dst, epoch, count in zip(*fields, strict=True):
         largest[src, dst, epoch] = max(largest[src, dst, epoch], count)

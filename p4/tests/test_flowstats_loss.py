@@ -27,7 +27,7 @@ class Stream:
     flags: set[int] = field(default_factory=set)  # numbers of SYN and FIN
     payload: int = 0
     ranges: int = 0  # number of ranges of consecutive numbers in `seen`
-    most_holes: int = 0
+    max_holes: int = 0
 
     def frame(self, begin: int, data: int, flags: int = ACK) -> bytes:
         """Return a segment that passes the tap."""
@@ -37,7 +37,7 @@ class Stream:
             self.ranges += 1 - (number - 1 in self.seen) - (number + 1 in self.seen)
             self.seen.add(number)
         self.sent = max(self.sent, begin + data)
-        self.most_holes = max(self.most_holes, self.ranges - 1)
+        self.max_holes = max(self.max_holes, self.ranges - 1)
         numbers = (self.isn + begin - bool(flags & SYN), 1)
         return ethernet(ipv4(TCP, self.client, SERVER, tcp((40000, PORT), numbers, flags, data=data)))
 
@@ -77,15 +77,15 @@ def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], 
 def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, frames, far, small_spec, tmp_path):
     created, streams = lossy(seed, 20, frames, far)
     ran = run(created, "register qp_number 0 17\nregister slot_mask 0 1023\n", tmp_path, small_spec)
-    sent = [reports.of_frame(outcome.raw) for outcome in ran.outcomes if outcome.raw]
+    sent = [reports.unpack_frame(outcome.raw) for outcome in ran.outcomes if outcome.raw]
     last, exact = {report["src"]: report for report in sent}, 0
     for client, stream in streams.items():
-        report, unsure = last[client], last[client]["uncertain_bytes"]
-        assert 0 <= stream.gap - report["gap_bytes"] <= unsure, client
-        assert 0 <= stream.retransmitted - report["retransmitted_bytes"] <= unsure, client
+        report, uncertain = last[client], last[client]["uncertain_bytes"]
+        assert 0 <= stream.gap - report["gap_bytes"] <= uncertain, client
+        assert 0 <= stream.retransmitted - report["retransmitted_bytes"] <= uncertain, client
         assert report["payload_bytes"] == stream.payload
-        assert unsure == 0 or stream.most_holes > HOLES
-        exact += unsure == 0
+        assert uncertain == 0 or stream.max_holes > HOLES
+        exact += uncertain == 0
     assert exact > 0
     assert any(stream.gap and stream.retransmitted for stream in streams.values())
 
@@ -93,7 +93,7 @@ def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, fr
 JUMPS = (2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30)
 
 
-def wild(seed: int, count: int) -> list[Frame]:
+def jumping_streams(seed: int, count: int) -> list[Frame]:
     """Return frames whose sequence numbers jump by up to half of the number space, near the bounds of a window."""
     rnd, out, now = random.Random(seed), [], START_NS
     highest = [rnd.choice((0, 2**30 - 200, rnd.getrandbits(32))) for _ in range(6)]
@@ -114,6 +114,6 @@ def wild(seed: int, count: int) -> list[Frame]:
 @pytest.mark.parametrize("seed", [5, 6])
 def test_registers_match_the_model_after_sequence_number_jumps(seed, small_spec, tmp_path: Path):
     settings = BASE | {"slot_mask": 0x3FF, "triggers": 0x1FF, "every": 1, "cell_mask": 0x7FF}
-    assert "trigger 4" in assert_same(wild(seed, 2000), settings, 0, tmp_path, small_spec)
+    assert "trigger 4" in assert_same(jumping_streams(seed, 2000), settings, 0, tmp_path, small_spec)
     created, _ = lossy(seed, 5, 1500, 2000)
     assert "trigger 0" in assert_same(created, settings, 0, tmp_path, small_spec)

@@ -16,14 +16,14 @@ SLOT, ALL_TAGS = 64, 128  # bits of a report's `valid`
 SLOTS = 1 << 18
 
 
-def random_key(draw: random.Random) -> Key:
+def random_key(rnd: random.Random) -> Key:
     """Return a flow with one of a few addresses, IPv4 or IPv6, some with VLAN tags and MPLS labels."""
-    version = draw.choice((4, 6))
-    ends = [draw.randrange(1, 9) << (96 if version == 6 else 0) for _ in range(2)]
-    vlans = [draw.randrange(1, 4095) for _ in range(draw.choice((0, 0, 1, 2, 4)))]
-    labels = [draw.randrange(1 << 20) for _ in range(draw.choice((0, 0, 1, 4)))]
-    packed = sum(one << 16 * at for at, one in enumerate(reversed(vlans)))
-    return Key(*ends, draw.randrange(4), 80, version, 6, len(vlans), packed, len(labels), (*labels, 0, 0, 0, 0)[:4])
+    version = rnd.choice((4, 6))
+    ends = [rnd.randrange(1, 9) << (96 if version == 6 else 0) for _ in range(2)]
+    vlans = [rnd.randrange(1, 4095) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
+    labels = [rnd.randrange(1 << 20) for _ in range(rnd.choice((0, 0, 1, 4)))]
+    packed = sum(vlan << 16 * at for at, vlan in enumerate(reversed(vlans)))
+    return Key(*ends, rnd.randrange(4), 80, version, 6, len(vlans), packed, len(labels), (*labels, 0, 0, 0, 0)[:4])
 
 
 def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
@@ -33,15 +33,15 @@ def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
 
 def shared(created: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
     """Return for each of these reports whether it may overcount."""
-    payloads = np.array([list(one) for one in created], np.uint8).reshape(-1, 192)
+    payloads = np.array([list(report) for report in created], np.uint8).reshape(-1, 192)
     return collisions.may_collide(payloads, rows=rows, cells=cells, slots=slots).tolist()
 
 
 @pytest.mark.parametrize(("seed", "rows", "cells"), [(1, 1, 64), (2, 4, 64), (3, 4, 256), (4, 3, 1 << 20)])
 def test_report_may_overcount_if_its_flow_shares_all_cells(seed, rows, cells):
-    draw = random.Random(seed)
-    keys = [random_key(draw) for _ in range(150)]
-    sent = [(draw.choice(keys), draw.randrange(5, 8)) for _ in range(600)]
+    rnd = random.Random(seed)
+    keys = [random_key(rnd) for _ in range(150)]
+    sent = [(rnd.choice(keys), rnd.randrange(5, 8)) for _ in range(600)]
     used = Counter((epoch, row, key.row_hash(row) % cells) for key, epoch in set(sent) for row in range(rows))
     expected = [all(used[epoch, row, key.row_hash(row) % cells] > 1 for row in range(rows)) for key, epoch in sent]
     assert shared([body(key, epoch) for key, epoch in sent], rows=rows, cells=cells) == expected
@@ -50,8 +50,8 @@ def test_report_may_overcount_if_its_flow_shares_all_cells(seed, rows, cells):
 
 
 def test_incomplete_keys_or_missing_flows_affect_the_whole_epoch():
-    draw = random.Random(9)
-    keys = [random_key(draw) for _ in range(60)]
+    rnd = random.Random(9)
+    keys = [random_key(rnd) for _ in range(60)]
     created = [body(key, epoch) for epoch in (1, 2, 3) for key in keys]
     created[0] = body(keys[0], 1, SLOT)
     created[60:80] = [body(key, 2, ALL_TAGS) for key in keys[:20]]

@@ -33,7 +33,7 @@ def made_spec(seed: int) -> str:
             name, goal = f"LABEL_{at}", rnd.randrange(at + 1, 61)
             targets.setdefault(goal, []).append(name)
             lines.append(f"{rnd.choice(list(JUMPS))} {name} {rnd.choice(known)} {rnd.choice(known)}")
-            known = [*KEPT, *[one for one in known if one in TEMPORARIES]]
+            known = [*KEPT, *[name for name in known if name in TEMPORARIES]]
         elif rnd.random() < 0.5 and not targets:
             name = rnd.choice(TEMPORARIES)
             lines.append(f"mov {name} {rnd.choice(known)}")
@@ -54,8 +54,9 @@ def spec_of(fields: list[str], lines: list[str]) -> str:
 def executed(spec: str) -> list[int]:
     """Return the final values of the fields that are not temporaries."""
     lines = spec.splitlines()
-    body = fold_metadata.instructions(lines[slice(*fold_metadata.split(lines))])
-    places, values, at = {one.label: place for place, one in enumerate(body) if one.label}, {}, 0
+    body = fold_metadata.instructions(lines[slice(*fold_metadata.find_apply_body(lines))])
+    indices = {instruction.label: index for index, instruction in enumerate(body) if instruction.label}
+    values, at = {}, 0
     while body[at].words[0] != "tx":
         operation, target, *operands = body[at].words
         at += 1
@@ -63,7 +64,7 @@ def executed(spec: str) -> list[int]:
         if operation not in JUMPS:
             values[target] = OPERATIONS[operation](values.get(target, 0), *read)
         elif JUMPS[operation](*read):
-            at = places[target]
+            at = indices[target]
     return [values[name] for name in KEPT]
 
 

@@ -107,9 +107,9 @@ def test_flows_match_the_digest(frames, tmp_path, record_property):
         has_ports = parsed.flow.ip_proto in (6, 17)
         mine, core = parser_values(parsed, has_ports), digest_values(row, by_number.get(row["flow"]), parsed, has_ports)
         with_flow += core is not None
-        why = explanation((row["protocols"] or "").split(":"), parsed)
-        assert mine == core or why, (number, frame.raw[:100].hex())
-        explained[why] += mine != core
+        reason = explanation((row["protocols"] or "").split(":"), parsed)
+        assert mine == core or reason, (number, frame.raw[:100].hex())
+        explained[reason] += mine != core
     record_property("frames_with_flow", with_flow)
     record_property("explained", dict(explained))
     assert with_flow > 5000
@@ -119,6 +119,6 @@ def test_flows_match_the_digest(frames, tmp_path, record_property):
 def test_program_parses_captures_like_the_model(frames, tmp_path):
     """The packet hash covers the flow key and the transport fields, so equal hashes mean that these are equal."""
     model, outcomes = Preprocess(), run("preprocess", frames, "", tmp_path).outcomes
-    for number, (frame, got) in enumerate(zip(frames, outcomes, strict=True)):
+    for number, (frame, outcome) in enumerate(zip(frames, outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire)
-        assert (got.hash, got.raw) == (verdict.hash, verdict.raw), f"frame {number}: {frame.raw[:100].hex()}"
+        assert (outcome.hash, outcome.raw) == (verdict.hash, verdict.raw), f"frame {number}: {frame.raw[:100].hex()}"

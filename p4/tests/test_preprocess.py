@@ -75,8 +75,8 @@ def compare(model: Preprocess, frames: list[Frame], directory) -> Result:
     for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
         raw = verdict.raw if verdict.reason == SENT else None
-        found = (REASONS[result.reason], result.sequence, result.hash, result.raw)
-        assert found == (verdict.reason, verdict.sequence, verdict.hash, raw), (
+        actual = (REASONS[result.reason], result.sequence, result.hash, result.raw)
+        assert actual == (verdict.reason, verdict.sequence, verdict.hash, raw), (
             f"frame {number}: {frame.raw.hex()} wire {frame.wire}: {parse(frame.raw, frame.wire)}"
         )
         assert (result.port, result.wire_length) == (frame.port, max(frame.wire, result.length))
@@ -187,8 +187,8 @@ def test_correct_checksums_remain_correct_and_wrong_ones_wrong(tmp_path):
     frames = [frame for frame in generated_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
     parsed = [parse(frame.raw) for frame in frames]
-    before = [checksums_hold(frame.raw, one) for frame, one in zip(frames, parsed, strict=True)]
-    assert [checksums_hold(result.raw, one) for result, one in zip(outcomes, parsed, strict=True)] == before
+    before = [checksums_hold(frame.raw, result) for frame, result in zip(frames, parsed, strict=True)]
+    assert [checksums_hold(outcome.raw, result) for outcome, result in zip(outcomes, parsed, strict=True)] == before
     assert sum(map(len, before)) > FRAMES // 3
 
 
@@ -198,7 +198,7 @@ def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
     headers = [raw[at : at + size] for at, size in sizes.items() if size and len(raw) >= at + size]
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
     complete = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
-    # A routing header's last address is not known here. ICMPv6 has a checksum only over IPv6 (RFC 4443, 2.3).
+    # A routing header's last address is not known here. ICMPv6 has a checksum only over IPv6 (RFC 4443 section 2.3).
     if transport and complete and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
         ip = parsed.ips[-1]
         if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
@@ -214,18 +214,18 @@ def test_incremental_checksum_equals_recomputed_checksum():
         words = [rnd.choice((0, 0xFFFF, rnd.randrange(65536))) for _ in range(9)]
         after = [*words[:7], rnd.randrange(65536), rnd.choice((0, 0xFFFF))]
         result = updated(ones_complement(struct.pack("!9H", *words)) ^ 0xFFFF, list(zip(words, after, strict=True)))
-        scratch = ones_complement(struct.pack("!9H", *after)) ^ 0xFFFF
-        assert result == scratch or {result, scratch} == {0, 0xFFFF}  # both zeros of ones' complement
+        recomputed = ones_complement(struct.pack("!9H", *after)) ^ 0xFFFF
+        assert result == recomputed or {result, recomputed} == {0, 0xFFFF}  # both zeros of ones' complement
 
 
 def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
     frames = []
     for last in range(200):
-        one, other, ports = 0x0A010000 + last, 0x0A020009 + (last << 8), (40000 + last, 443)
-        frames += [segment(one, other, ports), segment(other, one, ports[::-1])]
-        frames += [segment(one, other, fragment=offset) for offset in (0x2000, 100)]
+        client, server, ports = 0x0A010000 + last, 0x0A020009 + (last << 8), (40000 + last, 443)
+        frames += [segment(client, server, ports), segment(server, client, ports[::-1])]
+        frames += [segment(client, server, fragment=offset) for offset in (0x2000, 100)]
     outcomes = run("preprocess", frames, f"register sample_flows_below 0 {HALF}\n", tmp_path).outcomes
-    forward, reverse, first, later = ([each.outcome == "sent" for each in outcomes[at::4]] for at in range(4))
+    forward, reverse, first, later = ([outcome.outcome == "sent" for outcome in outcomes[at::4]] for at in range(4))
     assert forward == reverse
     assert first == later
     assert 70 < sum(forward) < 130  # 200 flows sampled with probability 1/2: within 4.2 standard deviations

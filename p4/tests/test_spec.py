@@ -34,8 +34,8 @@ def fields(spec: str) -> dict[str, dict[str, tuple[int, int]]]:
     structs = {}
     for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", spec, re.MULTILINE | re.DOTALL):
         found = [(field, int(width)) for width, field in re.findall(r"(?:bit|varbit)<(\d+)> (\w+)", body)]
-        places = itertools.accumulate((width for _, width in found), initial=0)
-        structs[name] = {field: (place, width) for (field, width), place in zip(found, places, strict=False)}
+        offsets = itertools.accumulate((width for _, width in found), initial=0)
+        structs[name] = {field: (offset, width) for (field, width), offset in zip(found, offsets, strict=False)}
     return structs
 
 
@@ -45,10 +45,11 @@ def metadata(spec: str) -> dict[str, tuple[int, int]]:
 
 def out_of_reach(spec: str) -> list[str]:
     """Return operands whose offsets DPDK would truncate without an error."""
-    places = [(f"{struct}.{name}", place) for struct, each in fields(spec).items() for name, (place, _) in each.items()]
+    structs = fields(spec).items()
+    offsets = [(f"{struct}.{name}", at) for struct, members in structs for name, (at, _) in members.items()]
     results, reached = re.findall(r"\bhash \w+ m\.(\w+)", spec), metadata(spec)
     far = [f"hash into m.{result}" for result in results if reached[result][0] >= HASH_DESTINATION_BITS]
-    return [name for name, place in places if place >= REACHED_BITS] + far
+    return [name for name, at in offsets if at >= REACHED_BITS] + far
 
 
 def lines_of(program: str) -> dict[str, str]:

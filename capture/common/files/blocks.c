@@ -73,8 +73,8 @@ static uint64_t read64(const struct blocks *blocks, const uint8_t *at) {
 
 static uint32_t pad_size(uint32_t size) { return (size + 3) & ~3U; }
 
-static enum blocks_result error(struct fault *fault, const char *what) {
-    fail(fault, "damaged pcapng: %s", what);
+static enum blocks_result set_error(struct fault *fault, const char *problem) {
+    fail(fault, "damaged pcapng: %s", problem);
     return BLOCKS_ERROR;
 }
 
@@ -120,7 +120,7 @@ static enum blocks_result read_byte_order(struct blocks *blocks, uint8_t magic[4
     uint32_t value;
     memcpy(&value, magic, sizeof value);
     if (value != BYTE_ORDER_MAGIC && value != __builtin_bswap32(BYTE_ORDER_MAGIC)) {
-        return error(fault, "a section header without byte-order magic");
+        return set_error(fault, "a section header without byte-order magic");
     }
     blocks->swapped = value != BYTE_ORDER_MAGIC;
     return BLOCKS_FRAME;
@@ -136,7 +136,7 @@ static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, stru
     memcpy(type, head, sizeof *type); /* the type of a section is the same in both byte orders */
     const bool section = *type == SECTION;
     if (!section && !blocks->in_section) {
-        return error(fault, "no section header");
+        return set_error(fault, "no section header");
     }
     if (section && (result = read_byte_order(blocks, magic, fault)) != BLOCKS_FRAME) {
         return result;
@@ -146,7 +146,7 @@ static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, stru
     const uint32_t length = read32(blocks, head + 4);
     /* some programs do not count the padding */
     if (length < BLOCK_HEAD + TRAILER + magic_bytes || length > LARGEST_BLOCK) {
-        return error(fault, "the length of a block is out of range");
+        return set_error(fault, "the length of a block is out of range");
     }
     blocks->size = pad_size(length) - BLOCK_HEAD;
     if (!reserve_body(blocks, blocks->size)) {
@@ -161,12 +161,12 @@ static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, stru
     blocks->size -= TRAILER;
     return pad_size(read32(blocks, blocks->body + blocks->size)) == pad_size(length)
                ? BLOCKS_FRAME
-               : error(fault, "the two lengths of a block differ");
+               : set_error(fault, "the two lengths of a block differ");
 }
 
 static enum blocks_result read_section(struct blocks *blocks, struct fault *fault) {
     if (blocks->size < 16) {
-        return error(fault, "a section header that is too short");
+        return set_error(fault, "a section header that is too short");
     }
     const uint16_t major = read16(blocks, blocks->body + 4), minor = read16(blocks, blocks->body + 6);
     if (major != 1 || (minor != 0 && minor != 2)) {
@@ -183,7 +183,7 @@ static enum blocks_result read_options(const struct blocks *blocks, uint32_t at,
     bool resolution_seen = false; /* if the option is repeated, the first applies, as in the native core */
     while (at < blocks->size) {
         if (blocks->size - at < 4) {
-            return error(fault, "an interface option is truncated");
+            return set_error(fault, "an interface option is truncated");
         }
         const uint16_t code = read16(blocks, blocks->body + at), size = read16(blocks, blocks->body + at + 2);
         if (code == END_OF_OPTIONS) {
@@ -191,7 +191,7 @@ static enum blocks_result read_options(const struct blocks *blocks, uint32_t at,
         }
         at += 4;
         if (pad_size(size) > blocks->size - at) {
-            return error(fault, "an interface option is truncated");
+            return set_error(fault, "an interface option is truncated");
         }
         if (code == TIME_RESOLUTION && size == 1 && !resolution_seen) {
             resolution_seen = true;
@@ -207,7 +207,7 @@ static enum blocks_result read_options(const struct blocks *blocks, uint32_t at,
 
 static enum blocks_result read_interface(struct blocks *blocks, struct fault *fault) {
     if (blocks->size < 8) {
-        return error(fault, "an interface description that is too short");
+        return set_error(fault, "an interface description that is too short");
     }
     if (blocks->described++ == MAX_INTERFACES) {
         fail(fault, "more than %u interfaces are described", MAX_INTERFACES);
@@ -259,7 +259,7 @@ static enum blocks_result set_frame(const struct blocks *blocks, const struct in
         return BLOCKS_ERROR;
     }
     if (blocks->size < at || pad_size(kept) > blocks->size - at) {
-        return error(fault, "a block that is too short for its frame");
+        return set_error(fault, "a block that is too short for its frame");
     }
     frame->kept_bytes = kept;
     frame->link_type = interface->link_type;
@@ -291,11 +291,11 @@ static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type
                                       struct fault *fault) {
     enum { FIXED = 20 };
     if (blocks->size < FIXED) {
-        return error(fault, "a packet block that is too short");
+        return set_error(fault, "a packet block that is too short");
     }
     const uint32_t index = type == PACKET ? read16(blocks, blocks->body) : read32(blocks, blocks->body);
     if (index >= blocks->interfaces) {
-        return error(fault, "a packet of an interface without description");
+        return set_error(fault, "a packet of an interface without description");
     }
     const struct interface *interface = &blocks->interface[index];
     const uint64_t units =
@@ -315,7 +315,7 @@ static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type
 static enum blocks_result read_simple_packet(const struct blocks *blocks, struct blocks_frame *frame,
                                              struct fault *fault) {
     if (blocks->size < 4 || !blocks->interfaces) {
-        return error(fault, "a simple packet that is too short, or without interface");
+        return set_error(fault, "a simple packet that is too short, or without interface");
     }
     const struct interface *interface = &blocks->interface[0];
     const uint32_t wire = read32(blocks, blocks->body);

@@ -21,11 +21,11 @@ static ssize_t gzip_read(void *file, char *to, size_t size) {
 
 static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
 
-/* zlib reads files that are not compressed unchanged. */
+/* zlib returns the bytes of uncompressed files unchanged. */
 static int open_file(struct capture_file *file, int descriptor, struct fault *fault) {
-    const int open = descriptor < 0 && strcmp(file->path, "-") == 0 ? 0 : descriptor;
+    const int input = descriptor < 0 && strcmp(file->path, "-") == 0 ? 0 : descriptor;
     errno = 0;
-    file->file = open < 0 ? gzopen(file->path, "rbe") : gzdopen(open, "rb");
+    file->file = input < 0 ? gzopen(file->path, "rbe") : gzdopen(input, "rb");
     if (!file->file) {
         return errno ? fail(fault, "%.200s: %s%s", file->path, strerror(errno), read_advice(errno))
                      : fail(fault, "%.200s: out of memory", file->path);

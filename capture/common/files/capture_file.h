@@ -18,7 +18,8 @@ struct capture_file *capture_file_open(const char *path, int descriptor, const c
  * file ends within a record, or -1 with the reason in fault. */
 int capture_file_next(struct capture_file *file, struct blocks_frame *frame, struct fault *fault);
 
-/* Returns true if the file ended within a record, for example because its program was killed. */
+/* Returns true if the file ended within a record, for example because the program that wrote it was
+ * killed. */
 bool capture_file_truncated(const struct capture_file *file);
 
 void capture_file_close(struct capture_file *file);

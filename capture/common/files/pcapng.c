@@ -33,26 +33,26 @@ static void pad(struct bytes *bytes, size_t size) {
     put(bytes, zeros, (4 - (size & 3)) & 3);
 }
 
-static void option(struct bytes *bytes, uint16_t code, const void *value, size_t size) {
+static void put_option(struct bytes *bytes, uint16_t code, const void *value, size_t size) {
     put16(bytes, code);
     put16(bytes, (uint16_t)size);
     put(bytes, value, size);
     pad(bytes, size);
 }
 
-static void text_option(struct bytes *bytes, uint16_t code, const char *text) {
+static void put_text_option(struct bytes *bytes, uint16_t code, const char *text) {
     if (text && *text) {
-        option(bytes, code, text, strnlen(text, OPTION_MAX));
+        put_option(bytes, code, text, strnlen(text, OPTION_MAX));
     }
 }
 
 /* Timestamps in options are two words, the high one first, as in packet blocks. */
-static void time_option(struct bytes *bytes, uint16_t code, uint64_t ns) {
+static void put_time_option(struct bytes *bytes, uint16_t code, uint64_t ns) {
     const uint32_t words[2] = {(uint32_t)(ns >> 32), (uint32_t)ns};
-    option(bytes, code, words, sizeof words);
+    put_option(bytes, code, words, sizeof words);
 }
 
-static size_t begin(struct bytes *bytes, uint32_t type) {
+static size_t begin_block(struct bytes *bytes, uint32_t type) {
     const size_t start = bytes->size;
     put32(bytes, type);
     put32(bytes, 0);
@@ -60,7 +60,7 @@ static size_t begin(struct bytes *bytes, uint32_t type) {
 }
 
 /* Writes opt_endofopt and the block's length at both of its ends. */
-static void end(struct bytes *bytes, size_t start) {
+static void end_block(struct bytes *bytes, size_t start) {
     put32(bytes, 0);
     const uint32_t size = (uint32_t)(bytes->size - start + 4);
     memcpy(bytes->to + start + 4, &size, 4);
@@ -69,20 +69,20 @@ static void end(struct bytes *bytes, size_t start) {
 
 static void put_interface(struct bytes *bytes, const struct file_info *info) {
     const uint8_t nanoseconds = 9;
-    const size_t start = begin(bytes, INTERFACE);
+    const size_t start = begin_block(bytes, INTERFACE);
     put16(bytes, ETHERNET);
     put16(bytes, 0);
     put32(bytes, info->snaplen);
-    text_option(bytes, 2, info->interface);   /* if_name */
-    text_option(bytes, 3, info->description); /* if_description */
-    option(bytes, 9, &nanoseconds, 1);        /* if_tsresol */
-    if (info->filter && *info->filter) {      /* if_filter: code 0, pcap-filter(7) syntax */
+    put_text_option(bytes, 2, info->interface);   /* if_name */
+    put_text_option(bytes, 3, info->description); /* if_description */
+    put_option(bytes, 9, &nanoseconds, 1);        /* if_tsresol */
+    if (info->filter && *info->filter) {          /* if_filter: code 0, pcap-filter(7) syntax */
         uint8_t filter[1 + OPTION_MAX] = {0};
         const size_t size = strnlen(info->filter, OPTION_MAX);
         memcpy(filter + 1, info->filter, size);
-        option(bytes, 11, filter, 1 + size);
+        put_option(bytes, 11, filter, 1 + size);
     }
-    end(bytes, start);
+    end_block(bytes, start);
 }
 
 size_t pcapng_interface(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info) {
@@ -94,13 +94,13 @@ size_t pcapng_interface(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *inf
 static size_t pcapng_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info) {
     struct bytes bytes = {to, 0};
     const uint64_t unknown = UINT64_MAX;
-    const size_t start = begin(&bytes, SECTION);
+    const size_t start = begin_block(&bytes, SECTION);
     put32(&bytes, BYTE_ORDER_MAGIC);
     put16(&bytes, 1);
     put16(&bytes, 0);
     put(&bytes, &unknown, sizeof unknown);
-    text_option(&bytes, 4, info->program); /* shb_userappl */
-    end(&bytes, start);
+    put_text_option(&bytes, 4, info->program); /* shb_userappl */
+    end_block(&bytes, start);
     put_interface(&bytes, info);
     return bytes.size;
 }
@@ -109,16 +109,16 @@ static void put_identity(struct bytes *bytes, const struct frame *frame) {
     uint8_t value[sizeof IDENTITY_MARK - 1 + IDENTITY_BYTES] = IDENTITY_MARK;
     const uint64_t big[2] = {__builtin_bswap64(frame->identity[0]), __builtin_bswap64(frame->identity[1])};
     memcpy(value + sizeof IDENTITY_MARK - 1, big, sizeof big);
-    option(bytes, IDENTITY_OPTION, value, sizeof value);
+    put_option(bytes, IDENTITY_OPTION, value, sizeof value);
 }
 
 static void pcapng_record(struct record *to, const struct frame *frame) {
     struct bytes tail = {to->tail, 0};
     pad(&tail, frame->kept_bytes);
     if (frame->comment && !frame->identified) {
-        option(&tail, 1, frame->comment, strnlen(frame->comment, COMMENT_MAX)); /* opt_comment */
+        put_option(&tail, 1, frame->comment, strnlen(frame->comment, COMMENT_MAX)); /* opt_comment */
     }
-    option(&tail, 6, &frame->queue, 4); /* epb_queue */
+    put_option(&tail, 6, &frame->queue, 4); /* epb_queue */
     if (frame->identified) {
         put_identity(&tail, frame);
     } else if (frame->hashed) {
@@ -127,11 +127,11 @@ static void pcapng_record(struct record *to, const struct frame *frame) {
         for (unsigned i = 0; i < 4; ++i) {
             hash[1 + i] = (uint8_t)(frame->crc32 >> (24 - 8 * i));
         }
-        option(&tail, 3, hash, sizeof hash); /* epb_hash */
+        put_option(&tail, 3, hash, sizeof hash); /* epb_hash */
     }
     if (frame->numbered) {
         const uint64_t number = frame->number;
-        option(&tail, 5, &number, 8); /* epb_packetid */
+        put_option(&tail, 5, &number, 8); /* epb_packetid */
     }
     put32(&tail, 0);
     const uint32_t size = PACKET_HEAD + frame->kept_bytes + (uint32_t)tail.size + 4;
@@ -151,17 +151,17 @@ static void pcapng_record(struct record *to, const struct frame *frame) {
 
 static size_t pcapng_tail(uint8_t to[FORMAT_TAIL_MAX], const struct interface_statistics *statistics) {
     struct bytes bytes = {to, 0};
-    const size_t start = begin(&bytes, STATISTICS);
+    const size_t start = begin_block(&bytes, STATISTICS);
     put32(&bytes, 0);
     put32(&bytes, (uint32_t)(statistics->now_ns >> 32));
     put32(&bytes, (uint32_t)statistics->now_ns);
-    time_option(&bytes, 2, statistics->first_ns);
-    time_option(&bytes, 3, statistics->last_ns);
-    option(&bytes, 4, &statistics->received, 8);  /* isb_ifrecv */
-    option(&bytes, 6, &statistics->accepted, 8);  /* isb_filteraccept */
-    option(&bytes, 7, &statistics->dropped, 8);   /* isb_osdrop */
-    option(&bytes, 8, &statistics->delivered, 8); /* isb_usrdeliv */
-    end(&bytes, start);
+    put_time_option(&bytes, 2, statistics->first_ns);
+    put_time_option(&bytes, 3, statistics->last_ns);
+    put_option(&bytes, 4, &statistics->received, 8);  /* isb_ifrecv */
+    put_option(&bytes, 6, &statistics->accepted, 8);  /* isb_filteraccept */
+    put_option(&bytes, 7, &statistics->dropped, 8);   /* isb_osdrop */
+    put_option(&bytes, 8, &statistics->delivered, 8); /* isb_usrdeliv */
+    end_block(&bytes, start);
     return bytes.size;
 }
 

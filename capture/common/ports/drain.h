@@ -1,4 +1,4 @@
-/* Waits until a device has sent the packets in its Tx queue: it discards them when it is stopped. */
+/* Waits until a device has sent the packets in its Tx queue: a device discards them when it is stopped. */
 #ifndef ACAPELLA_DRAIN_H
 #define ACAPELLA_DRAIN_H
 

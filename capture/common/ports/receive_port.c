@@ -15,7 +15,7 @@
 
 #define MB (1024ULL * 1024)
 #define CACHE 256
-#define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
+#define FLUSH_MAX 1000000 /* frames per queue; the queue of a busy interface is never empty */
 #define PACKET_FRAME 2048 /* default framesz of net_af_packet */
 #define PACKET_HEAD 66    /* bytes that tpacket_rcv() puts before a frame: header, address, alignment */
 #define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)

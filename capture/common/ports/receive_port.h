@@ -40,7 +40,7 @@ struct receive_port {
     double tsc_hz, nic_hz;
 };
 
-/* Returns the memory of EAL that the port needs, in MB. */
+/* Returns the memory of EAL that the port needs, in MiB. */
 unsigned receive_port_memory_mb(const struct port_settings *settings);
 
 /* Finds and configures the port: queues, RSS, memory, timestamps. It does not receive yet. */

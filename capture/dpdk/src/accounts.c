@@ -10,7 +10,7 @@
 
 #include "common/files/json.h"
 
-#define RESERVE 65536
+#define RESERVED_BYTES 65536
 
 struct totals {
     uint64_t received, received_bytes, written, written_bytes, pending, preprocessed, added, filtered,
@@ -18,8 +18,8 @@ struct totals {
     uint64_t dropped_full, dropped_failed, dropped_shape;
 };
 
-/* Sums the counts of a queue. Pending frames were passed to the writer, but are neither on the disk nor lost
- * in an error; at the end of a capture there are none. */
+/* Sums the counts of a queue. Pending frames were passed to the writer, but are neither written nor lost in
+ * an error; at the end of a capture there are none. */
 static struct totals sum_queue(const struct capture *capture, unsigned queue) {
     const struct counts *counts = &capture->worker[queue].counts;
     struct totals totals = {
@@ -349,7 +349,7 @@ static int write_file(const char *path, const char *bytes, size_t size, bool hea
     }
     if (status == 0 && heartbeat) {
         (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0,
-                         (off_t)size + RESERVE); /* not supported by every file system */
+                         (off_t)size + RESERVED_BYTES); /* not supported by every file system */
     }
     if (status == 0 && ((!heartbeat && fsync(fd) != 0) || rename(temporary, path) != 0)) {
         status = -1;

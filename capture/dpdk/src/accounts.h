@@ -11,7 +11,8 @@
 int accounts_write(const struct capture *capture, const struct interface_counters *before, const char *path,
                    struct fault *fault);
 
-/* Returns true if every received frame is in exactly one count and none is pending. */
+/* Returns true if every received frame is in exactly one count, none is pending, and the counts of the
+ * generator add up. */
 bool accounts_balance(const struct capture *capture);
 
 /* Returns the number of frames received so far on all queues. */

@@ -21,7 +21,7 @@ struct worker {
     struct p4_frame batch[BURST_MAX]; /* frames of this burst that p4 has not processed yet */
     unsigned batched, returned;       /* frames of the batch, and those that p4 has processed */
     struct fault fault;
-    _Atomic bool failed; /* the cause is in fault, or in a file */
+    _Atomic bool failed; /* the cause is in `fault`, or in `error` of a file */
     struct counts counts;
     _Atomic uint64_t unstamped;
     _Atomic uint64_t loops;   /* increases while the thread runs */

@@ -97,7 +97,8 @@ static int open_outputs(struct capture *capture, const struct paths *paths, stru
     return 0;
 }
 
-/* Chooses the writer: direct if possible; else buffered, unless --writer direct was given. */
+/* Chooses the writer: the one of the options, except that the default writer, direct, is replaced by buffered
+ * if it cannot be used. */
 static int choose_writer(struct capture *capture, struct fault *fault) {
     const struct options *options = &capture->options;
     const struct store_settings probe = {&capture->files, 3, FILE_ALIGN, 0};
@@ -144,7 +145,7 @@ static bool is_any_worker_running(const struct capture *capture) {
     return false;
 }
 
-/* Returns the time without a frame on any queue. Time in which a thread did not poll does not count. */
+/* Returns the time without a frame on any queue. Time after the last poll of a queue does not count. */
 static uint64_t idle_ns(const struct capture *capture) {
     uint64_t least = UINT64_MAX;
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {

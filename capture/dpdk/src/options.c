@@ -7,8 +7,8 @@
 
 #include "common/command_line.h"
 
-#define FRAME 9216
-#define FRAME_OF_XDP 3456 /* AF_XDP: frame and headroom fit into a page */
+#define JUMBO_FRAME 9216
+#define XDP_FRAME 3456 /* AF_XDP: frame and headroom fit into a page */
 
 enum {
     WRITE = OPTION_OWN,
@@ -55,7 +55,7 @@ static const struct argp_option known[] = {
     {"queues", QUEUES, "N", 0, "Set the number of Rx queues; each has its own thread and files (default: 1)",
      PORT},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of an Rx queue (default: 4096)", PORT},
-    {"burst", BURST, "N", 0, "Set the number of frames received at once (default: 128)", PORT},
+    {"burst", BURST, "N", 0, "Set the maximum number of frames received at once (default: 128)", PORT},
     {"max-frame", MAX_FRAME, "BYTES", 0, "Set the maximum frame length (default: 9216; AF_XDP: 3456)", PORT},
     {"clock", CLOCK, "auto|hardware|tsc", 0,
      "Set the source of timestamps: the device, or the TSC of the CPU (default: auto, the device if it has "
@@ -101,7 +101,7 @@ static const struct argp_option known[] = {
      "If no buffer is free, drop and count frames, or leave them to the NIC (default: drop)", DISK},
     {"preallocate", PREALLOCATE, "SIZE", 0,
      "Allocate disk space for SIZE bytes beyond the end of a file; 0: nothing (default: 64M)", DISK},
-    {NULL, 0, NULL, 0, "End of the capture (default: SIGTERM or SIGINT):", END},
+    {NULL, 0, NULL, 0, "End of the capture (default: SIGTERM, SIGINT or SIGHUP):", END},
     {"frames", FRAMES, "N", 0, "Stop after N received frames", END},
     {"duration", DURATION, "SECONDS", 0, "Stop after SECONDS", END},
     {"stop-when-idle", IDLE, "SECONDS", 0, "Stop after SECONDS without a frame", END},
@@ -179,7 +179,7 @@ static int read_number(struct options *options, int code, const char *text, stru
         case MAX_FRAME:
             return option_number(&options->max_frame, text, "max-frame", 64, 65000, fault);
         case GENERATE:
-            return option_number(&options->generate, text, "generate", 60, FRAME, fault);
+            return option_number(&options->generate, text, "generate", 60, JUMBO_FRAME, fault);
         case SAMPLE:
             return option_size(&options->sample, text, "sample", 1, UINT32_MAX, fault);
         case ROTATE_BYTES:
@@ -195,7 +195,7 @@ static int read_number(struct options *options, int code, const char *text, stru
     }
 }
 
-static int read_one(struct options *options, int code, char *text, struct fault *fault) {
+static int read_option(struct options *options, int code, char *text, struct fault *fault) {
     switch (code) {
         case WRITE:
             options->write = text;
@@ -273,7 +273,7 @@ static int check(struct options *options, struct fault *fault) {
     }
     if (options->max_frame == 0) {
         const bool xdp = options->eal.vdevs > 0 && strncmp(options->eal.vdev[0], "net_af_xdp", 10) == 0;
-        options->max_frame = options->generate ? options->generate : xdp ? FRAME_OF_XDP : FRAME;
+        options->max_frame = options->generate ? options->generate : xdp ? XDP_FRAME : JUMBO_FRAME;
     }
     if (options->hash && named == &pcap_format) {
         return fail(fault, "--hash: pcap cannot contain hashes of frames; write .pcapng");
@@ -292,7 +292,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;
     if (key >= OPTION_OWN && key <= RATE) {
-        return read_one(options, key, text, line->fault) == 0 ? 0 : EINVAL;
+        return read_option(options, key, text, line->fault) == 0 ? 0 : EINVAL;
     }
     return command_line_default(key, state);
 }

@@ -16,7 +16,7 @@
 struct options {
     struct eal_settings eal; /* frames are captured from the first device; memory 0: as needed */
     const char *write;       /* PATH.pcap or PATH.pcapng */
-    const char *accounts;    /* if NULL, in the directory of the capture, .json */
+    const char *accounts;    /* if NULL, the name of the capture with .json */
     const char *filter;
     const char *p4, *p4_control; /* P4 program (.spec) or NULL; its control file or NULL */
     uint64_t p4_memory;          /* EAL memory of the P4 program, bytes */

@@ -155,8 +155,8 @@ static void process_mbuf(struct worker *worker, struct rte_mbuf *mbuf) {
     process_frame(worker, &frame, bytes, wire, mbuf);
 }
 
-/* Updates the idle time, from the first to the last of consecutive polls without a frame. A thread that waits
- * for the disk or for a CPU does not poll; this time does not count. */
+/* Updates the idle time, from the first to the last of consecutive polls without a frame. The time in which
+ * the thread waits for the disk or for a CPU counts only if the next poll returns no frame. */
 static void update_idle_time(struct worker *worker, bool empty, uint64_t polled_ns) {
     if (!empty) {
         worker->empty_since = 0;
@@ -222,7 +222,8 @@ int worker_run(void *argument) {
         add_count(&worker->loops, 1);
     }
     capture->stop = true;
-    /* Receive frames that arrived before the stop, and no more, so that a busy port cannot delay the end. */
+    /* Receive the frames that may have arrived before the stop: at most as many as the queue has descriptors,
+     * so that a busy port cannot delay the end. */
     for (uint64_t more = capture->port.depth;
          more > 0 && !worker->failed && (remaining = remaining_frames(worker)) > 0;) {
         const unsigned received = receive_burst(worker, more < remaining ? more : remaining);

@@ -1,4 +1,4 @@
-/* Tests of the clock: counters with a wrong rate, and system clocks that are noisy, slewed and set. */
+/* Tests of the clock: counters with a wrong rate, and system clocks that are noisy or stepped. */
 #include <math.h>
 
 #include "common/check.h"
@@ -59,57 +59,57 @@ static void test_a_step_of_the_clock_is_followed_at_once_and_counted(void) {
     CHECK(clock.largest_offset_ns < 1000);
 }
 
-static void test_a_small_step_is_slewed_and_never_goes_back(void) {
+static void test_after_a_small_step_the_clock_is_slewed_and_never_goes_back(void) {
     const double hz = 2.6e9;
-    const int64_t by = -5000000;
+    const int64_t step_ns = -5000000;
     struct clock clock;
     int64_t latest = 0;
     clock_begin(&clock, hz, ticks_at(hz, 0, 0), START);
     for (int period = 1; period <= 400; ++period) {
         const int64_t now = period * PERIOD_NS;
-        clock_discipline(&clock, ticks_at(hz, 0, now), START + now + by);
+        clock_discipline(&clock, ticks_at(hz, 0, now), START + now + step_ns);
         const int64_t stamp = clock_ns(&clock, ticks_at(hz, 0, now));
         CHECK(stamp > latest);
         latest = stamp;
     }
-    CHECK(clock.steps == 0 && llabs(clock.largest_offset_ns + by) < 1000);
-    CHECK(llabs(latest - (START + 400 * PERIOD_NS + by)) < 1000);
+    CHECK(clock.steps == 0 && llabs(clock.largest_offset_ns + step_ns) < 1000);
+    CHECK(llabs(latest - (START + 400 * PERIOD_NS + step_ns)) < 1000);
 }
 
-static void test_a_timestamp_before_the_start_of_the_line(void) {
+static void test_a_counter_value_before_the_start_of_the_line_is_converted(void) {
     const double hz = 1e9;
     struct clock clock;
     clock_begin(&clock, hz, 1000000, START);
     CHECK(clock_ns(&clock, 1000000 - 500) == START - 500);
 }
 
-/* Returns a reading with a window of `window` ns, of a clock that was stepped by `by` ns. Its error is
+/* Returns a reading with a window of `window` ns, of a clock that was stepped by `step_ns` ns. Its error is
  * `share` of half of the window. */
-static struct clock_reading reading_at(int64_t mono_ns, int64_t window, double share, int64_t by) {
-    const int64_t real_ns = mono_ns + window / 2 + (int64_t)(share * (double)window / 2) + START + by;
+static struct clock_reading reading_at(int64_t mono_ns, int64_t window, double share, int64_t step_ns) {
+    const int64_t real_ns = mono_ns + window / 2 + (int64_t)(share * (double)window / 2) + START + step_ns;
     return (struct clock_reading){mono_ns, real_ns, mono_ns + window};
 }
 
 static void test_a_watch_detects_only_steps(void) {
     const int64_t steps[] = {5000, -5000, 3 * SECOND, -86400 * SECOND, 1500000};
     struct clock_watch watch;
-    int64_t now = 0, by = 0;
-    clock_watch_begin(&watch, reading_at(now, 200, 0, by));
+    int64_t now = 0, step_ns = 0;
+    clock_watch_begin(&watch, reading_at(now, 200, 0, step_ns));
     for (unsigned i = 0; i < 200; ++i) { /* an interrupted reading has a long window */
         now += PERIOD_NS;
-        CHECK(!clock_watch_update(&watch,
-                                  reading_at(now, i % 7 ? 150 + i : 40000000, i % 2 ? 0.99 : -0.99, by)));
+        CHECK(!clock_watch_update(
+            &watch, reading_at(now, i % 7 ? 150 + i : 40000000, i % 2 ? 0.99 : -0.99, step_ns)));
     }
     for (unsigned i = 0; i < sizeof steps / sizeof *steps; ++i) {
-        by += steps[i];
+        step_ns += steps[i];
         now += PERIOD_NS;
-        CHECK(clock_watch_update(&watch, reading_at(now, 200, i % 2 ? 0.9 : -0.9, by)));
-        CHECK(watch.steps == i + 1 && !clock_watch_update(&watch, reading_at(now + 1000, 150, 0, by)));
+        CHECK(clock_watch_update(&watch, reading_at(now, 200, i % 2 ? 0.9 : -0.9, step_ns)));
+        CHECK(watch.steps == i + 1 && !clock_watch_update(&watch, reading_at(now + 1000, 150, 0, step_ns)));
     }
     CHECK(llabs(watch.largest_ns + 86400 * SECOND) <= 200);
-    by += 100000; /* less than the error of the next reading */
-    CHECK(!clock_watch_update(&watch, reading_at(now + 2000, 40000000, 0, by)));
-    CHECK(clock_watch_update(&watch, reading_at(now + 50000000, 200, 0, by)));
+    step_ns += 100000; /* less than the error of the next reading */
+    CHECK(!clock_watch_update(&watch, reading_at(now + 2000, 40000000, 0, step_ns)));
+    CHECK(clock_watch_update(&watch, reading_at(now + 50000000, 200, 0, step_ns)));
     clock_watch_begin(&watch, clock_watch_read());
     CHECK(!clock_watch_update(&watch, clock_watch_read()) && watch.error_ns < SECOND);
 }
@@ -117,8 +117,8 @@ static void test_a_watch_detects_only_steps(void) {
 int main(void) {
     test_clock_follows_a_counter_with_a_wrong_rate();
     test_a_step_of_the_clock_is_followed_at_once_and_counted();
-    test_a_small_step_is_slewed_and_never_goes_back();
-    test_a_timestamp_before_the_start_of_the_line();
+    test_after_a_small_step_the_clock_is_slewed_and_never_goes_back();
+    test_a_counter_value_before_the_start_of_the_line_is_converted();
     test_a_watch_detects_only_steps();
     puts("test_clock: ok");
     return 0;

@@ -20,7 +20,7 @@ static struct {
     int error;
 } kernel;
 
-static bool is_nth(unsigned n, unsigned *count) {
+static bool is_one_in(unsigned n, unsigned *count) {
     const bool hit = n && rand() % n == 0;
     *count += hit;
     return hit;
@@ -34,17 +34,17 @@ ssize_t __real_pwrite(int fd, const void *from, size_t size, off_t offset);
 ssize_t __wrap_pwrite(int fd, const void *from, size_t size, off_t offset);
 
 bool __wrap_uring_result(struct io_uring *ring, bool wait, int *result) {
-    const bool over = (wait || !kernel.stall) && __real_uring_result(ring, wait, result);
-    if (over && *result > 0) {
+    const bool ended = (wait || !kernel.stall) && __real_uring_result(ring, wait, result);
+    if (ended && *result > 0) {
         if (++kernel.calls == kernel.fail_at) {
             *result = -kernel.error;
-        } else if (is_nth(kernel.interrupt, &kernel.interrupted)) {
+        } else if (is_one_in(kernel.interrupt, &kernel.interrupted)) {
             *result = -EINTR;
-        } else if (*result > FILE_ALIGN && is_nth(kernel.shorten, &kernel.shortened)) {
+        } else if (*result > FILE_ALIGN && is_one_in(kernel.shorten, &kernel.shortened)) {
             *result = FILE_ALIGN + rand() % (*result - FILE_ALIGN);
         }
     }
-    return over;
+    return ended;
 }
 
 ssize_t __wrap_writev(int fd, const struct iovec *piece, int count) {
@@ -52,11 +52,11 @@ ssize_t __wrap_writev(int fd, const struct iovec *piece, int count) {
         errno = kernel.error;
         return -1;
     }
-    if (is_nth(kernel.interrupt, &kernel.interrupted)) {
+    if (is_one_in(kernel.interrupt, &kernel.interrupted)) {
         errno = EINTR;
         return -1;
     }
-    if (is_nth(kernel.shorten, &kernel.shortened)) {
+    if (is_one_in(kernel.shorten, &kernel.shortened)) {
         const struct iovec part = {piece[0].iov_base, 1 + (size_t)rand() % piece[0].iov_len};
         return __real_writev(fd, &part, 1);
     }
@@ -64,12 +64,12 @@ ssize_t __wrap_writev(int fd, const struct iovec *piece, int count) {
 }
 
 ssize_t __wrap_pwrite(int fd, const void *from, size_t size, off_t offset) {
-    if (is_nth(kernel.interrupt, &kernel.interrupted)) {
+    if (is_one_in(kernel.interrupt, &kernel.interrupted)) {
         errno = EINTR;
         return -1;
     }
     return __real_pwrite(
-        fd, from, is_nth(kernel.shorten, &kernel.shortened) ? 1 + (size_t)rand() % size : size, offset);
+        fd, from, is_one_in(kernel.shorten, &kernel.shortened) ? 1 + (size_t)rand() % size : size, offset);
 }
 
 static uint8_t bytes[FRAMES][LONGEST];
@@ -86,7 +86,7 @@ static void make_frames(void) {
 
 /* Puts all frames. Returns the number of accepted frames. */
 static unsigned put_frames(struct output *output, struct counts *counts, struct fault *fault) {
-    unsigned taken = 0;
+    unsigned accepted = 0;
     for (unsigned i = 0; i < FRAMES; ++i) {
         const uint32_t split = size_of[i] / 3;
         const struct frame frame = {
@@ -97,15 +97,15 @@ static unsigned put_frames(struct output *output, struct counts *counts, struct 
             .segments = 2,
         };
         if (output_put(output, &frame, fault) == PUT_DONE) {
-            CHECK(taken == i); /* no frame is accepted after a failure */
-            ++taken;
+            CHECK(accepted == i); /* no frame is accepted after a failure */
+            ++accepted;
             add_count(&counts->put, 1);
         }
         if (i % 128 == 0) {
             output_burst(output, 1000ULL * i);
         }
     }
-    return taken;
+    return accepted;
 }
 
 /* Checks that a file contains whole frames from number `from` on. Returns the number of the next frame. */
@@ -156,28 +156,29 @@ static void run(const char *directory, const struct store_kind *kind, const stru
     kernel.calls = 0;
     struct output *output = output_open(&settings, 0, &counts, &fault);
     CHECK(output);
-    const unsigned taken = put_frames(output, &counts, &fault);
-    CHECK(fails || taken == FRAMES);
+    const unsigned accepted = put_frames(output, &counts, &fault);
+    CHECK(fails || accepted == FRAMES);
     output_close(output);
     files_finish_pending(&files);
-    unsigned next = 0, cut = 0;
+    unsigned next = 0, failed_files = 0;
     uint64_t put = 0;
     for (const struct file *file = files.first; file; file = file->next) {
         CHECK(file->state != FILE_OPEN && (file->state == FILE_WHOLE) == (file->error == 0));
-        CHECK(cut == 0 || file->kept_frames == 0); /* no whole frame after a gap */
-        cut += file->error != 0;
+        CHECK(failed_files == 0 || file->kept_frames == 0); /* no whole frame after a gap */
+        failed_files += file->error != 0;
         const unsigned before = next;
         next = file->state == FILE_REMOVED ? next : read_back(file, next);
         CHECK(file->state != FILE_REMOVED || access(file->part, F_OK) != 0);
         CHECK(next - before == file->kept_frames && file->kept_frames <= file->put_frames);
         put += file->put_frames;
     }
-    CHECK(put == taken && next <= taken);
-    CHECK(fails ? cut > 0 && next < FRAMES : next == FRAMES);
+    CHECK(put == accepted && next <= accepted);
+    CHECK(fails ? failed_files > 0 && next < FRAMES : next == FRAMES);
     files_free(&files);
 }
 
-/* If no buffer is free and wait is false, a frame is rejected and counted, and accepted frames are whole. */
+/* If no buffer is free and wait is false, output_put returns PUT_FULL, and accepted frames are written
+ * whole. */
 static void run_full(const char *directory) {
     char stem[4096];
     struct files files = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -212,7 +213,7 @@ static void run_full(const char *directory) {
     files_free(&files);
 }
 
-static void all_formats(const char *directory, const struct store_kind *kind, bool fails) {
+static void run_all_formats(const char *directory, const struct store_kind *kind, bool fails) {
     const struct format *formats[] = {&pcap_format, &pcapng_format};
     for (unsigned i = 0; i < 2; ++i) {
         run(directory, kind, formats[i], 0, fails);
@@ -221,10 +222,10 @@ static void all_formats(const char *directory, const struct store_kind *kind, bo
 }
 
 /* Files end at many offsets in a buffer, with a slow disk. */
-static void rotations(const char *directory, const struct store_kind *kind) {
+static void run_rotations(const char *directory, const struct store_kind *kind) {
     kernel.stall = true;
-    for (uint64_t bytes_a_file = 40000; bytes_a_file < 400000; bytes_a_file += 23456) {
-        run(directory, kind, &pcap_format, bytes_a_file, false);
+    for (uint64_t rotate_bytes = 40000; rotate_bytes < 400000; rotate_bytes += 23456) {
+        run(directory, kind, &pcap_format, rotate_bytes, false);
     }
     kernel.stall = false;
 }
@@ -235,14 +236,14 @@ int main(int argc, char **argv) {
     make_frames();
     for (unsigned i = 0; i < 2; ++i) {
         memset(&kernel, 0, sizeof kernel);
-        all_formats(argv[1], kinds[i], false);
-        rotations(argv[1], kinds[i]);
+        run_all_formats(argv[1], kinds[i], false);
+        run_rotations(argv[1], kinds[i]);
         kernel.shorten = kernel.interrupt = 3;
-        all_formats(argv[1], kinds[i], false);
+        run_all_formats(argv[1], kinds[i], false);
         CHECK(kernel.shortened > 10 && kernel.interrupted > 10);
         kernel.error = ENOSPC;
         for (kernel.fail_at = 1; kernel.fail_at < 16; ++kernel.fail_at) {
-            all_formats(argv[1], kinds[i], true);
+            run_all_formats(argv[1], kinds[i], true);
         }
     }
     memset(&kernel, 0, sizeof kernel);

@@ -15,7 +15,7 @@ struct arguments {
     const char *output;               /* a pcap; NULL to send to `port` */
     const char *port;                 /* device name */
     uint64_t start_ns;                /* of the traffic; 0 with a port: as soon as possible */
-    unsigned burst, depth, max_frame; /* 0: the longest packet */
+    unsigned burst, depth, max_frame; /* max_frame: 0 for the longest packet, at least 2048 */
     uint64_t retry_ns;
     unsigned priority;
 };

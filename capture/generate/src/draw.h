@@ -11,12 +11,12 @@
 /* Returns number `index` of the sequence `key` (SplitMix64). */
 static inline uint64_t draw(uint64_t key, uint64_t index) { return mix64(key + index * DRAW_GOLDEN); }
 
-/* Returns a number from 0 to count - 1: `count` is at most 2^32, or a power of two; 0 means 2^64. */
+/* Maps a random number to 0 to count - 1. `count` is at most 2^32, or a power of two; 0 means 2^64. */
 static inline uint64_t draw_below(uint64_t value, uint64_t count) {
     return count && count <= 1ULL << 32 ? (value >> 32) * count >> 32 : value & (count - 1);
 }
 
-/* Returns a number between 0 and 1, both excluded. */
+/* Maps a random number to a number between 0 and 1, both excluded. */
 static inline double draw_unit(uint64_t value) { return ((double)(value >> 12) + 0.5) * 0x1p-52; }
 
 /* Natural logarithm of a normal number above 0, and exponential function of a number from 0 to 700. They use

@@ -1,6 +1,5 @@
-/* Errors of departures: departure minus requested time. They are counted in classes whose width is at most
- * 1/32 of the error.
- */
+/* Errors of departures: departure minus requested time. They are counted in classes of 1 ns below 64 ns,
+ * and of at most 1/32 of the error above. */
 #ifndef ACAPELLA_GENERATE_ERRORS_H
 #define ACAPELLA_GENERATE_ERRORS_H
 
@@ -15,7 +14,7 @@ struct errors {
     int64_t largest_ns;
 };
 
-/* `error_ns` is not negative. */
+/* Counts an error; a negative one counts as 0. */
 static inline void errors_count(struct errors *errors, int64_t error_ns) {
     const uint64_t value = error_ns < 0 ? 0 : (uint64_t)error_ns;
     const unsigned shift = value < ERRORS_STEPS ? 0 : 58U - (unsigned)__builtin_clzll(value);

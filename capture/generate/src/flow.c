@@ -2,7 +2,7 @@
 
 #define FIXED_PATTERNS PATTERN_PRBS31
 #define LATEST_ARRIVAL_NS (INT64_MAX / 2) /* later than every time of a pcap */
-#define WRONG 0x0101 /* XORed with a checksum; the difference is never a multiple of 0xFFFF */
+#define CORRUPTION 0x0101 /* XORed with a checksum; the difference is never a multiple of 0xFFFF */
 
 static uint8_t pattern_bytes[FIXED_PATTERNS][PACKET_MAX + 1];
 static uint16_t pattern_sum[FIXED_PATTERNS][PACKET_MAX + 2]; /* [n]: of the first n bytes */
@@ -129,7 +129,7 @@ static void write_checksum(const struct checksum *checksum, const struct flow *f
         result = 0xffff;
     }
     if (is_malformed(checksum->every, flow->index)) {
-        result = result == WRONG ? WRONG << 1 : result ^ WRONG;
+        result = result == CORRUPTION ? CORRUPTION << 1 : result ^ CORRUPTION;
     }
     memcpy(to + checksum->offset, &result, sizeof result);
 }
@@ -227,8 +227,8 @@ void flow_begin(struct flow *flow) {
 }
 
 bool flow_advance(struct flow *flow) {
-    const int64_t gap_ns = next_gap(flow), most_ns = LATEST_ARRIVAL_NS - flow->arrival_ns;
-    flow->arrival_ns = gap_ns < 0 || gap_ns > most_ns ? LATEST_ARRIVAL_NS : flow->arrival_ns + gap_ns;
+    const int64_t gap_ns = next_gap(flow), max_gap_ns = LATEST_ARRIVAL_NS - flow->arrival_ns;
+    flow->arrival_ns = gap_ns < 0 || gap_ns > max_gap_ns ? LATEST_ARRIVAL_NS : flow->arrival_ns + gap_ns;
     ++flow->index;
     flow->bytes = next_size(&flow->size, flow->index);
     return (flow->packets == 0 || flow->index < flow->packets) &&

@@ -117,7 +117,7 @@ uint32_t flow_next_bytes(const struct flow *flow);
 /* Returns true if the next packet is malformed. */
 bool flow_next_malformed(const struct flow *flow);
 
-/* Builds the next packet in `to`, which has room for PACKET_MAX or the longest packet. */
+/* Builds the next packet in `to`, which has room for the longest packet before truncation. */
 void flow_build(struct flow *flow, uint8_t *to, int64_t departure_ns);
 
 /* Advances to the packet after the next one. Returns false if there is none. */

@@ -27,9 +27,9 @@ struct words {
     bool failed;
 };
 
-static uint64_t set_error(struct words *words, const char *what) {
+static uint64_t set_error(struct words *words, const char *problem) {
     if (!words->failed) {
-        fail(words->fault, "%.300s: line %u: %s", words->path, words->line, what);
+        fail(words->fault, "%.300s: line %u: %s", words->path, words->line, problem);
     }
     words->failed = true;
     return 0;
@@ -44,14 +44,13 @@ static const char *next_word(struct words *words) {
     return word;
 }
 
-static uint64_t next_number(struct words *words, uint64_t most) {
+static uint64_t next_number(struct words *words, uint64_t max) {
     const char *word = next_word(words);
     char *end = NULL;
     errno = 0;
     const uint64_t value = strtoull(word, &end, 10);
-    return errno || end == word || *end || *word == '-' || value > most
-               ? set_error(words, "an invalid number")
-               : value;
+    return errno || end == word || *end || *word == '-' || value > max ? set_error(words, "an invalid number")
+                                                                       : value;
 }
 
 static int32_t next_signed(struct words *words) {
@@ -260,14 +259,14 @@ static void read_checksum(struct words *words, struct model *model) {
 
 static struct distribution next_distribution(struct words *words) {
     static const char *const kinds[] = {"constant", "exponential", "pareto", NULL};
-    struct distribution of = {.kind = (enum distribution_kind)next_choice(words, kinds)};
-    of.scale = next_double(words);
-    of.shape = next_double(words);
-    of.key = next_number(words, UINT64_MAX);
-    if (of.kind == DISTRIBUTION_PARETO && !(of.shape >= 1)) {
+    struct distribution distribution = {.kind = (enum distribution_kind)next_choice(words, kinds)};
+    distribution.scale = next_double(words);
+    distribution.shape = next_double(words);
+    distribution.key = next_number(words, UINT64_MAX);
+    if (distribution.kind == DISTRIBUTION_PARETO && !(distribution.shape >= 1)) {
         set_error(words, "an invalid shape");
     }
-    return of;
+    return distribution;
 }
 
 static void read_gap(struct words *words, struct model *model) {
@@ -388,7 +387,7 @@ static void (*const line_readers[])(struct words *, struct model *) = {
     read_version, read_port,     read_flows,      read_list, read_flow, read_field,
     read_length,  read_checksum, read_truncation, read_gap,  read_size,
 };
-enum { FIRST_OF_FLOW = 5 }; /* in both lists */
+enum { FIRST_OF_FLOW = 5 }; /* index, in both lists, of the first line that must follow a flow */
 
 static void read_line(struct words *words, struct model *model) {
     const int kind = next_choice(words, line_names);
@@ -442,10 +441,10 @@ int model_read(struct model *model, const char *path, struct fault *fault) {
         ++words.line;
         read_line(&words, model);
     }
-    const bool unread = ferror(file);
+    const bool failed = ferror(file);
     fclose(file);
     free(line);
-    if (unread) {
+    if (failed) {
         return fail(fault, "%.300s: cannot be read", path);
     }
     if (!words.failed && model->flows && keep_arrays(model) != 0) {

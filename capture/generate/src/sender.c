@@ -10,7 +10,7 @@
 #include "engine/worker.h"
 
 #define POLLING_LCORE 1
-#define BEFORE_START_NS 50000000LL /* until the polling thread runs */
+#define BEFORE_START_NS 50000000LL /* time for the polling thread to start */
 #define TICK_NS 20000000LL
 #define MBUFS_OF_CACHES 4096
 

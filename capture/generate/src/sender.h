@@ -16,7 +16,7 @@ struct sender {
     bool nic; /* the port is not a virtual device */
 };
 
-/* Opens the port and prepares all packets of the model. Returns 0, or -1 with the reason in fault. */
+/* Opens the port and prepares the schedule of the packets. Returns 0, or -1 with the reason in fault. */
 int sender_open(struct sender *sender, struct model *model, const struct arguments *arguments,
                 struct fault *fault);
 

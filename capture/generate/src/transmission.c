@@ -39,8 +39,8 @@ static unsigned build_burst(struct transmission *transmission, int64_t now) {
 }
 
 /* Counts packets of the burst as sent at `departure_ns`, or as dropped. */
-static void count(struct transmission *transmission, unsigned from, unsigned to, bool sent,
-                  int64_t departure_ns) {
+static void count_packets(struct transmission *transmission, unsigned from, unsigned to, bool sent,
+                          int64_t departure_ns) {
     for (unsigned i = from; i < to; ++i) {
         const struct built *built = &transmission->built[i];
         if (sent) {
@@ -59,10 +59,10 @@ static void send_burst(struct transmission *transmission, unsigned packets, int6
         bool failed = false;
         const uint16_t accepted =
             port_send(transmission->port, 0, &transmission->mbuf[done], (uint16_t)(packets - done), &failed);
-        count(transmission, done, done + accepted, !failed, now);
+        count_packets(transmission, done, done + accepted, !failed, now);
         done += accepted;
     }
-    count(transmission, done, packets, false, now);
+    count_packets(transmission, done, packets, false, now);
     for (; done < packets; ++done) {
         rte_pktmbuf_free(transmission->mbuf[done]);
     }
@@ -82,7 +82,7 @@ bool transmission_poll(struct transmission *transmission) {
         transmission_stop(transmission, SENT_ALL);
         return false;
     }
-    /* without free mbufs, the driver still holds packets of earlier bursts */
+    /* if no mbufs are free, the driver still holds packets of earlier bursts */
     if (transmission->start_ns + due_ns <= now &&
         rte_pktmbuf_alloc_bulk(transmission->pool, transmission->mbuf, transmission->burst) == 0) {
         const unsigned packets = build_burst(transmission, now);

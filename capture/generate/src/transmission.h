@@ -32,11 +32,11 @@ struct transmission {
     bool drained; /* after the end: no packet is left in the queue of the device */
 };
 
-/* Sends the packets that are due, at most a burst; retries for at most retry_ns. It does not allocate or
- * print. Returns false if the transmission has ended. */
+/* Sends the packets that are due, at most a burst; retries for at most retry_ns. It allocates nothing
+ * but mbufs, and does not print. Returns false if the transmission has ended. */
 bool transmission_poll(struct transmission *transmission);
 
-/* Ends the transmission early. */
+/* Ends the transmission; only the first call has an effect. */
 void transmission_stop(struct transmission *transmission, enum transmission_end end);
 
 const char *transmission_end_name(enum transmission_end end);

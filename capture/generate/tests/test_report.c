@@ -20,7 +20,7 @@ int nanosleep(const struct timespec *time, struct timespec *left) {
     return draining ? 0 : clock_nanosleep(CLOCK_REALTIME, 0, time, left);
 }
 
-static void test_end_and_queue_of_the_device_are_both_reported(void) {
+static void test_reason_for_the_end_and_draining_are_both_reported(void) {
     static struct timebase time;
     static struct transmission transmission = {.time = &time};
     static const struct model model;
@@ -41,7 +41,7 @@ static void test_end_and_queue_of_the_device_are_both_reported(void) {
     }
 }
 
-static int status_of(void *queue, uint16_t latest) {
+static int fake_descriptor_status(void *queue, uint16_t latest) {
     void *mbuf = NULL;
     (void)queue;
     CHECK(latest + 1 == sender.ports.port[0].tx_depth);
@@ -82,7 +82,7 @@ static void check_full_queue(const char *device, unsigned per_poll, const char *
     read_model(&model);
     memset(&sender, 0, sizeof sender);
     CHECK(sender_open(&sender, &model, &arguments, &fault) == 0);
-    rte_eth_fp_ops[sender.ports.port[0].id].tx_descriptor_status = status_of;
+    rte_eth_fp_ops[sender.ports.port[0].id].tx_descriptor_status = fake_descriptor_status;
     sent_per_poll = per_poll;
     draining = false;
     CHECK(sender_run(&sender, &fault) == 0);
@@ -95,7 +95,7 @@ static void check_full_queue(const char *device, unsigned per_poll, const char *
     CHECK(strstr(text, expected));
     CHECK(rte_ring_count(device_queue) == (per_poll ? 0U : QUEUE - 1U));
     sent_per_poll = QUEUE;
-    status_of(NULL, sender.ports.port[0].tx_depth - 1); /* frees the remaining packets */
+    fake_descriptor_status(NULL, sender.ports.port[0].tx_depth - 1); /* frees the remaining packets */
     sender_close(&sender);
     model_free(&model);
     rte_ring_free(device_queue);
@@ -111,7 +111,7 @@ static void test_packets_in_a_full_queue_are_reported(void) {
 }
 
 int main(void) {
-    test_end_and_queue_of_the_device_are_both_reported();
+    test_reason_for_the_end_and_draining_are_both_reported();
     test_packets_in_a_full_queue_are_reported();
     return 0;
 }

@@ -28,19 +28,19 @@ static struct direction *find(struct link *link, const char *name) {
 static void print_statistics(const struct link *link) {
     fputs("{\"links\": {", stdout);
     for (unsigned i = 0; i < link->directions; ++i) {
-        const struct direction *each = &link->direction[i];
-        const struct counts *counts = &each->counts;
+        const struct direction *direction = &link->direction[i];
+        const struct counts *counts = &direction->counts;
         fputs(i ? ", " : "", stdout);
-        json_text(stdout, each->name);
+        json_text(stdout, direction->name);
         printf(": {\"received\": %" PRIu64 ", \"sent\": %" PRIu64 ", \"lost\": %" PRIu64
                ", \"reordered\": %" PRIu64 ", \"duplicated\": %" PRIu64 ", \"full\": %" PRIu64
                ", \"unsent\": %" PRIu64 ", \"queued\": %zu, \"largest\": %" PRIu64
                ", \"late_p50_ns\": %" PRId64 ", \"late_p99_ns\": %" PRId64 ", \"late_max_ns\": %" PRId64
                ", \"early_p99_ns\": %" PRId64 ", \"early_max_ns\": %" PRId64 "}",
                counts->received, counts->sent, counts->lost, counts->reordered, counts->duplicated,
-               counts->full, counts->unsent, each->queue.packets, counts->largest,
-               direction_late_ns(each, 500), direction_late_ns(each, 990), each->latest_ns,
-               direction_early_ns(each, 990), each->earliest_ns);
+               counts->full, counts->unsent, direction->queue.packets, counts->largest,
+               direction_late_ns(direction, 500), direction_late_ns(direction, 990), direction->latest_ns,
+               direction_early_ns(direction, 990), direction->earliest_ns);
     }
     printf("}, \"wake_ns\": %" PRId64 "}\n", link->wake_ns);
 }
@@ -81,14 +81,14 @@ void control_execute(struct link *link, const char *line) {
 }
 
 int control_read(struct link *link, int fd, struct fault *fault) {
-    const ssize_t got = read(fd, link->text + link->size, sizeof link->text - link->size);
-    if (got < 0) {
+    const ssize_t bytes_read = read(fd, link->text + link->size, sizeof link->text - link->size);
+    if (bytes_read < 0) {
         return errno == EINTR || errno == EAGAIN ? 0 : fail(fault, "standard input: %s", strerror(errno));
     }
-    if (got == 0) {
+    if (bytes_read == 0) {
         return 1;
     }
-    link->size += (size_t)got;
+    link->size += (size_t)bytes_read;
     char *end;
     while ((end = memchr(link->text, '\n', link->size))) {
         *end = '\0';

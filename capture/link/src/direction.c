@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BATCH 64 /* most packets that are read before due packets are sent */
+#define BATCH 64 /* maximum number of packets that are read before due packets are sent */
 #define MILLION 1000000
 #define MICROSECOND 1000
 #define DEVICE "/dev/net/tun"
@@ -117,7 +117,7 @@ static void pass(struct direction *direction, int64_t now_ns, const uint8_t *byt
         send_packet(direction, bytes, length);
         return;
     }
-    /* Packets with an earlier, longer delay stay ahead. */
+    /* A packet that arrived earlier with a longer delay stays ahead. */
     int64_t due_ns = now_ns + direction->settings.delay_ns;
     if (direction->queue.packets && due_ns < direction->last_due_ns) {
         due_ns = direction->last_due_ns;
@@ -154,14 +154,14 @@ void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *
 int direction_read(struct direction *direction, struct fault *fault) {
     static uint8_t packet[PACKET_MAX];
     for (unsigned i = 0; i < BATCH; ++i) {
-        const ssize_t got = read(direction->fd, packet, sizeof packet);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        const ssize_t bytes_read = read(direction->fd, packet, sizeof packet);
+        if (bytes_read < 0 && (errno == EAGAIN || errno == EINTR)) {
             return 0;
         }
-        if (got < 0) {
+        if (bytes_read < 0) {
             return fail(fault, "device %s: %s", direction->name, strerror(errno));
         }
-        direction_take(direction, monotonic_ns(), packet, (size_t)got);
+        direction_take(direction, monotonic_ns(), packet, (size_t)bytes_read);
     }
     return 0;
 }

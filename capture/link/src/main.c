@@ -1,5 +1,6 @@
-/* acapella-link: delays packets of TUN devices, each in a network namespace, for a constant time. One thread
- * waits for packets, commands, and the time of the next packet; it never polls. */
+/* acapella-link: delays packets of TUN devices, each in a network namespace, by a constant time, and loses,
+ * reorders or duplicates some on request. One thread waits for packets, commands, and the time of the next
+ * packet; it does not busy-wait. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -143,9 +144,9 @@ static int serve(struct link *link, int timer, struct fault *fault) {
 
 static int run(struct link *link, const struct options *options, struct fault *fault) {
     for (; link->directions < options->count; ++link->directions) {
-        struct direction *each = &link->direction[link->directions];
-        if (direction_open(each, options->arguments[link->directions], options->memory, fault) != 0) {
-            direction_close(each);
+        struct direction *direction = &link->direction[link->directions];
+        if (direction_open(direction, options->arguments[link->directions], options->memory, fault) != 0) {
+            direction_close(direction);
             return -1;
         }
     }

@@ -12,7 +12,7 @@ struct head {
 
 #define WRAP UINT64_MAX
 
-static size_t room(size_t length) {
+static size_t padded_size(size_t length) {
     const size_t whole = sizeof(struct head) + length;
     return (whole + sizeof(struct head) - 1) / sizeof(struct head) * sizeof(struct head);
 }
@@ -36,7 +36,7 @@ void queue_close(struct queue *queue) {
 }
 
 bool queue_push(struct queue *queue, int64_t due_ns, const uint8_t *bytes, size_t length) {
-    const size_t needed = room(length);
+    const size_t needed = padded_size(length);
     if (queue->packets == 0) {
         queue->first = queue->end = 0;
     }
@@ -72,7 +72,7 @@ const uint8_t *queue_first(const struct queue *queue, int64_t *due_ns, size_t *l
 void queue_pop(struct queue *queue) {
     struct head head;
     memcpy(&head, queue->memory + queue->first, sizeof head);
-    queue->first += room((size_t)head.length);
+    queue->first += padded_size((size_t)head.length);
     queue->packets--;
     if (queue->packets == 0) {
         return;

@@ -78,7 +78,7 @@ static void test_packets_leave_when_they_are_due(void) {
     const int64_t now = monotonic_ns();
     direction_take(&direction, now, packet, 60);
     CHECK(direction_send_due(&direction, 0) == now + 3600000000000 && direction.counts.sent == 0);
-    /* a shorter delay does not overtake */
+    /* a packet with a shorter delay does not overtake */
     direction_set(&direction, (struct settings){.delay_ns = 0}, 1);
     direction_take(&direction, now + 1, packet, 61);
     CHECK(direction.counts.sent == 0 && direction.queue.packets == 2);
@@ -122,7 +122,7 @@ static void test_early_packets_are_in_their_own_percentile(void) {
 }
 
 /* Samples of 8 us, 12 us and, rarely, 5 ms: a median ignores the size of the largest ones. */
-static void test_estimate_of_the_wake_up_approaches_the_median(void) {
+static void test_estimate_of_the_wake_up_time_approaches_the_median(void) {
     int64_t wake_ns = 0;
     for (unsigned i = 0; i < 3000; ++i) {
         wake_ns = wake_update(wake_ns, i % 20 == 0 ? 5000000 : i % 3 == 0 ? 12000 : 8000);
@@ -216,7 +216,7 @@ static void test_commands_set_values_or_change_nothing(void) {
     CHECK(settings->duplicate_ppm == 0);
     control_execute(&link, "set a 60000000 1 2 3 4");
     CHECK(settings->delay_ns == 60000000 && settings->duplicate_ppm == 4 && link.direction[0].random == 3);
-    static const char *const wrong[] = {
+    static const char *const invalid[] = {
         "set b 1 0 0 0",
         "set a -1 0 0 0",
         "set a 1 1000001 0 0",
@@ -229,8 +229,8 @@ static void test_commands_set_values_or_change_nothing(void) {
         "",
         "sett a 1 0 0 0",
     };
-    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-        control_execute(&link, wrong[i]);
+    for (unsigned i = 0; i < sizeof invalid / sizeof *invalid; ++i) {
+        control_execute(&link, invalid[i]);
         CHECK(settings->delay_ns == 60000000 && settings->loss_ppm == 1 && settings->reorder_ppm == 2 &&
               settings->duplicate_ppm == 4);
     }
@@ -243,7 +243,7 @@ int main(void) {
     test_packets_leave_when_they_are_due();
     test_packets_leave_early_by_the_given_time_and_no_more();
     test_early_packets_are_in_their_own_percentile();
-    test_estimate_of_the_wake_up_approaches_the_median();
+    test_estimate_of_the_wake_up_time_approaches_the_median();
     test_every_packet_is_counted_once();
     test_the_same_seed_loses_the_same_packets();
     test_copies_follow_their_packets();

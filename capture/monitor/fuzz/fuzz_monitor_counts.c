@@ -7,7 +7,7 @@
 static struct monitor monitor;
 static int64_t now_ns;
 
-static const struct expected_flow wanted[FLOWS] = {
+static const struct expected_flow expected_flows[FLOWS] = {
     {5, 42, 60, PATTERN_COUNTER, 0},
     {UINT64_MAX, 46, 64, PATTERN_PRBS31, 0},
     {9, MONITOR_NO_STAMP, MONITOR_NO_STAMP, PATTERN_ZEROS, 0},
@@ -16,8 +16,8 @@ static const struct expected_flow wanted[FLOWS] = {
 
 /* Stores the identity of a packet, as a packet log does. */
 static void log_packet(void *user, const struct logged_packet *seen) {
-    struct monitor_fuzz_identity *found = user;
-    *found =
+    struct monitor_fuzz_identity *identity = user;
+    *identity =
         (struct monitor_fuzz_identity){!seen->headers->malformed, seen->identity.high, seen->identity.low};
 }
 
@@ -27,7 +27,7 @@ int monitor_fuzz_begin(uint8_t choice) {
     struct monitor_settings settings = {
         .flows = FLOWS,
         .window = 64,
-        .expected = choice & 1 ? wanted : NULL,
+        .expected = choice & 1 ? expected_flows : NULL,
         .checks_pattern = choice & 2,
         .pattern = (enum pattern)(choice >> 5 & 3),
         .correction = {choice & 4 ? 123456789 : 0, 0},
@@ -47,13 +47,13 @@ int monitor_fuzz_begin(uint8_t choice) {
 
 struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t cap_len, uint32_t wire_len,
                                                  int64_t gap_ns) {
-    struct monitor_fuzz_identity found = {false, 0, 0};
+    struct monitor_fuzz_identity identity = {false, 0, 0};
     now_ns = (int64_t)((uint64_t)now_ns + (uint64_t)gap_ns);
     const struct input_packet packet = {
         .bytes = bytes, .captured_bytes = cap_len, .wire = wire_len, .arrival_ns = now_ns};
-    monitor.logger[0].user = &found;
+    monitor.logger[0].user = &identity;
     monitor_burst(&monitor, &packet, 1);
-    return found;
+    return identity;
 }
 
 static bool flows_add_up(void) {

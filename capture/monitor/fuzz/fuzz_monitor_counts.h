@@ -18,7 +18,7 @@ struct monitor_fuzz_identity {
 struct monitor_fuzz_identity monitor_fuzz_packet(const uint8_t *bytes, uint32_t cap_len, uint32_t wire_len,
                                                  int64_t gap_ns);
 
-/* Ends the monitor. Returns 0 if the counts of `packets` packets add up. */
+/* Ends the monitor. Returns 0 if the counts of `packets` packets add up, -1 otherwise. */
 int monitor_fuzz_end(uint64_t packets);
 
 #endif

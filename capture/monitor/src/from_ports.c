@@ -79,7 +79,8 @@ int receiver_run(void *argument) {
             rte_pause();
         }
     }
-    /* Receive packets that arrived before the stop, and no more, so that a busy port cannot delay the end. */
+    /* Receive the packets that may have arrived before the stop: about as many as the queue has descriptors,
+     * so that a busy port cannot delay the end. */
     for (unsigned more = receiver->port.depth, received = 1; more > 0 && received > 0;) {
         received = receiver_burst(receiver);
         more -= received < more ? received : more;
@@ -204,28 +205,28 @@ static bool is_over(const struct receiver *receiver, unsigned ports, uint64_t be
            (options->idle_s > 0 && idle >= (uint64_t)(options->idle_s * SECOND));
 }
 
-/* Corrects the clocks of the ports, and notes whether the system clock was set. */
+/* Corrects the clocks of the ports, and notes whether the system clock was stepped. */
 static void follow_clock(struct receiver *receiver, unsigned ports) {
     const struct clock_reading reading = clock_watch_read();
     for (unsigned i = 0; i < ports; ++i) {
-        struct receiver *each = &receiver[i];
-        const bool set = clock_watch_update(&each->clock, reading);
-        receive_port_discipline(&each->port);
-        const int64_t now_ns = (int64_t)receive_port_now(&each->port);
-        if (set) {
-            const int64_t from_ns = now_ns < each->checked_ns ? now_ns : each->checked_ns;
-            const bool first = each->clock.steps == 1;
-            each->stepped_from_ns =
-                first || from_ns < each->stepped_from_ns ? from_ns : each->stepped_from_ns;
+        struct receiver *current = &receiver[i];
+        const bool stepped = clock_watch_update(&current->clock, reading);
+        receive_port_discipline(&current->port);
+        const int64_t now_ns = (int64_t)receive_port_now(&current->port);
+        if (stepped) {
+            const int64_t from_ns = now_ns < current->checked_ns ? now_ns : current->checked_ns;
+            const bool first = current->clock.steps == 1;
+            current->stepped_from_ns =
+                first || from_ns < current->stepped_from_ns ? from_ns : current->stepped_from_ns;
         }
-        each->checked_ns = now_ns;
+        current->checked_ns = now_ns;
     }
 }
 
 static void supervise(struct receiver *receiver, unsigned ports) {
     const struct options *options = receiver->options;
     const struct timespec tick = {0, TICK_NS};
-    const uint64_t begin = monotonic_ns(), every = (uint64_t)(options->every_s * SECOND);
+    const uint64_t begin = monotonic_ns(), period_ns = (uint64_t)(options->every_s * SECOND);
     uint64_t disciplined = begin, printed = begin;
     print_event("listening", receiver, ports, 0);
     for (uint64_t now = begin; !is_over(receiver, ports, begin, now); now = monotonic_ns()) {
@@ -233,7 +234,7 @@ static void supervise(struct receiver *receiver, unsigned ports) {
             disciplined = now;
             follow_clock(receiver, ports);
         }
-        if (every && now - printed >= every) {
+        if (period_ns && now - printed >= period_ns) {
             printed = now;
             print_event("counts", receiver, ports, options->live_flows);
         }

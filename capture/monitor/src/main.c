@@ -131,8 +131,8 @@ static int count_and_write(struct run *run, struct fault *fault) {
     if (status == 0) {
         status = write_result(run, fault); /* even if another output is incomplete */
     }
-    struct fault of_logs;
-    if (close_logs(run, status == 0 ? fault : &of_logs) != 0) {
+    struct fault log_fault;
+    if (close_logs(run, status == 0 ? fault : &log_fault) != 0) {
         status = -1;
     }
     for (unsigned i = 0; i < run->ports; ++i) {

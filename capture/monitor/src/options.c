@@ -28,7 +28,7 @@ enum {
 enum { PORT = EAL_GROUP_PORTS, SELECTION, OUTPUT, END };
 
 static const struct argp_option known[] = {
-    {NULL, 0, NULL, 0, "Ports (--read, or --vdev and --pci; each is a port):", PORT},
+    {NULL, 0, NULL, 0, "Ports (--read, or any of --vdev and --pci; each is a port):", PORT},
     {"read", READ, "FILE", 0, "Read a capture, whose timestamps are the arrival times; pcap or pcapng", PORT},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a port (default: 4096)", PORT},
     {"max-frame", MAX_FRAME, "BYTES", 0, "Set the maximum length of packets (default: 2048)", PORT},
@@ -134,7 +134,7 @@ static int read_port_option(struct options *options, int code, const char *text,
     }
 }
 
-static int read_one(struct options *options, int code, const char *text, struct fault *fault) {
+static int read_option(struct options *options, int code, const char *text, struct fault *fault) {
     static const char *const patterns[] = {"zeros", "ones", "aa55", "counter", "prbs31", NULL};
     int pattern;
     switch (code) {
@@ -197,7 +197,7 @@ static int check(const struct options *options, struct fault *fault) {
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     if (key >= OPTION_OWN && key <= LAST) {
-        return read_one(line->options, key, text, line->fault) == 0 ? 0 : EINVAL;
+        return read_option(line->options, key, text, line->fault) == 0 ? 0 : EINVAL;
     }
     return command_line_default(key, state);
 }

@@ -153,8 +153,8 @@ int main(int argc, char **argv) {
     while (done < packets) {
         const uint64_t filled = fill(&source, packets - done, &departure_ns);
         const uint64_t cpu_before = cpu_ns(), before = rte_rdtsc();
-        for (uint64_t got = 0; got < filled;) {
-            got += receiver_burst(&receiver);
+        for (uint64_t received = 0; received < filled;) {
+            received += receiver_burst(&receiver);
         }
         ticks += rte_rdtsc() - before;
         cpu += cpu_ns() - cpu_before;

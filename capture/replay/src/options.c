@@ -177,7 +177,7 @@ static int read_number(struct options *options, int code, const char *text, stru
     }
 }
 
-static int read_one(struct options *options, int code, char *text, struct fault *fault) {
+static int read_option(struct options *options, int code, char *text, struct fault *fault) {
     static const char *const paces[] = {"bursts", "single", NULL};
     static const char *const tags[] = {"none", "choir", "fixed", NULL};
     int at = 0;
@@ -212,7 +212,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;
     if (key >= OPTION_OWN && key <= SPIN) {
-        return read_one(options, key, text, line->fault) == 0 ? 0 : EINVAL;
+        return read_option(options, key, text, line->fault) == 0 ? 0 : EINVAL;
     }
     return command_line_default(key, state);
 }

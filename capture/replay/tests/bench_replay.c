@@ -13,7 +13,7 @@
 #define RING 16384
 #define READ_BURST 64
 
-/* State shared by the receiver and the sender. */
+/* The receiving thread. */
 struct reader {
     struct rte_ring *ring;
     uint64_t packets, sum; /* sum of the bytes that were read, so that no read is optimized away */
@@ -21,20 +21,20 @@ struct reader {
 
 static void read_burst(struct reader *reader) {
     void *mbuf[READ_BURST];
-    const unsigned got = rte_ring_dequeue_burst(reader->ring, mbuf, READ_BURST, NULL);
-    for (unsigned i = 0; i < got; ++i) {
+    const unsigned received = rte_ring_dequeue_burst(reader->ring, mbuf, READ_BURST, NULL);
+    for (unsigned i = 0; i < received; ++i) {
         const struct rte_mbuf *packet = mbuf[i];
         const uint8_t *bytes = rte_pktmbuf_mtod(packet, const uint8_t *);
         reader->sum += bytes[0] + bytes[packet->data_len - 1];
     }
-    rte_pktmbuf_free_bulk((struct rte_mbuf **)mbuf, got);
-    reader->packets += got;
+    rte_pktmbuf_free_bulk((struct rte_mbuf **)mbuf, received);
+    reader->packets += received;
 }
 
 /* The sending thread. */
 struct sender {
     struct replay *replay;
-    int64_t cpu_ns; /* CPU time from the first due time on */
+    int64_t cpu_ns; /* CPU time from 100 us before the first due time on */
 };
 
 static int64_t cpu_time_ns(void) {

@@ -17,13 +17,13 @@ void world_environment(unsigned memory_mb, unsigned threads) {
     }
 }
 
-static void make_rings(struct rte_ring *ring[WORLD_QUEUES], char kind, unsigned world, unsigned port,
-                       const struct world *of) {
-    for (unsigned queue = 0; queue < of->options.queues; ++queue) {
+static void make_rings(struct rte_ring *ring[WORLD_QUEUES], char kind, unsigned number, unsigned port,
+                       const struct world *world) {
+    for (unsigned queue = 0; queue < world->options.queues; ++queue) {
         char name[32];
-        snprintf(name, sizeof name, "%c%u_%u_%u", kind, world, port, queue);
-        ring[queue] = rte_ring_create(name, of->ring_size ? of->ring_size : RING_SIZE, (int)rte_socket_id(),
-                                      RING_F_SP_ENQ | RING_F_SC_DEQ);
+        snprintf(name, sizeof name, "%c%u_%u_%u", kind, number, port, queue);
+        ring[queue] = rte_ring_create(name, world->ring_size ? world->ring_size : RING_SIZE,
+                                      (int)rte_socket_id(), RING_F_SP_ENQ | RING_F_SC_DEQ);
         CHECK(ring[queue]);
     }
 }

@@ -18,7 +18,7 @@ struct device {
     unsigned lost, received, seed;
     bool unstamped;
     bool by_kernel; /* timestamps of the kernel, not of a NIC */
-    bool delays;    /* each packet arrives only together with the next one */
+    bool delays;    /* each packet arrives only when the next one is received */
     struct rte_mbuf *held;
     const struct world *world;
     const struct port *port;
@@ -185,24 +185,24 @@ static unsigned send_alternating(struct world *world, struct arrivals *arrivals,
 static void test_ports_with_different_leads_keep_their_order_across_ports(void) {
     struct device device[2] = {{.lead_ns = 300}, {.lead_ns = LEAD_NS}};
     struct world world = {.options = {.ports = 2}, .crossed = true};
-    struct arrivals without = {.device = device}, with = {.device = device};
+    struct arrivals before = {.device = device}, after = {.device = device};
     struct summary summary;
     struct fault fault = {""};
     open_connected(&world, device);
     for (uint32_t packet = 0; packet < PACKETS; ++packet) {
         world_add(&world, packet, 60, (int64_t)packet * SHORT_GAP_NS, (uint16_t)(packet % 2), true);
     }
-    CHECK(send_alternating(&world, &without, false) > PACKETS);
+    CHECK(send_alternating(&world, &before, false) > PACKETS);
     world.time.simulated_ns = START_NS - 1000000;
     CHECK(measure(&world, &fault) == 0);
     CHECK(world.ports.port[0].lead.ns == LEAD_NS && world.ports.port[1].lead.ns == 300);
-    CHECK(send_alternating(&world, &with, true) == 0);
+    CHECK(send_alternating(&world, &after, true) == 0);
     summarize(&summary, &world.replay);
     CHECK(summary.balanced && summary.monotone && summary.largest_ns == 0);
     close_connected(&world, device);
 }
 
-/* Port 1 has no timestamps, so that the lead of port 0 is unknown, whichever is measured first. */
+/* Port 1 has no timestamps, so that the lead of port 0 is unknown, also after that of port 1 was measured. */
 static void test_a_lead_does_not_depend_on_the_port_that_received_the_probes(void) {
     struct device device[2] = {{.lead_ns = LEAD_NS}, {.lead_ns = LEAD_NS, .unstamped = true}};
     struct world world = {.options = {.ports = 2}, .crossed = true};
@@ -234,7 +234,7 @@ static void test_packets_before_the_measurement_are_discarded(void) {
     close_connected(&world, &device);
 }
 
-static void test_ports_receive_only_if_probes_arrive_there(void) {
+static void test_ports_do_not_receive_without_a_bridge_or_probes(void) {
     struct world world = {.options = {.ports = 2}};
     world_open(&world);
     CHECK(!world.ports.port[0].receives && !world.ports.port[1].receives);
@@ -295,7 +295,7 @@ static void test_clocks_begin_after_the_links_of_all_ports_are_up(void) {
     world_close(&world);
 }
 
-static void test_a_lead_before_the_departure_is_an_error(void) {
+static void test_a_negative_lead_is_an_error(void) {
     struct device device = {.lead_ns = -50000};
     struct world world = {.options = {.ports = 1}};
     struct fault fault = {""};
@@ -304,7 +304,7 @@ static void test_a_lead_before_the_departure_is_an_error(void) {
     close_connected(&world, &device);
 }
 
-static void test_a_lead_below_the_error_of_the_clocks_is_zero(void) {
+static void test_a_negative_lead_within_the_error_of_the_clocks_is_zero(void) {
     struct device device = {.lead_ns = -50};
     struct world world = {.options = {.ports = 1}};
     struct fault fault = {""};
@@ -366,13 +366,13 @@ int main(void) {
     test_ports_with_different_leads_keep_their_order_across_ports();
     test_a_lead_does_not_depend_on_the_port_that_received_the_probes();
     test_packets_before_the_measurement_are_discarded();
-    test_ports_receive_only_if_probes_arrive_there();
+    test_ports_do_not_receive_without_a_bridge_or_probes();
     test_without_timestamps_the_lead_is_unknown();
     test_missing_probes_are_an_error();
     test_a_late_probe_is_not_confused_with_the_next_one();
     test_clocks_begin_after_the_links_of_all_ports_are_up();
-    test_a_lead_before_the_departure_is_an_error();
-    test_a_lead_below_the_error_of_the_clocks_is_zero();
+    test_a_negative_lead_is_an_error();
+    test_a_negative_lead_within_the_error_of_the_clocks_is_zero();
     test_lead_is_measured_with_transmit_timestamps_or_unknown();
     puts("test_lead: ok");
     return 0;

@@ -339,7 +339,7 @@ static void test_a_flow_is_sent_by_one_queue_in_its_order(void) {
     world_close(&saved);
 }
 
-static void test_short_packets_have_a_queue(void) {
+static void test_short_packets_are_assigned_to_a_queue(void) {
     struct world world = {.options = {.ports = 1}};
     world_open(&world);
     for (uint16_t size = 0; size <= BYTES; ++size) {
@@ -371,20 +371,20 @@ static void test_more_queues_than_the_device_has_are_rejected(void) {
 
 static unsigned still_full; /* number of further polls that find the latest packet in the queue */
 
-static int status_of(void *queue, uint16_t offset) {
+static int fake_descriptor_status(void *queue, uint16_t offset) {
     (void)queue;
     CHECK(offset == 1023);
     return still_full == 0 ? RTE_ETH_TX_DESC_DONE : (--still_full, RTE_ETH_TX_DESC_FULL);
 }
 
-static void test_the_end_waits_for_the_queue_of_the_device(void) {
+static void test_port_drain_waits_for_the_queue_of_the_device(void) {
     struct world world = {.options = {.ports = 1, .depth = 1024}};
     world_open(&world);
     const struct port *port = &world.ports.port[0];
     CHECK(port_drain(port->id, 0, port->tx_depth, false,
                      0)); /* the driver of rings does not report its queue */
     const eth_tx_descriptor_status_t none = rte_eth_fp_ops[port->id].tx_descriptor_status;
-    rte_eth_fp_ops[port->id].tx_descriptor_status = status_of;
+    rte_eth_fp_ops[port->id].tx_descriptor_status = fake_descriptor_status;
     still_full = 5;
     CHECK(port_drain(port->id, 0, port->tx_depth, false, SECOND) && still_full == 0);
     still_full = 5;
@@ -401,9 +401,9 @@ int main(void) {
     test_rolling_recordings_are_merged();
     test_drops_are_counted_by_queue();
     test_a_flow_is_sent_by_one_queue_in_its_order();
-    test_short_packets_have_a_queue();
+    test_short_packets_are_assigned_to_a_queue();
     test_more_queues_than_the_device_has_are_rejected();
-    test_the_end_waits_for_the_queue_of_the_device();
+    test_port_drain_waits_for_the_queue_of_the_device();
     puts("test_queues: ok");
     return 0;
 }

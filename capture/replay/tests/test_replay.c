@@ -81,7 +81,7 @@ static void test_a_speed_of_two_halves_each_gap(void) {
     world_close(&world);
 }
 
-static void test_a_full_ring_is_retried_then_counted(void) {
+static void test_packets_for_a_full_ring_are_retried_then_counted(void) {
     struct world world = {.options = {.retry_ns = 5000}};
     world_open(&world);
     for (uint32_t i = 0; i < 3000; ++i) {
@@ -458,7 +458,7 @@ int main(int argc, char **argv) {
     }
     test_packets_are_sent_as_recorded_at_their_times();
     test_a_speed_of_two_halves_each_gap();
-    test_a_full_ring_is_retried_then_counted();
+    test_packets_for_a_full_ring_are_retried_then_counted();
     test_a_packet_taken_late_has_the_time_of_its_departure();
     test_percentiles_of_errors_match_sorted_errors();
     test_packets_that_cannot_be_sent_are_rejected_before_the_start();

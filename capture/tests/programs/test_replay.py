@@ -246,7 +246,11 @@ def test_closed_standard_output_ends_the_program_with_one_line():
         (["--vdev", "net_null0", "--bridge", "net_null0"], 2, "--bridge net_null0: not two ports"),
         (["--vdev", "net_null0", "--bridge", "net_null0,net_null0"], 1, "net_null0: named twice"),
         ([*NULL, "--burst", "65"], 2, "--burst 65: not a whole number from 1 to 64"),
-        ([*NULL, "--cpus", "0,9999"], 1, "--cpus 0,9999: this machine has no CPU 9999; nproc prints their number"),
+        (
+            [*NULL, "--cpus", "0,9999"],
+            1,
+            "--cpus 0,9999: this machine has no CPU 9999; nproc --all prints the number of CPUs",
+        ),
         ([*NULL, "--lead-ns", "5"], 2, "--lead-ns: applies to --pace single only"),
         (
             ["--vdev", "net_null0", "--bridge", "net_null0,net_null1", "--pace", "single", "--measure-lead", "tx"],

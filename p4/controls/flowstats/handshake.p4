@@ -5,7 +5,7 @@ control Handshake(inout headers_t hdr, inout metadata_t meta) {
         meta.state = slot_state.read(meta.peer_slot);
         hdr.work.other = slot_isn.read(meta.peer_slot);
         hdr.work.begin = hdr.tcp.ack - hdr.work.other;
-        hdr.work.begin = hdr.work.begin - 1;  // bytes of SYN data that are acknowledged, too
+        hdr.work.begin = hdr.work.begin - 1;  // acknowledged bytes after the SYN
         hdr.work.highest = slot_seq_end.read(meta.peer_slot);
         meta.answers = 0;
         meta.measures = 0;

@@ -74,7 +74,7 @@
 
 // Input in hdr.work: highest, advance; behind, near and length of the data and FIN below the highest number (otherwise
 // 0); open_start and open_end of a hole that opens above it (otherwise equal). meta.state: the state of the slot.
-// meta.old_fin: the last number of the length is a FIN.
+// meta.old_fin: 1 if the last number of the data is that of a FIN.
 control Holes(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.work.base = FAR;
@@ -137,7 +137,7 @@ control Holes(inout headers_t hdr, inout metadata_t meta) {
                 slot_uncertain.write(meta.slot, hdr.work.was);
             }
         }
-        hdr.work.place = meta.slot << 3;  // HOLES
+        hdr.work.place = meta.slot << 3;  // times HOLES
         hdr.work.free = NO_PLACE;
         hdr.work.lowest_from = 0;
         hdr.work.lowest_to = 0;

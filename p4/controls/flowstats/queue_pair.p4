@@ -7,7 +7,7 @@ control QueuePair(inout headers_t hdr, inout metadata_t meta) {
         meta.pair = meta.pair & (QUEUE_PAIRS - 1);
         hdr.bth.setValid();
         hdr.bth.opcode = 0x2a;  // UC RDMA WRITE only
-        hdr.bth.flags = 0x40;   // migrated
+        hdr.bth.flags = 0x40;   // migration state: migrated
         hdr.bth.partition = 0xffff;
         hdr.bth.queue_pair = qp_number.read(meta.pair);
         if (hdr.bth.queue_pair == 0) {

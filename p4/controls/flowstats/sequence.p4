@@ -61,7 +61,7 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                 slot_seq_end.write(meta.slot, hdr.work.end);
                 slot_base.write(meta.slot, hdr.work.begin);
                 slot_forgotten.write(meta.slot, 0);
-                hdr.work.place = meta.slot << 3;  // HOLES
+                hdr.work.place = meta.slot << 3;  // times HOLES
                 NO_HOLE(0)
                 NO_HOLE(1)
                 NO_HOLE(2)

@@ -1,6 +1,6 @@
-// Determines if the flow of hdr.row, which has no slot, is recorded for this epoch (meta.found). If not, determines if
-// there is a free place for it (meta.vacant, hdr.work.free). A record consists of the epoch and a hash of the flow;
-// each half of the digest selects a place.
+// Determines whether the flow of hdr.row, which has no slot, is recorded for this epoch (meta.found). If not,
+// determines whether there is a free place for it (meta.vacant, hdr.work.free). A record consists of the epoch and a
+// hash of the flow; each half of the digest selects a place.
 #define PLACE(HALF) \
     if (meta.found == 0) { \
         meta.index = slot_mask.read(0); \

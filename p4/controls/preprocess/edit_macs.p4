@@ -10,7 +10,7 @@ control EditMacs(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.mac = 0;
     }
 
-    // Keeps the bits in `mask`, and sets the bits in `value`: a mask of ff:ff:ff:00:00:00 keeps the vendor.
+    // Keeps the bits in `mask`, and sets the bits in `value`: a mask of ff:ff:ff:00:00:00 keeps the OUI.
     @name("rewrite") action rewrite(bit<48> mask, bit<48> value) {
         hdr.edit.mac = hdr.edit.mac & mask;
         hdr.edit.mac = hdr.edit.mac | value;

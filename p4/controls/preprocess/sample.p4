@@ -9,7 +9,7 @@ control Sample(inout headers_t hdr, inout metadata_t meta) {
     @name("flows_below") Register<bit<64>, bit<32>>(1, 0) sample_flows_below;
     @name("packets_below") Register<bit<64>, bit<32>>(1, 0) sample_packets_below;
     @name("every") Register<bit<32>, bit<32>>(1, 0) sample_every;
-    // Frames of the port since the last one that was kept; 0: keep the next one.
+    // Frames of the port, counted from the last one that was kept; 0: keep the next one.
     @name("passed") Register<bit<32>, bit<32>>(PORTS, 0) sample_passed;
 
     // jhash on DPDK's pipeline.

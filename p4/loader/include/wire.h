@@ -6,7 +6,7 @@
  * 8  wire_length      8  wire_length
  * 12 captured_length  12 length: bytes of the frame to keep
  * 16 port             16 port
- * 20 flags            20 sequence: frames received on this port so far
+ * 20 flags            20 sequence: frames received on this port before
  *                     24 hash
  *                     28 kind, 29 reason
  *                     30 flags, 2 bytes

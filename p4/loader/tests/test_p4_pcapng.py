@@ -42,10 +42,10 @@ def several_interfaces(order="<") -> tuple[bytes, list]:
 def test_pcapng_interfaces_can_have_different_snap_lengths_and_time_resolutions(tmp_path, order):
     content, frames = several_interfaces(order)
     (tmp_path / "in.pcapng").write_bytes(content)
-    found = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
-    again = good(tmp_path, FORWARD, frames)
-    assert found.frames == again.frames == frames
-    assert found.registers == again.registers
+    from_pcapng = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
+    from_pcap = good(tmp_path, FORWARD, frames)
+    assert from_pcapng.frames == from_pcap.frames == frames
+    assert from_pcapng.registers == from_pcap.registers
 
 
 def test_pcapng_sections_have_separate_interfaces_and_byte_orders(tmp_path):
@@ -60,9 +60,9 @@ def test_truncated_pcapng_keeps_whole_frames(tmp_path):
     content, frames = several_interfaces()
     for kept_bytes in range(len(content) - 700, len(content), 101):
         (tmp_path / "in.pcapng").write_bytes(content[:kept_bytes])
-        found = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
-        assert found.frames == frames[: len(found.frames)] and len(found.frames) >= len(frames) - 3
-        assert found.stats["ports"][0]["end"] == "truncated"
+        done = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
+        assert done.frames == frames[: len(done.frames)] and len(done.frames) >= len(frames) - 3
+        assert done.stats["ports"][0]["end"] == "truncated"
 
 
 def damaged_pcapngs() -> dict[str, bytes]:

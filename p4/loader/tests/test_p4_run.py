@@ -26,9 +26,9 @@ from scapy.packet import Raw
 CUT = b"\x0a\x0b"
 
 
-def kept(done) -> list[int]:
+def sent_lengths(done) -> list[int]:
     """Return the lengths of the sent frames."""
-    return [len(one.data) for one in done.frames]
+    return [len(sent_frame.data) for sent_frame in done.frames]
 
 
 def test_frames_of_any_length_pass_unchanged(tmp_path):
@@ -36,7 +36,7 @@ def test_frames_of_any_length_pass_unchanged(tmp_path):
     frames = [frame(i * 1000 + 7, ethernet(i, size=size)) for i, size in enumerate(sizes)]
     frames.append(frame(20_000, ethernet(3, size=60), wire=1514))
     done = good(tmp_path, FORWARD, frames)
-    assert done.frames == [p4.Frame(one.ts_ns, one.wire, one.data) for one in frames]
+    assert done.frames == [p4.Frame(sent_frame.ts_ns, sent_frame.wire, sent_frame.data) for sent_frame in frames]
     assert done.stats["in_bytes"] == sum(sizes) + 60
 
 
@@ -74,9 +74,9 @@ def test_exact_ternary_and_prefix_tables(tmp_path):
         (ethernet(32, 2), 60),
     ]
     done = good(tmp_path, FORWARD, [frame(i, data) for i, (data, _) in enumerate(frames)], control=control)
-    assert kept(done) == [what for _, what in frames if isinstance(what, int)]
+    assert sent_lengths(done) == [result for _, result in frames if isinstance(result, int)]
     assert done.stats["sunk"] == {"arp": 1, "by-destination": 2, "reason-5": 1}
-    assert [one.wire for one in done.frames] == [60] * 6
+    assert [sent_frame.wire for sent_frame in done.frames] == [60] * 6
 
 
 def test_copies_are_counted_separately_and_go_to_the_port_of_their_session(tmp_path):
@@ -86,7 +86,7 @@ def test_copies_are_counted_separately_and_go_to_the_port_of_their_session(tmp_p
     captures = [write_pcap(tmp_path / f"{i}.pcap", [frame(i, ethernet(i, size=100))]) for i in range(4)]
     control = "mirror 1 0\nmirror 2 0 30\nmirror 3 1"
     done = good(tmp_path, spec, *captures, control=control)
-    assert done.stats["clones"] == 4 and kept(done) == [100, 100, 100, 30, 100, 100]
+    assert done.stats["clones"] == 4 and sent_lengths(done) == [100, 100, 100, 30, 100, 100]
     assert done.stats["dropped"]["by_program"] == 1 and done.stats["sunk"] == {"reason-0": 1}
 
 
@@ -96,7 +96,7 @@ def test_entries_are_deleted_and_defaults_set(tmp_path):
         table exact delete match 0x0800
         table prefix default action keep 25
     """
-    assert kept(good(tmp_path, FORWARD, [frame(1, ethernet(1))], control=control)) == [25]
+    assert sent_lengths(good(tmp_path, FORWARD, [frame(1, ethernet(1))], control=control)) == [25]
 
 
 MISTAKES = {
@@ -157,10 +157,10 @@ def test_several_captures_are_ports_merged_by_time(tmp_path):
     first = write_pcap(tmp_path / "a.pcap.gz", [frame(SECOND + i * 10, ethernet(1, size=20 + i)) for i in range(5)])
     second = write_pcap(tmp_path / "b.pcap", [frame(SECOND + i * 10 + 5, ethernet(2, size=40 + i)) for i in range(3)])
     done = good(tmp_path, FORWARD, first, second, write_pcap(tmp_path / "c.pcap", []))
-    assert kept(done) == [20, 40, 21, 41, 22, 42, 23, 24]
+    assert sent_lengths(done) == [20, 40, 21, 41, 22, 42, 23, 24]
     assert [port["in"] for port in done.stats["ports"]] == [5, 3, 0]
     assert done.registers["sequence"][:3] == [5, 3, 0]
-    assert [one.ts_ns for one in done.frames] == sorted(one.ts_ns for one in done.frames)
+    assert [sent_frame.ts_ns for sent_frame in done.frames] == sorted(sent_frame.ts_ns for sent_frame in done.frames)
 
 
 def traffic(count: int) -> list[p4.Frame]:
@@ -169,7 +169,7 @@ def traffic(count: int) -> list[p4.Frame]:
 
 
 @pytest.mark.parametrize(
-    ("spec", "line", "what"),
+    ("spec", "line", "message"),
     [
         (REPORTS, "epoch 10 years", "epoch: needs a duration"),
         (REPORTS, "epoch 0s", "epoch: needs a duration"),
@@ -179,11 +179,11 @@ def traffic(count: int) -> list[p4.Frame]:
     ],
     ids=str,
 )
-def test_error_in_an_epoch_statement_names_its_line(tmp_path, spec, line, what):
+def test_error_in_an_epoch_statement_names_its_line(tmp_path, spec, line, message):
     done = run(tmp_path, spec, [], control=f"# the second line\n{line}\n")
     assert done.code == 2, done.error
     assert "control.txt:2: " in done.error
-    assert what in done.error
+    assert message in done.error
     assert done.error.count("\n") == 1
     assert done.frames is None
 
@@ -196,28 +196,28 @@ def test_epochs_lose_no_byte(tmp_path):
     assert (done.stats["epochs"], done.stats["probes"], done.stats["reports"]) == (8, 40, 80)
     assert done.stats["sunk"] == {"counted": 360}
     sent, totals = Counter(), Counter()
-    for one in frames:
-        flow = one.data[11] & 15
-        sent[flow] += one.wire
-    for i, one in enumerate(done.frames):
-        count, flow, _ = struct.unpack(">QII", one.data[70:86])
-        assert struct.unpack_from(">I", one.data, 50)[0] == i  # PSN
+    for sent_frame in frames:
+        flow = sent_frame.data[11] & 15
+        sent[flow] += sent_frame.wire
+    for i, report in enumerate(done.frames):
+        count, flow, _ = struct.unpack(">QII", report.data[70:86])
+        assert struct.unpack_from(">I", report.data, 50)[0] == i  # PSN
         if i % 10 >= 5:  # five first reports, then five probes, epoch after epoch
             totals[flow] += count
     assert totals == sent
     assert not any(done.registers["bytes"]) and done.registers["epoch"] == [8]
-    assert [one.ts_ns for one in done.frames] == sorted(one.ts_ns for one in done.frames)
+    assert [sent_frame.ts_ns for sent_frame in done.frames] == sorted(sent_frame.ts_ns for sent_frame in done.frames)
 
 
 def test_icrc_of_reports_matches_scapy(tmp_path):
     done = good(tmp_path, REPORTS, traffic(12), control="epoch 50ms\n")
-    assert len(done.frames) > 10 and len({one.data[-4:] for one in done.frames}) == len(done.frames)
-    for one in done.frames:
-        assert one.wire == len(one.data) == 90 and one.data[-4:] == icrc(one.data[14:-4])
-        packet = Ether(one.data)
+    assert len(done.frames) > 10 and len({report.data[-4:] for report in done.frames}) == len(done.frames)
+    for report in done.frames:
+        assert report.wire == len(report.data) == 90 and report.data[-4:] == icrc(report.data[14:-4])
+        packet = Ether(report.data)
         packet[BTH].remove_payload()
-        packet[BTH].add_payload(Raw(one.data[54:-4]))
-        assert packet[BTH].compute_icrc(b"") == one.data[-4:]
+        packet[BTH].add_payload(Raw(report.data[54:-4]))
+        assert packet[BTH].compute_icrc(b"") == report.data[-4:]
 
 
 def test_tshark_dissects_reports_without_errors(tmp_path):
@@ -226,9 +226,9 @@ def test_tshark_dissects_reports_without_errors(tmp_path):
     fields = ("infiniband.bth.opcode", "infiniband.reth.dmalen", "infiniband.invariant.crc", "_ws.expert")
     shown = [word for field in fields for word in ("-e", field)]
     argv = ["tshark", "-r", tmp_path / "out.pcap", "-o", "ip.check_checksum:TRUE", "-T", "fields", *shown]
-    for line, one in zip(processes.run(*argv, check=True).stdout.splitlines(), done.frames, strict=True):
+    for line, report in zip(processes.run(*argv, check=True).stdout.splitlines(), done.frames, strict=True):
         # tshark 4.0 shows the ICRC, most significant byte first, and does not check it
-        assert line.split("\t") == ["42", "16", f"0x{one.data[-4:].hex()}", ""]
+        assert line.split("\t") == ["42", "16", f"0x{report.data[-4:].hex()}", ""]
 
 
 def test_pcapng_round_trips(tmp_path):
@@ -270,8 +270,8 @@ def test_killed_run_leaves_no_output(tmp_path):
 
 
 def test_full_disk_is_an_error_and_leaves_no_file(tmp_path):
-    most = 128 << 20  # beyond DPDK's own memory, which is a file to the kernel
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))  # noqa: E731
+    max_bytes = 128 << 20  # beyond DPDK's own memory, which is a file to the kernel
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))  # noqa: E731
     capture = write_pcap(tmp_path / "in.pcap", [frame(i, bytes(262_000)) for i in range(9)])
     done = run(tmp_path, FORWARD, *[capture] * 64, preexec_fn=limit)
     assert done.code == 75
@@ -290,10 +290,10 @@ def test_truncated_capture_is_used_up_to_its_last_whole_record(tmp_path):
 
 def test_dpdk_leaves_no_directory_if_the_user_is_not_root(tmp_path):
     require_success(["unshare", "--user", "true"], "user namespace, in which root is another user,")
-    place = new_directory(tmp_path / "tmp")
-    environment = p4.ENVIRONMENT | {"TMPDIR": str(place)}
+    temporary = new_directory(tmp_path / "tmp")
+    environment = p4.ENVIRONMENT | {"TMPDIR": str(temporary)}
     processes.run("unshare", "--user", *p4.command(tmp_path, FORWARD, traffic(10)), env=environment, check=True)
-    assert list(place.iterdir()) == []
+    assert list(temporary.iterdir()) == []
 
 
 def test_capture_is_read_from_a_descriptor_under_its_name(tmp_path):
@@ -312,12 +312,12 @@ def test_capture_is_read_from_a_descriptor_under_its_name(tmp_path):
     assert through_file.stats["ports"] == [port]
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, whole):
+@pytest.mark.parametrize("complete", [True, False])
+def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, complete):
     """A killed writer leaves complete frames, but no end byte."""
     (reading, writing), (ending, marking) = os.pipe(), os.pipe()
     os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
-    if whole:
+    if complete:
         os.write(marking, b".")
     os.close(writing)
     os.close(marking)
@@ -325,9 +325,9 @@ def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, wh
     done = processes.run(*words, env=p4.ENVIRONMENT, pass_fds=[reading, ending])
     os.close(reading)
     os.close(ending)
-    assert done.returncode == (0 if whole else 1), done.stderr
-    assert ("in.pcap: the program that decompressed it was killed" in done.stderr) == (not whole)
-    assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [whole, whole]
+    assert done.returncode == (0 if complete else 1), done.stderr
+    assert ("in.pcap: the program that decompressed it was killed" in done.stderr) == (not complete)
+    assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [complete, complete]
 
 
 def opened_by(pid: int) -> list[Path]:
@@ -380,9 +380,9 @@ def test_files_that_are_not_ethernet_captures_are_rejected(tmp_path, content):
     assert done.code == 2 and done.error.count("\n") == 1 and "in.pcap: " in done.error, done.error
 
 
-def check_usage_error(message: str, words: str, **how) -> None:
+def check_usage_error(message: str, words: str, **options) -> None:
     """Check that the program rejects these words in one line."""
-    done = processes.run(p4.built_or_skip(), *words.split(), env=p4.ENVIRONMENT, **how)
+    done = processes.run(p4.built_or_skip(), *words.split(), env=p4.ENVIRONMENT, **options)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

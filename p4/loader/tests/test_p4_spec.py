@@ -57,14 +57,14 @@ def changed(directory, old, new):
             id="no values",
         ),
         pytest.param(
-            "action keep_all args none {", "action keep args none {", "action keep: already defined", 0, id="twice"
+            "action keep_all args none {", "action keep args none {", "action keep: already defined", 0, id="2 actions"
         ),
         pytest.param(
             "jmpeq DECIDED m.port_out 0x1", "jmpeq AWAY m.port_out 0x1", "AWAY: no such label", 0, id="no label"
         ),
         pytest.param("\ttable prefix", "\tDECIDED : table prefix", "DECIDED: duplicate label", 1, id="label twice"),
-        pytest.param("\ttable ternary", "\tBACK : table ternary\n\tjmp BACK", "jumps back to line", 1, id="circle"),
-        pytest.param("\ttx m.port_out", "\temit h.ingress", "the block does not end here", 0, id="falls out"),
+        pytest.param("\ttable ternary", "\tBACK : table ternary\n\tjmp BACK", "jumps back to line", 1, id="loop"),
+        pytest.param("\ttx m.port_out", "\temit h.ingress", "the block does not end here", 0, id="no end"),
         pytest.param("tx m.port_out", "tx 7", "tx 7: the only ports are 0 (out) and 1 (sink)", 0, id="no port"),
         pytest.param(
             "mov m.reason 0x0", "mov m.color 0x0", "mov m.color 0x0: DPDK rejects this instruction", 0, id="no field"
@@ -101,7 +101,7 @@ def changed(directory, old, new):
             "\temit h.ethernet\n\temit h.egress\n\temit h.egress",
             "emits a header twice",
             -30,
-            id="twice out",
+            id="emitted twice",
         ),
     ],
 )
@@ -111,9 +111,9 @@ def test_error_in_a_spec_names_its_line(tmp_path, old, new, message, lines):
     done = run(tmp_path, spec, [])
     assert done.code == 2, done.error
     assert done.error.count("\n") == 1, done.error
-    place, found = done.error.split(": ", 2)[1:]
-    assert place == f"{spec}:{line + lines}", done.error
-    assert message in found
+    location, reason = done.error.split(": ", 2)[1:]
+    assert location == f"{spec}:{line + lines}", done.error
+    assert message in reason
 
 
 def test_error_in_an_unfinished_block_names_its_first_line(tmp_path):

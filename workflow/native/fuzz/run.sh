@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds the fuzz targets and runs them in parallel. If a target finds a fault, prints the input and fails.
 # Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: build directory of the C++ tests (the Makefile configures it).
-# Each target runs for SECONDS, starting from seeds/, corpus/ in this directory, and the results of earlier runs. With
+# Each target runs for SECONDS, starting from its seeds, corpus/ in this directory and the results of earlier runs. With
 # FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without results of earlier runs: the
 # same inputs each time, so that the result depends on the code alone. Other targets run for SECONDS; a number without
 # TARGET applies to all targets. fuzz_control is a Python program.

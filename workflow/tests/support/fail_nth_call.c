@@ -1,11 +1,12 @@
 // For LD_PRELOAD: the n-th call of one kind fails, as in SQLite's fault injection
-// (sqlite.org/testing.html, 3.1 and 3.2).
+// (sqlite.org/testing.html, sections 3.1 and 3.2).
 //
 // ACAPELLA_FAIL=KIND:N names the call: KIND is read, write, sync, rename or malloc; N is counted from 1. With
 // ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a
 // path that contains ACAPELLA_FAIL_FROM (otherwise malloc would fail while the interpreter starts), in the
-// process with that environment and not in its children. Only reads of this file count. At exit,
-// the number of calls of each kind is written to the file ACAPELLA_FAIL_COUNT, one line "KIND N" each.
+// process with that environment and not in its children. Of reads, only those of the latest such file count.
+// At exit, the number of calls of each kind is written to the file ACAPELLA_FAIL_COUNT, one line "KIND N"
+// each.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -55,10 +56,10 @@ static bool is_file(int descriptor) {
 
 // Also called by forks of a preloaded process, whose environment is different.
 __attribute__((constructor)) void read_environment(void) {
-    const char *wanted = getenv("ACAPELLA_FAIL");
-    const char *colon = wanted ? strchr(wanted, ':') : NULL;
+    const char *requested = getenv("ACAPELLA_FAIL");
+    const char *colon = requested ? strchr(requested, ':') : NULL;
     for (int kind = WRITE; colon && kind < KINDS; kind++) {
-        if (strncmp(wanted, names[kind], (size_t)(colon - wanted)) == 0) {
+        if (strncmp(requested, names[kind], (size_t)(colon - requested)) == 0) {
             failing = (enum kind)kind;
             failing_call = atol(colon + 1);
         }
@@ -103,25 +104,25 @@ static void arm(const char *path, int descriptor) {
     }
 }
 
-// IN and ITS are empty, or the directory that the path is relative to.
-#define OPEN(name, IN, ITS)                                                          \
-    int name(IN const char *path, int flags, ...) {                                  \
-        REAL(int, #name, IN const char *, int, ...)                                  \
+// PARAMETER and ARGUMENT are empty, or the directory that the path is relative to.
+#define OPEN(name, PARAMETER, ARGUMENT)                                              \
+    int name(PARAMETER const char *path, int flags, ...) {                           \
+        REAL(int, #name, PARAMETER const char *, int, ...)                           \
         va_list arguments;                                                           \
         va_start(arguments, flags);                                                  \
         mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(arguments, mode_t) : 0; \
         va_end(arguments);                                                           \
-        const int descriptor = real(ITS path, flags, mode);                          \
+        const int descriptor = real(ARGUMENT path, flags, mode);                     \
         arm(path, descriptor);                                                       \
         return descriptor;                                                           \
     }
-#define DIRECTORY int directory,
-#define DIRECTORY_ITS directory,
+#define DIRECTORY_PARAMETER int directory,
+#define DIRECTORY_ARGUMENT directory,
 
 OPEN(open, , )
 OPEN(open64, , )
-OPEN(openat, DIRECTORY, DIRECTORY_ITS)
-OPEN(openat64, DIRECTORY, DIRECTORY_ITS)
+OPEN(openat, DIRECTORY_PARAMETER, DIRECTORY_ARGUMENT)
+OPEN(openat64, DIRECTORY_PARAMETER, DIRECTORY_ARGUMENT)
 
 ssize_t read(int descriptor, void *bytes, size_t size) {
     REAL(ssize_t, "read", int, void *, size_t)

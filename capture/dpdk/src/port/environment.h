@@ -6,7 +6,7 @@
 
 struct port_settings port_settings_of(const struct options *options);
 
-/* Starts EAL with the main thread and a thread per queue. */
+/* Starts EAL with the main thread, a thread per queue, and one for the generator if it is used. */
 int port_start_eal(const struct options *options, struct fault *fault);
 
 #endif

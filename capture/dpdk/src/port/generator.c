@@ -14,21 +14,19 @@
 #include "counts.h"
 
 #define CACHE 256
-#define GROUP_MAX 32   /* frames enqueued at once, as NICs do */
-#define GROUP_NS 10000 /* longest delay of the first frame of a group */
-#define BEHIND_MAX                                                                                          \
-    256                /* more delayed frames are skipped: a link does not send faster after a pause either \
-                        */
-#define DISCARD_PORT 9 /* RFC 863 */
-#define NETWORK 0xC61200U /* 198.18.0.0/15, RFC 2544 */
+#define GROUP_MAX 32      /* frames enqueued at once, as NICs do */
+#define GROUP_NS 10000    /* longest delay of the first frame of a group */
+#define BEHIND_MAX 256    /* more delayed frames are skipped: a link does not catch up after a pause */
+#define DISCARD_PORT 9    /* RFC 863 */
+#define NETWORK 0xC61200U /* first 24 bits of 198.18.0.0/15, RFC 2544 */
 
 static unsigned mbuf_count(const struct options *options) {
     return options->queues * (options->depth + options->burst + 2 * CACHE) + 2 * CACHE + GROUP_MAX;
 }
 
 uint64_t generator_memory(const struct options *options) {
-    const uint64_t each = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + options->generate + 128;
-    return options->generate ? mbuf_count(options) * each : 0;
+    const uint64_t mbuf_bytes = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + options->generate + 128;
+    return options->generate ? mbuf_count(options) * mbuf_bytes : 0;
 }
 
 /* Writes the frame into each buffer once, without its number: like a NIC, the generator does not load frames

@@ -1,9 +1,9 @@
 /* Writes with O_DIRECT and io_uring, from a ring of aligned buffers per queue.
  *
- * Only one write is in progress at a time; it writes all buffers that are full at its start. Thus a file
- * grows in order and without gaps, so that its contents are complete up to its end if the process is killed,
- * and writes get larger if the disk is slow. After flush_ns, the whole blocks (FILE_ALIGN) of a buffer that
- * is not full are written. */
+ * Only one write is in progress at a time; it writes the buffers that are full at its start, at most BATCH.
+ * Thus a file grows in order and without gaps, so that its contents are complete up to its end if the process
+ * is killed, and writes get larger if the disk is slow. After flush_ns, the whole blocks (FILE_ALIGN) of a
+ * buffer that is not full are written. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -227,12 +227,12 @@ static void progress(struct store *store, bool wait, uint64_t now_ns) {
 }
 
 static int direct_has_space(struct store *store, size_t size) {
-    for (int again = 0; !store->failed; ++again) {
+    for (int attempt = 0; !store->failed; ++attempt) {
         size_t room = (store->settings.buffers - store->used) * store->settings.buffer_bytes;
         if (store->used > 0 && !buffer_at(store, store->used - 1)->full) {
             room += store->settings.buffer_bytes - buffer_at(store, store->used - 1)->used;
         }
-        if (room >= size || again) {
+        if (room >= size || attempt) {
             return room >= size;
         }
         progress(store, false, store->sent_ns);
@@ -322,7 +322,7 @@ static void direct_complete(struct store *store, struct file *file) {
     }
     struct buffer *last = store->used > 0 ? buffer_at(store, store->used - 1) : NULL;
     if (!last || last->file != file) {
-        last = next_buffer(store, file); /* everything is on the disk and the ring is empty */
+        last = next_buffer(store, file); /* all bytes of the file are on the disk */
     }
     last->full = last->ends_file = true;
     send_full(store, store->sent_ns);

@@ -30,9 +30,9 @@ static int create(const char *part, bool *direct) {
     return fd < 0 && !*direct ? open(part, flags, 0600) : fd;
 }
 
-/* Allocates space beyond the end of the file, which stays unchanged, so that a killed capture does not end in
- * zeros. It is not an error if the file system does not support it or is nearly full: a later write reports a
- * full disk. */
+/* Allocates space beyond the end of the file without changing its size, so that a killed capture does not end
+ * in zeros. It is not an error if the file system does not support it or is nearly full: a later write
+ * reports a full disk. */
 static void allocate_ahead(const struct files *files, struct file *file) {
     const uint64_t put = atomic_load(&file->put_bytes);
     const uint64_t allocated = atomic_load(&file->allocated);

@@ -1,5 +1,5 @@
 /* A capture file, named .part until it is complete. The thread of a queue opens a file and a store writes it.
- * When all but the last bytes are on the disk, the main thread takes over the file: it writes these bytes,
+ * When all but the last bytes are written, the main thread takes over the file: it writes these bytes,
  * releases unused space, syncs and renames the file (file_finish). Thus the thread that receives frames never
  * waits for these steps. */
 #ifndef ACAPELLA_FILE_H
@@ -19,7 +19,7 @@ struct mark {
     uint64_t offset, frames;
 };
 
-/* FILE_REMOVED: writing failed before the first frame. */
+/* FILE_REMOVED: the file contained no complete frame after a failure, or the capture did not start. */
 enum file_state { FILE_OPEN, FILE_WHOLE, FILE_TRUNCATED, FILE_REMOVED };
 
 struct file {
@@ -28,15 +28,15 @@ struct file {
     unsigned queue, number;
     const struct format *format;
     _Atomic uint64_t put_bytes, put_frames; /* passed to the store */
-    _Atomic uint64_t safe_frames; /* completely on the disk; a lower bound until the file is finished */
-    uint64_t disk_bytes;          /* bytes on the disk, without gaps */
-    struct mark good;             /* the last known end of a record in these bytes */
-    uint64_t first_ns, last_ns;   /* timestamps of the first and the last frame */
-    _Atomic uint64_t allocated;   /* bytes allocated */
-    uint8_t *rest;                /* bytes after disk_bytes, shorter than FILE_ALIGN, malloc'd */
+    _Atomic uint64_t safe_frames;           /* completely written; a lower bound until the file is finished */
+    uint64_t disk_bytes;                    /* bytes written, without gaps */
+    struct mark good;                       /* the last known end of a record in these bytes */
+    uint64_t first_ns, last_ns;             /* timestamps of the first and the last frame */
+    _Atomic uint64_t allocated;             /* bytes allocated */
+    uint8_t *rest;                          /* bytes after disk_bytes, shorter than FILE_ALIGN, malloc'd */
     uint32_t rest_bytes;
-    int error; /* errno of the call that failed; 0 if none */
-    const char *failed;
+    int error;          /* errno of the call that failed; 0 if none */
+    const char *failed; /* name of this call */
     enum file_state state;
     uint64_t kept_bytes, kept_frames; /* set when the file is finished */
     struct file *next, *next_handed;

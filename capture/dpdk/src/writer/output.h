@@ -24,7 +24,8 @@ enum put_result { PUT_DONE, PUT_FULL, PUT_FAILED };
 struct output *output_open(const struct output_settings *settings, unsigned queue, struct counts *counts,
                            struct fault *fault);
 
-/* Writes a frame. Returns PUT_FAILED with the reason in fault if it or opening the next file fails. */
+/* Writes a frame. Returns PUT_FAILED if writing failed, with the reason in `error` of the file, or if the
+ * next file cannot be opened, with the reason in fault. */
 enum put_result output_put(struct output *output, const struct frame *frame, struct fault *fault);
 
 /* Call it after each burst, whose frames may then be freed, and regularly if no frames arrive. `now_ns` is

@@ -1,7 +1,7 @@
 /* Ways of writing records: each queue's thread appends records, a store writes them.
  *
  *   direct    O_DIRECT and io_uring, from a ring of aligned buffers, without the page cache
- *   buffered  one writev per burst, without copying frames
+ *   buffered  writev after each burst; copies only short pieces
  *   sink      copies and counts records, and writes nothing
  */
 #ifndef ACAPELLA_STORE_H

@@ -3,16 +3,16 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#define LINE 64
+#define CACHE_LINE 64
 
-static uint64_t rounded(uint64_t bytes) { return (bytes + LINE - 1) / LINE * LINE; }
+static uint64_t round_up(uint64_t bytes) { return (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE; }
 
 int flow_arrays_open(struct flow_arrays *arrays, uint32_t flows, uint32_t window, bool from_zero) {
     *arrays = (struct flow_arrays){.window_words = window / 64, .flows = flows, .from_zero = from_zero};
     const uint64_t parts[] = {
-        rounded(flows * sizeof *arrays->flow),   rounded((uint64_t)flows * arrays->window_words * 8),
-        rounded(flows * sizeof *arrays->gaps),   rounded(flows * sizeof *arrays->latencies),
-        rounded(flows * sizeof *arrays->breaks),
+        round_up(flows * sizeof *arrays->flow),   round_up((uint64_t)flows * arrays->window_words * 8),
+        round_up(flows * sizeof *arrays->gaps),   round_up(flows * sizeof *arrays->latencies),
+        round_up(flows * sizeof *arrays->breaks),
     };
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; ++i) {
         arrays->memory_bytes += parts[i];

@@ -1,7 +1,7 @@
 /* The counts of one flow, updated with every packet.
  *
- * A sequence number is extended to 64 bits: it is the value modulo 2^32 that is nearest to the next expected
- * one. `next` is NextExp of RFC 4737, section 3.3. A window of bits distinguishes first copies from
+ * A sequence number is extended to 64 bits: to the value, congruent modulo 2^32, that is nearest to the next
+ * expected one. `next` is NextExp of RFC 4737, section 3.3. A window of bits distinguishes first copies from
  * duplicates; packets that are older than the window are unclassified. Latency, jitter and reordering are
  * those of first copies (RFC 7679, section 3.5; RFC 4737, section 3.6). */
 #ifndef ACAPELLA_FLOW_H
@@ -21,7 +21,8 @@ struct flow_break {
     int64_t arrival_ns;
 };
 
-/* A record of a result file: only 64-bit fields. The first 128 bytes change with every packet. */
+/* A record of a result file: only 64-bit fields. Those that most packets change are in the first 128
+ * bytes. */
 struct flow {
     _Alignas(64) uint64_t packets; /* with a stamp of this flow, including duplicates */
     uint64_t bytes;

@@ -40,12 +40,12 @@ static bool find_offsets(struct monitor *monitor) {
 
 int monitor_open(struct monitor *monitor, const struct monitor_settings *settings, struct fault *fault) {
     *monitor = (struct monitor){.settings = *settings};
-    uint8_t *wanted =
+    uint8_t *expected_payload =
         malloc((size_t)PATTERNS * PATTERN_MAX); /* the kernel provides only pages that are used */
-    for (unsigned i = 0; wanted && i < PATTERNS; ++i) {
-        monitor->wanted[i] = wanted + (size_t)i * PATTERN_MAX;
+    for (unsigned i = 0; expected_payload && i < PATTERNS; ++i) {
+        monitor->expected_payload[i] = expected_payload + (size_t)i * PATTERN_MAX;
     }
-    if (!wanted || !find_offsets(monitor) ||
+    if (!expected_payload || !find_offsets(monitor) ||
         flow_arrays_open(&monitor->arrays, settings->flows, settings->window, settings->expected != NULL) !=
             0) {
         monitor_close(monitor);
@@ -57,8 +57,8 @@ int monitor_open(struct monitor *monitor, const struct monitor_settings *setting
 
 void monitor_close(struct monitor *monitor) {
     flow_arrays_close(&monitor->arrays);
-    free(monitor->wanted[0]);
-    monitor->wanted[0] = NULL;
+    free(monitor->expected_payload[0]);
+    monitor->expected_payload[0] = NULL;
     free(monitor->offset);
     monitor->offset = NULL;
 }
@@ -90,7 +90,7 @@ static bool stamp_is_possible(const struct monitor *monitor, const struct stamp 
     return stamp->sequence < limit;
 }
 
-static int64_t corrected(const struct correction *correction, int64_t latency_ns, int64_t arrival_ns) {
+static int64_t correct_latency(const struct correction *correction, int64_t latency_ns, int64_t arrival_ns) {
     __extension__ typedef __int128 int128;
     const int128 drift = (int128)time_since(arrival_ns, correction->from_ns) * correction->rate_ppt;
     const int128 unit = 1000000000000;
@@ -131,8 +131,8 @@ static void classify(struct monitor *monitor, const struct input_packet *packet,
             .wire_bytes = packet->wire,
         };
         if (monitor->settings.correction.rate_ppt) {
-            pending->arrival.latency_ns =
-                corrected(&monitor->settings.correction, pending->arrival.latency_ns, packet->arrival_ns);
+            pending->arrival.latency_ns = correct_latency(&monitor->settings.correction,
+                                                          pending->arrival.latency_ns, packet->arrival_ns);
         }
         flow_prefetch(&monitor->arrays, &pending->arrival);
     } else {
@@ -144,14 +144,14 @@ static void classify(struct monitor *monitor, const struct input_packet *packet,
 }
 
 /* Returns the expected payload of a packet. */
-static const uint8_t *wanted_payload(struct monitor *monitor, enum pattern pattern, uint32_t bytes,
-                                     const struct stamp *stamp) {
-    uint8_t *wanted = monitor->wanted[pattern];
-    if (pattern == PATTERN_PRBS31 || bytes > monitor->wanted_bytes[pattern]) {
-        pattern_write(pattern, wanted, bytes, stamp->flow, stamp->sequence);
-        monitor->wanted_bytes[pattern] = bytes;
+static const uint8_t *get_expected_payload(struct monitor *monitor, enum pattern pattern, uint32_t bytes,
+                                           const struct stamp *stamp) {
+    uint8_t *expected_payload = monitor->expected_payload[pattern];
+    if (pattern == PATTERN_PRBS31 || bytes > monitor->expected_payload_bytes[pattern]) {
+        pattern_write(pattern, expected_payload, bytes, stamp->flow, stamp->sequence);
+        monitor->expected_payload_bytes[pattern] = bytes;
     }
-    return wanted;
+    return expected_payload;
 }
 
 static uint64_t count_bits(const uint8_t *a, const uint8_t *b, uint32_t bytes) {
@@ -190,9 +190,10 @@ static void check_pattern(struct monitor *monitor, const struct input_packet *pa
         return;
     }
     const uint32_t bytes = end - (uint32_t)at < PATTERN_MAX ? end - (uint32_t)at : PATTERN_MAX;
-    const uint8_t *wanted = wanted_payload(monitor, pattern, bytes, &pending->stamp);
+    const uint8_t *expected_payload = get_expected_payload(monitor, pattern, bytes, &pending->stamp);
     const uint8_t *payload = packet->bytes + at;
-    const uint64_t errors = memcmp(payload, wanted, bytes) == 0 ? 0 : count_bits(payload, wanted, bytes);
+    const uint64_t errors =
+        memcmp(payload, expected_payload, bytes) == 0 ? 0 : count_bits(payload, expected_payload, bytes);
     struct flow *flow = &monitor->arrays.flow[pending->stamp.flow];
     flow->bits_checked += (uint64_t)bytes * 8;
     if (errors) {

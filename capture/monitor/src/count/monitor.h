@@ -23,7 +23,7 @@ struct expected_flow {
     uint32_t reserved;
 };
 
-/* Corrects departure times for the drift of the sender's clock: arrival minus departure grows by `rate_ppt` *
+/* Corrects latencies for the drift of the sender's clock: arrival minus departure grows by `rate_ppt` *
  * 10^-12 of the time since `from_ns`. */
 struct correction {
     int64_t rate_ppt, from_ns;
@@ -84,8 +84,8 @@ struct monitor {
     struct series series;
     /* Expected payload of each pattern. Only PATTERN_PRBS31 differs from packet to packet; it is rewritten
      * each time. */
-    uint8_t *wanted[PATTERNS];
-    uint32_t wanted_bytes[PATTERNS]; /* bytes of `wanted` that are valid */
+    uint8_t *expected_payload[PATTERNS];
+    uint32_t expected_payload_bytes[PATTERNS]; /* bytes of `expected_payload` that are valid */
     struct logger logger[MONITOR_LOGGERS];
     unsigned loggers;
 };

@@ -2,21 +2,21 @@
 
 #include <string.h>
 
-static struct interval merged(const struct interval *a, const struct interval *b) {
-    struct interval both = *a;
-    both.packets += b->packets;
-    both.bytes += b->bytes;
-    both.first_copies += b->first_copies;
+static struct interval merge(const struct interval *a, const struct interval *b) {
+    struct interval result = *a;
+    result.packets += b->packets;
+    result.bytes += b->bytes;
+    result.first_copies += b->first_copies;
     if (b->first_copies && (!a->first_copies || b->latency_min_ns < a->latency_min_ns)) {
-        both.latency_min_ns = b->latency_min_ns;
-        both.latency_at_ns = b->latency_at_ns;
+        result.latency_min_ns = b->latency_min_ns;
+        result.latency_at_ns = b->latency_at_ns;
     }
-    return both;
+    return result;
 }
 
 static void widen(struct series *series) {
     for (uint32_t i = 0; i < SERIES_INTERVALS / 2; ++i) {
-        series->interval[i] = merged(&series->interval[(size_t)2 * i], &series->interval[(size_t)2 * i + 1]);
+        series->interval[i] = merge(&series->interval[(size_t)2 * i], &series->interval[(size_t)2 * i + 1]);
     }
     memset(series->interval + SERIES_INTERVALS / 2, 0, sizeof series->interval / 2);
     series->length_ns *= 2;

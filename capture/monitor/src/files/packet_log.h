@@ -28,7 +28,8 @@ struct packet_log {
  * fault. */
 int packet_log_open(struct packet_log *log, const char *path, struct monitor *monitor, struct fault *fault);
 
-/* Closes the log. Returns 0, or -1 with the reason in fault if it is not complete. */
+/* Closes the log. Returns 0, or -1 with the reason in fault if it is not complete or lacks the identities of
+ * truncated packets. */
 int packet_log_close(struct packet_log *log, struct fault *fault);
 
 #endif

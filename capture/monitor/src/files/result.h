@@ -1,6 +1,6 @@
 /* Writes the counts of all ports to a binary file, which acapella converts to tables
- * (capture/src/acapella_capture/monitor/result.py). All fields have 64 bits, in the byte order of the
- * machine:
+ * (capture/src/acapella_capture/monitor/result.py). All fields except names have 64 bits, in the byte
+ * order of the machine:
  *
  *     magic, number of ports; then for each port:
  *     name without directory (256 bytes); struct port_counts; packets dropped by the kernel;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define STEP 16
-#define LONGEST_LENGTH 1500 /* IEEE 802.3-2018 3.2.6: a larger EtherType is a type, not a length */
+#define LONGEST_LENGTH 1500 /* IEEE 802.3-2018, section 3.2.6: larger values are not lengths */
 
 struct lane {
     uint64_t x, y;
@@ -60,7 +60,7 @@ static void absorb(struct hasher *hasher, const uint8_t *at, uint32_t size) {
     }
 }
 
-/* Hashes the first 32 bytes with the bits that no hop changes. Returns the number of bytes hashed. */
+/* Hashes the first 32 bytes without the bits that hops change. Returns the number of bytes hashed. */
 static uint32_t absorb_head(struct hasher *hasher, const uint8_t *at, uint32_t size, uint8_t version) {
     static const uint8_t mask4[STEP] = {0xff, 0,    0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
                                         0,    0xff, 0,    0,    0xff, 0xff, 0xff, 0xff};
@@ -98,7 +98,7 @@ struct identity identity_of(const uint8_t *bytes, uint32_t captured_bytes, const
         return finish(&hasher);
     }
     const uint32_t at = headers->link_at;
-    const bool typed = headers->payload_offset > 0; /* otherwise not even Ethernet */
+    const bool typed = headers->payload_offset > 0; /* otherwise, not even an Ethernet header was read */
     uint32_t length = captured_bytes - at;
     if (typed && headers->ethertype > 0 && headers->ethertype <= LONGEST_LENGTH &&
         headers->ethertype < length) {

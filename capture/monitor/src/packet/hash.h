@@ -9,8 +9,8 @@ struct identity {
     uint64_t high, low;
 };
 
-/* Hashes the innermost IP packet without TTL, DSCP, ECN and the checksum of an IPv4 header; without IP, the
- * innermost EtherType and what follows it. The frame is truncated to `captured_bytes`. */
+/* Hashes the innermost IP packet without TTL (hop limit), DSCP, ECN and the checksum of an IPv4 header;
+ * without IP, the innermost EtherType and what follows it. The frame is truncated to `captured_bytes`. */
 struct identity identity_of(const uint8_t *bytes, uint32_t captured_bytes, const struct headers *headers);
 
 #endif

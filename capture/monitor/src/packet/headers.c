@@ -26,7 +26,7 @@ static enum next stop_truncated(struct walk *walk) {
     return NEXT_NONE;
 }
 
-static enum next fault_of(struct walk *walk, enum malformed reason) {
+static enum next stop_malformed(struct walk *walk, enum malformed reason) {
     walk->headers->malformed = reason;
     return NEXT_NONE;
 }
@@ -159,10 +159,10 @@ static enum next read_ipv4(struct walk *walk) {
     const uint8_t first = cursor_u8(&walk->at, 0);
     const uint32_t header = (first & 0x0fU) * 4, total = cursor_be16(&walk->at, 2);
     if (first >> 4 != 4) {
-        return fault_of(walk, MALFORMED_VERSION);
+        return stop_malformed(walk, MALFORMED_VERSION);
     }
     if (header < 20 || total < header) {
-        return fault_of(walk, MALFORMED_LENGTH);
+        return stop_malformed(walk, MALFORMED_LENGTH);
     }
     if (!cursor_has(&walk->at, header)) {
         return stop_truncated(walk);
@@ -176,7 +176,7 @@ static enum next read_ipv4(struct walk *walk) {
     const bool whole = limit_to_packet(walk, total);
     skip(walk, header);
     if (!whole) {
-        return fault_of(walk, MALFORMED_LENGTH);
+        return stop_malformed(walk, MALFORMED_LENGTH);
     }
     return fragment ? NEXT_NONE : after_ip(headers->protocol);
 }
@@ -211,7 +211,7 @@ static enum next read_extensions(struct walk *walk) {
             return NEXT_NONE;
         }
     }
-    return fault_of(walk, MALFORMED_NESTED);
+    return stop_malformed(walk, MALFORMED_NESTED);
 }
 
 static enum next read_ipv6(struct walk *walk) {
@@ -220,7 +220,7 @@ static enum next read_ipv6(struct walk *walk) {
         return stop_truncated(walk);
     }
     if (cursor_u8(&walk->at, 0) >> 4 != 6) {
-        return fault_of(walk, MALFORMED_VERSION);
+        return stop_malformed(walk, MALFORMED_VERSION);
     }
     headers->ip_version = 6;
     headers->has_ports = false;
@@ -228,7 +228,7 @@ static enum next read_ipv6(struct walk *walk) {
     headers->protocol = cursor_u8(&walk->at, 6);
     const bool whole = limit_to_packet(walk, 40U + cursor_be16(&walk->at, 4));
     skip(walk, 40);
-    return whole ? read_extensions(walk) : fault_of(walk, MALFORMED_LENGTH);
+    return whole ? read_extensions(walk) : stop_malformed(walk, MALFORMED_LENGTH);
 }
 
 /* Reads the ports. A VXLAN tunnel contains an Ethernet frame. */
@@ -247,7 +247,7 @@ static enum next read_transport(struct walk *walk) {
         header = (cursor_u8(&walk->at, 12) >> 4) * 4U;
     }
     if ((tcp && header < 20) || (udp && (length < 8 || length > walk->wire_left))) {
-        return fault_of(walk, MALFORMED_LENGTH);
+        return stop_malformed(walk, MALFORMED_LENGTH);
     }
     if (!skip(walk, header)) {
         return stop_truncated(walk);

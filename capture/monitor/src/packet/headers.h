@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HEADERS_MAX 24 /* more nested headers are malformed */
+#define HEADERS_MAX 24 /* a packet with more nested headers is malformed */
 
 /* Reasons why a packet is malformed. */
 enum malformed {
     MALFORMED_NOT,
     MALFORMED_TRUNCATED, /* the packet ends within a header */
-    MALFORMED_VERSION,   /* the version of an IP header differs from the preceding type field */
+    MALFORMED_VERSION,   /* the version of an IP header differs from the preceding type or protocol field */
     MALFORMED_LENGTH,    /* a length field is shorter than its header, or exceeds the packet */
     MALFORMED_CHECKSUM,  /* of an IPv4 header (RFC 1071) */
     MALFORMED_NESTED,    /* more than HEADERS_MAX headers */

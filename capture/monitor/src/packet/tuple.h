@@ -33,7 +33,7 @@ struct tuple_filter {
  * anything. Returns 0, or -1 with the reason in fault. */
 int tuple_add(struct tuple_filter *filter, const char *text, struct fault *fault);
 
-/* Returns true if the packet satisfies a rule. A packet without ports satisfies rules without ports only. */
+/* Returns true if the packet satisfies a rule. A packet without ports satisfies only rules without ports. */
 bool tuple_passes(const struct tuple_filter *filter, const uint8_t *bytes, const struct headers *headers);
 
 #endif

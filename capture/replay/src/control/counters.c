@@ -27,12 +27,13 @@ static struct counters read_own(const struct session *session, unsigned at) {
 
 /* Reads the counters of all interfaces at once: packets that arrive between two readings would be included in
  * one of them only. */
-static void read_interfaces(const struct session *session, struct interface_counters of[OPTIONS_PORTS]) {
+static void read_interfaces(const struct session *session,
+                            struct interface_counters counters[OPTIONS_PORTS]) {
     const char *names[OPTIONS_PORTS];
     for (unsigned i = 0; i < session->ports.count; ++i) {
         names[i] = session->ports.port[i].interface;
     }
-    read_counters_of_interfaces(names, session->ports.count, of);
+    read_counters_of_interfaces(names, session->ports.count, counters);
 }
 
 struct counters counters_read(const struct session *session, unsigned at) {

@@ -16,7 +16,7 @@ void report_running(const struct session *session);
 void report_done(const struct session *session);
 void report_status(const struct session *session);
 void report_saved(const struct session *session, const char *command, const char *path, uint64_t packets);
-/* A control message that a port received, and the acknowledgment of a sent frame. */
+/* A control message that a port received, and the reply to `answer`. */
 void report_control(const struct session *session, const struct inband_frame *frame);
 void report_answered(const struct session *session);
 /* The reply to `stop` if there is nothing to stop. */

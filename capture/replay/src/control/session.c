@@ -16,10 +16,10 @@
 
 #define MB ((uint64_t)1024 * 1024)
 #define BASE_MB 64          /* EAL, queues and drivers */
-#define SOON_NS 10000000LL  /* until a run that begins as soon as possible */
+#define SOON_NS 10000000LL  /* delay of a run that begins as soon as possible */
 #define LINK_NS 100000000LL /* between checks of the links */
 #define POLLING_LCORE 1
-#define MESSAGES_MAX 4 /* control messages reported by an update, which takes place every 5 ms */
+#define MESSAGES_MAX 4 /* control messages reported by an update; updates are at most about 5 ms apart */
 
 static int64_t monotonic_ns(void) {
     struct timespec now;
@@ -69,12 +69,13 @@ static uint64_t huge_bytes(void) {
  * boundary. */
 static uint64_t pool_bytes(const struct options *options, uint64_t mbufs) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    const uint64_t each = rte_mempool_calc_obj_size(
+    const uint64_t mbuf_bytes = rte_mempool_calc_obj_size(
         (uint32_t)sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + options->max_frame, 0, NULL);
     if (options->eal.huge) {
-        return mbufs * each;
+        return mbufs * mbuf_bytes;
     }
-    return each <= page ? (mbufs / (page / each) + 1) * page : mbufs * ((each + page - 1) / page) * page;
+    return mbuf_bytes <= page ? (mbufs / (page / mbuf_bytes) + 1) * page
+                              : mbufs * ((mbuf_bytes + page - 1) / page) * page;
 }
 
 int session_check_memory(struct session *session, struct fault *fault) {
@@ -177,9 +178,9 @@ void session_close(struct session *session) {
 
 /* A recording or run is active until its end is reported: the next one would replace its results. */
 static int require_idle(const struct session *session, struct fault *fault) {
-    static const char *const what[] = {"", "a recording", "a run"};
+    static const char *const activities[] = {"", "a recording", "a run"};
     const enum activity activity = session->activity;
-    return activity == ACTIVITY_IDLE ? 0 : fail(fault, "%s is active; stop it first", what[activity]);
+    return activity == ACTIVITY_IDLE ? 0 : fail(fault, "%s is active; stop it first", activities[activity]);
 }
 
 static int require_empty(const struct session *session, struct fault *fault) {

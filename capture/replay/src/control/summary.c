@@ -4,9 +4,9 @@
  * no memory: C. A. R. Hoare, Algorithm 65 (FIND), Communications of the ACM 4 (1961). */
 static int64_t find_rank(int64_t *value, uint64_t count, uint64_t rank) {
     int64_t low = 0, high = (int64_t)count - 1;
-    const int64_t wanted = (int64_t)rank;
+    const int64_t target = (int64_t)rank;
     while (low < high) {
-        const int64_t pivot = value[wanted];
+        const int64_t pivot = value[target];
         int64_t left = low, right = high;
         while (left <= right) {
             for (; value[left] < pivot; ++left) {
@@ -19,10 +19,10 @@ static int64_t find_rank(int64_t *value, uint64_t count, uint64_t rank) {
                 value[right--] = swapped;
             }
         }
-        low = right < wanted ? left : low;
-        high = wanted < left ? right : high;
+        low = right < target ? left : low;
+        high = target < left ? right : high;
     }
-    return value[wanted];
+    return value[target];
 }
 
 static int64_t percentile(int64_t *value, uint64_t count, unsigned percent) {

@@ -7,7 +7,7 @@
 struct summary {
     uint64_t packets; /* of all loops */
     uint64_t outcome[OUTCOMES];
-    uint64_t sent_late;        /* packets sent later than --late-ns */
+    uint64_t sent_late;        /* packets that departed more than --late-ns late */
     uint64_t retries;          /* driver calls that did not accept the whole burst */
     int64_t first_ns, last_ns; /* departures; DEPARTED_NEVER: none */
     bool monotone; /* departures are in the order of the packets; with different lead times, those of each

@@ -39,13 +39,13 @@ static bool make_room(struct bridge *bridge) {
 
 /* The path of packets through the bridge: from an Rx queue of a port to the same Tx queue of the other port,
  * so that packets of a flow keep their order. */
-struct way {
+struct path {
     uint16_t from, to, queue;
 };
 
 /* Records the packets of a burst that was sent, and takes over their references. Frees packets that do not
  * fit. */
-static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count, const struct way *way,
+static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count, const struct path *path,
                    const int64_t stamp_ns[], const bool stamped[], int64_t now) {
     if (bridge->window_ns) {
         remove_old(bridge, now);
@@ -58,8 +58,8 @@ static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count
         const struct packet packet = {
             .mbuf = mbuf[i],
             .ts_ns = stamped[i] ? stamp_ns[i] : now,
-            .port = way->to,
-            .queue = (uint8_t)way->queue,
+            .port = path->to,
+            .queue = (uint8_t)path->queue,
             .first = i == 0,
             .unresolved = !stamped[i] && i > 0,
         };
@@ -69,17 +69,17 @@ static void record(struct bridge *bridge, struct rte_mbuf **mbuf, unsigned count
 
 /* Sends a burst, with retries. Returns the number of packets sent, and counts the others by reason. The
  * driver frees the packets that it accepts. */
-static unsigned send_all(struct bridge *bridge, const struct way *way, struct rte_mbuf **mbuf, unsigned count,
-                         int64_t *now) {
-    struct port *to = &bridge->ports->port[way->to];
-    struct traffic *traffic = &bridge->ports->port[way->from].traffic[way->queue];
+static unsigned send_all(struct bridge *bridge, const struct path *path, struct rte_mbuf **mbuf,
+                         unsigned count, int64_t *now) {
+    struct port *to = &bridge->ports->port[path->to];
+    struct traffic *traffic = &bridge->ports->port[path->from].traffic[path->queue];
     const int64_t first = *now = timebase_ns(bridge->time);
     const int64_t retry_ns = (int64_t)bridge->options->retry_ns;
     const int64_t until_ns = bridge->deadline_ns - first < retry_ns ? bridge->deadline_ns : first + retry_ns;
     unsigned sent = 0;
     for (;;) {
         bool failed = false;
-        const uint16_t accepted = port_send(to, way->queue, mbuf + sent, (uint16_t)(count - sent), &failed);
+        const uint16_t accepted = port_send(to, path->queue, mbuf + sent, (uint16_t)(count - sent), &failed);
         if (failed) {
             /* all packets of this call: the driver does not report which ones failed; see hides_errors */
             traffic->driver_error += accepted;
@@ -129,16 +129,16 @@ static void learn_cost(struct forward_cost *cost, unsigned packets, int64_t ns) 
  * that of half as many packets. */
 static void forget_cost(struct forward_cost *cost, unsigned first_size) {
     for (unsigned size = first_size; size < BURST_SIZES; ++size) {
-        const int64_t least = size ? 2 * cost->ns[size - 1] : 0;
-        const int64_t less = cost->ns[size] - cost->ns[size] / 8;
-        if (cost->ns[size] > least) {
-            cost->ns[size] = less > least ? less : least;
+        const int64_t floor_ns = size ? 2 * cost->ns[size - 1] : 0;
+        const int64_t lowered_ns = cost->ns[size] - cost->ns[size] / 8;
+        if (cost->ns[size] > floor_ns) {
+            cost->ns[size] = lowered_ns > floor_ns ? lowered_ns : floor_ns;
         }
     }
 }
 
-/* Returns the time that is expected for a burst. Without a measurement, it is twice that of half as many
- * packets, `half_ns`. */
+/* Returns the time that is expected for a burst: at least `half_ns`, the time for half as many packets, or
+ * without a measurement twice that time. */
 static int64_t expected_ns(const struct forward_cost *cost, unsigned size, int64_t half_ns) {
     const int64_t known = cost->ns[size];
     if (known == 0) {
@@ -147,7 +147,7 @@ static int64_t expected_ns(const struct forward_cost *cost, unsigned size, int64
     return size > 0 && known < half_ns ? half_ns : known;
 }
 
-/* Returns the number of packets that can be forwarded until a time. */
+/* Returns the number of packets that can be forwarded until `until_ns`, in `left_ns`. */
 static unsigned allowed_packets(struct bridge *bridge, int64_t left_ns, int64_t until_ns) {
     int64_t needed_ns = FIRST_NS / 2;
     unsigned sizes = 0; /* number of possible sizes */
@@ -166,21 +166,21 @@ static unsigned allowed_packets(struct bridge *bridge, int64_t left_ns, int64_t 
     return allowed < bridge->options->burst ? allowed : bridge->options->burst;
 }
 
-static unsigned forward(struct bridge *bridge, const struct way *way, unsigned max_packets,
+static unsigned forward(struct bridge *bridge, const struct path *path, unsigned max_packets,
                         int64_t began_ns) {
     struct rte_mbuf *mbuf[BURST_MAX];
     int64_t stamp_ns[BURST_MAX];
     bool stamped[BURST_MAX];
-    struct port *source = &bridge->ports->port[way->from];
-    struct traffic *traffic = &source->traffic[way->queue];
-    const uint16_t received = rte_eth_rx_burst(source->id, way->queue, mbuf, (uint16_t)max_packets);
+    struct port *source = &bridge->ports->port[path->from];
+    struct traffic *traffic = &source->traffic[path->queue];
+    const uint16_t received = rte_eth_rx_burst(source->id, path->queue, mbuf, (uint16_t)max_packets);
     if (received == 0) {
         return 0;
     }
     traffic->received += received;
     const unsigned others =
-        bridge->inband ? inband_take(bridge->inband, traffic, way->from, mbuf, received) : received;
-    const unsigned count = remove_long(traffic, &bridge->ports->port[way->to], mbuf, others);
+        bridge->inband ? inband_take(bridge->inband, traffic, path->from, mbuf, received) : received;
+    const unsigned count = remove_long(traffic, &bridge->ports->port[path->to], mbuf, others);
     int64_t now = timebase_ns(bridge->time);
     const bool records = is_recording(bridge, now);
     for (unsigned i = 0; records && i < count; ++i) { /* the driver may free a packet when it is sent */
@@ -191,9 +191,9 @@ static unsigned forward(struct bridge *bridge, const struct way *way, unsigned m
     for (unsigned i = 0; i < count; ++i) {
         burst[i] = mbuf[i];
     }
-    const unsigned sent = send_all(bridge, way, mbuf, count, &now);
+    const unsigned sent = send_all(bridge, path, mbuf, count, &now);
     if (records) {
-        record(bridge, burst, sent, way, stamp_ns, stamped, now);
+        record(bridge, burst, sent, path, stamp_ns, stamped, now);
         rte_pktmbuf_free_bulk(burst + sent, count - sent);
     }
     learn_cost(&bridge->cost, received, timebase_ns(bridge->time) - began_ns);
@@ -203,10 +203,10 @@ static unsigned forward(struct bridge *bridge, const struct way *way, unsigned m
 /* Forwards at most one burst of each queue in each direction until a time. Continues with the direction and
  * the queue that follow the latest ones, so that none of them waits longer than the others. */
 static unsigned poll_until(struct bridge *bridge, int64_t until_ns) {
-    const unsigned ways = 2 * bridge->options->queues;
+    const unsigned paths = 2 * bridge->options->queues;
     unsigned received = 0;
     bridge->deadline_ns = until_ns;
-    for (unsigned i = 0; i < ways; ++i) {
+    for (unsigned i = 0; i < paths; ++i) {
         const int64_t now = timebase_ns(bridge->time);
         const unsigned max_packets =
             until_ns == FOREVER ? bridge->options->burst : allowed_packets(bridge, until_ns - now, until_ns);
@@ -214,9 +214,9 @@ static unsigned poll_until(struct bridge *bridge, int64_t until_ns) {
             break;
         }
         const uint16_t from = bridge->next % 2;
-        const struct way way = {from, 1 - from, (uint16_t)(bridge->next / 2)};
-        bridge->next = (bridge->next + 1) % ways;
-        received += forward(bridge, &way, max_packets, now);
+        const struct path path = {from, 1 - from, (uint16_t)(bridge->next / 2)};
+        bridge->next = (bridge->next + 1) % paths;
+        received += forward(bridge, &path, max_packets, now);
     }
     return received;
 }

@@ -25,11 +25,12 @@ const struct lead_calls lead_driver_calls = {
     .read_time = rte_eth_timesync_read_time,
 };
 
-/* EtherType 0x88B5 is for local experiments (IEEE 802, section 9.2.3); the address is a local group. */
+/* EtherType 0x88B5 is for local experiments (IEEE 802, section 9.2.3); the destination is a locally
+ * administered multicast address. */
 static const uint8_t loop_head[] = {0x03, 0,   0,   'A',  'c',  'a', 0x02, 0,   0,
                                     'A',  'c', 'a', 0x88, 0xb5, 'l', 'e',  'a', 'd'};
 
-/* NICs timestamp only PTP event messages: this is a Sync message of PTP version 2. Its profile number (15)
+/* NICs timestamp only PTP event messages: this is a Sync message of PTP version 2. Its majorSdoId (0xF)
  * and domain (255) are reserved, so that no clock follows it. */
 static const uint8_t sync_head[] = {0x01, 0x1b, 0x19, 0,    0,    0,    0x02, 0,  0,   'A',
                                     'c',  'a',  0x88, 0xf7, 0xf0, 0x02, 0,    44, 0xff};
@@ -107,25 +108,26 @@ static int64_t nanoseconds(const struct timespec *at) {
 
 /* Reads the transmit timestamp of the latest probe. The clock of the NIC need not be set to system time: both
  * clocks are compared right after the stamp was read. */
-static enum probe read_transmit_stamp(const struct port *port, const struct reception *from, int64_t *ns) {
+static enum probe read_transmit_stamp(const struct port *port, const struct reception *reception,
+                                      int64_t *ns) {
     struct timespec stamp, now;
-    if (from->calls->read_stamp(port->id, &stamp) != 0) {
+    if (reception->calls->read_stamp(port->id, &stamp) != 0) {
         return PROBE_LOST;
     }
-    const int64_t before = timebase_ns(from->time);
-    if (from->calls->read_time(port->id, &now) != 0) {
+    const int64_t before = timebase_ns(reception->time);
+    if (reception->calls->read_time(port->id, &now) != 0) {
         return PROBE_LOST;
     }
-    const int64_t middle = before + (timebase_ns(from->time) - before) / 2;
+    const int64_t middle = before + (timebase_ns(reception->time) - before) / 2;
     *ns = nanoseconds(&stamp) + middle - nanoseconds(&now);
     return PROBE_STAMPED;
 }
 
 /* Sends a probe and waits for it. If it has a timestamp, sets `lead` to the time until it departed. */
-static enum probe send_probe(struct port *port, const struct reception *from, struct rte_mempool *pool,
+static enum probe send_probe(struct port *port, const struct reception *reception, struct rte_mempool *pool,
                              const struct key *key, int64_t *lead) {
-    struct rte_mbuf *mbuf = make_probe(pool, key, from->port != NULL);
-    struct timebase *time = from->time;
+    struct rte_mbuf *mbuf = make_probe(pool, key, reception->port != NULL);
+    struct timebase *time = reception->time;
     int64_t departed = 0;
     bool failed = false;
     if (!mbuf) {
@@ -138,9 +140,10 @@ static enum probe send_probe(struct port *port, const struct reception *from, st
     }
     for (unsigned polls = 0; !(time->simulated && polls == WAIT_POLLS) && timebase_ns(time) - sent < WAIT_NS;
          ++polls) {
-        const enum probe found = !from->port        ? read_transmit_stamp(port, from, &departed)
-                                 : from->socket < 0 ? receive_at_port(from->port, key, &departed)
-                                                    : receive_at_socket(from->socket, key, &departed);
+        const enum probe found = !reception->port ? read_transmit_stamp(port, reception, &departed)
+                                 : reception->socket < 0
+                                     ? receive_at_port(reception->port, key, &departed)
+                                     : receive_at_socket(reception->socket, key, &departed);
         if (found != PROBE_LOST) {
             *lead = departed - sent;
             return found;
@@ -155,12 +158,13 @@ static int compare(const void *a, const void *b) {
 }
 
 /* Sets the lead to the median (nearest rank), and its range to the 5th and the 95th percentile. */
-static int set_lead(struct port *port, const struct reception *from, int64_t *leads, struct fault *fault) {
+static int set_lead(struct port *port, const struct reception *reception, int64_t *leads,
+                    struct fault *fault) {
     struct lead *lead = &port->lead;
     const unsigned count = lead->stamped;
-    if (from->port && lead->arrived <= lead->probes / 2) {
+    if (reception->port && lead->arrived <= lead->probes / 2) {
         return fail(fault, "--measure-lead %s: %u of %u probes of %s arrived; connect the ports",
-                    from->port->name, lead->arrived, lead->probes, port->name);
+                    reception->port->name, lead->arrived, lead->probes, port->name);
     }
     if (count <= lead->probes / 2) {
         return 0; /* unknown */
@@ -176,48 +180,49 @@ static int set_lead(struct port *port, const struct reception *from, int64_t *le
     lead->low_ns = leads[(count - 1) * 5 / 100];
     lead->high_ns = leads[(count - 1) * 95 / 100];
     /* drivers with times since 1970 get them from the kernel */
-    const bool by_kernel = from->socket >= 0 || (from->port && from->port->stamps == PORT_STAMPS_TIME);
+    const bool by_kernel =
+        reception->socket >= 0 || (reception->port && reception->port->stamps == PORT_STAMPS_TIME);
     lead->stamps = by_kernel ? LEAD_STAMPS_KERNEL : LEAD_STAMPS_DEVICE;
-    lead->source = from->port ? LEAD_LOOPBACK : LEAD_TRANSMIT;
+    lead->source = reception->port ? LEAD_LOOPBACK : LEAD_TRANSMIT;
     return 0;
 }
 
 /* Prepares the reception. Returns 1, 0 without timestamps, or -1 with the reason in fault. */
-static int begin_reception(struct reception *from, const struct port *port, struct fault *fault) {
-    from->socket = -1;
-    if (!from->port) {
-        return from->calls->enable(port->id) == 0;
+static int begin_reception(struct reception *reception, const struct port *port, struct fault *fault) {
+    reception->socket = -1;
+    if (!reception->port) {
+        return reception->calls->enable(port->id) == 0;
     }
-    if (from->port->stamps != PORT_STAMPS_NONE) {
-        if (promiscuous_begin(from->port, fault) != 0) {
+    if (reception->port->stamps != PORT_STAMPS_NONE) {
+        if (promiscuous_begin(reception->port, fault) != 0) {
             return -1;
         }
-        port_flush(from->port);
+        port_flush(reception->port);
         return 1;
     }
-    if (strcmp(from->port->driver, "net_af_packet") != 0) {
+    if (strcmp(reception->port->driver, "net_af_packet") != 0) {
         return 0; /* the kernel does not see the frames of other drivers */
     }
-    from->socket = probe_socket_open(from->port->interface, fault);
-    return from->socket < 0 ? -1 : 1;
+    reception->socket = probe_socket_open(reception->port->interface, fault);
+    return reception->socket < 0 ? -1 : 1;
 }
 
-static void end_reception(const struct reception *from) {
-    if (from->socket >= 0) {
-        close(from->socket);
-    } else if (from->port) {
-        promiscuous_end(from->port);
+static void end_reception(const struct reception *reception) {
+    if (reception->socket >= 0) {
+        close(reception->socket);
+    } else if (reception->port) {
+        promiscuous_end(reception->port);
     }
 }
 
 /* Sends the probes. Returns 0, or -1 with the reason in fault. */
-static int send_probes(struct port *port, const struct reception *from, struct rte_mempool *pool,
+static int send_probes(struct port *port, const struct reception *reception, struct rte_mempool *pool,
                        int64_t leads[PROBES], struct fault *fault) {
     static const struct timespec pause = {0, PAUSE_NS};
     struct key key = {.measurement = rte_rdtsc()};
     struct lead *lead = &port->lead;
     for (; key.number < PROBES; ++key.number) {
-        const enum probe result = send_probe(port, from, pool, &key, &leads[lead->stamped]);
+        const enum probe result = send_probe(port, reception, pool, &key, &leads[lead->stamped]);
         if (result == PROBE_NO_MEMORY) {
             return fail(fault, "%s: no memory for a probe; raise --packets", port->name);
         }
@@ -227,7 +232,7 @@ static int send_probes(struct port *port, const struct reception *from, struct r
         if (lead->stamped == 0 && lead->probes == LOST_MAX) {
             break;
         }
-        if (!from->time->simulated) {
+        if (!reception->time->simulated) {
             nanosleep(&pause, NULL); /* until a queue of the kernel is empty again */
         }
     }
@@ -237,15 +242,15 @@ static int send_probes(struct port *port, const struct reception *from, struct r
 int lead_measure(struct port *port, struct port *loop, struct rte_mempool *pool, struct timebase *time,
                  const struct lead_calls *calls, struct fault *fault) {
     int64_t leads[PROBES];
-    struct reception from = {.port = loop, .time = time, .calls = calls};
+    struct reception reception = {.port = loop, .time = time, .calls = calls};
     port->lead = (struct lead){.source = LEAD_UNKNOWN};
-    int status = begin_reception(&from, port, fault);
+    int status = begin_reception(&reception, port, fault);
     if (status <= 0) {
         return status;
     }
-    status = send_probes(port, &from, pool, leads, fault);
-    end_reception(&from);
-    return status == 0 ? set_lead(port, &from, leads, fault) : -1;
+    status = send_probes(port, &reception, pool, leads, fault);
+    end_reception(&reception);
+    return status == 0 ? set_lead(port, &reception, leads, fault) : -1;
 }
 
 int lead_measure_all(struct ports *ports, const struct options *options, struct timebase *time,

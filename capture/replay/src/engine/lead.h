@@ -1,5 +1,5 @@
-/* Measures the lead time of a port: the time from passing a packet to the driver until the packet departs. A
- * packet that is sent alone is passed to the driver this long before it is due. */
+/* Measures the lead time of a port: the time from passing a packet to the driver until the packet departs.
+ * With --pace single, each packet is passed to the driver this long before it is due. */
 #ifndef ACAPELLA_REPLAY_LEAD_H
 #define ACAPELLA_REPLAY_LEAD_H
 

@@ -12,7 +12,7 @@ enum outcome {
     OUTCOME_RING_FULL,    /* the driver did not accept it within --retry-ns */
     OUTCOME_LATE,         /* not sent because of --drop-late-ns */
     OUTCOME_TOO_LONG,     /* for the MTU of the port, or the mbuf has no room for the tag */
-    OUTCOME_TOO_SHORT,    /* not an Ethernet frame */
+    OUTCOME_TOO_SHORT,    /* shorter than an Ethernet header and a byte */
     OUTCOME_DRIVER_ERROR, /* the driver accepted it and could not send it */
     OUTCOME_STOPPED,      /* the run ended before its departure */
     OUTCOMES,

@@ -14,7 +14,7 @@
 #include "engine/ring_room.h"
 
 #define CACHE 256
-#define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
+#define FLUSH_MAX 1000000 /* packets per queue; the queue of a busy interface is never empty */
 #define VLAN_BYTES 4
 #define VLAN_AT 12
 #define LINK_POLL_NS 10000000
@@ -376,7 +376,7 @@ static bool link_is_up(const struct port *port) {
     return rte_eth_link_get_nowait(port->id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
 }
 
-static int link_is_down(const struct port *port, struct fault *fault) {
+static int fail_link_down(const struct port *port, struct fault *fault) {
     if (!*port->interface) {
         return fail(fault, "%s: the link is down; connect it", port->name);
     }
@@ -390,7 +390,7 @@ int ports_check_links(struct ports *ports, struct fault *fault) {
     for (unsigned i = 0; i < ports->count + ports->extras; ++i) {
         const struct port *port = any_port(ports, i);
         if (!link_is_up(port)) {
-            return link_is_down(port, fault);
+            return fail_link_down(port, fault);
         }
     }
     return 0;

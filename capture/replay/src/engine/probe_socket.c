@@ -43,11 +43,11 @@ size_t probe_socket_receive(int fd, void *bytes, size_t size, int64_t *ns) {
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     const ssize_t received = recvmsg(fd, &message, MSG_DONTWAIT);
-    for (struct cmsghdr *each = received > 0 ? CMSG_FIRSTHDR(&message) : NULL; each;
-         each = CMSG_NXTHDR(&message, each)) {
-        if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_TIMESTAMPNS) {
+    for (struct cmsghdr *cmsg = received > 0 ? CMSG_FIRSTHDR(&message) : NULL; cmsg;
+         cmsg = CMSG_NXTHDR(&message, cmsg)) {
+        if (cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_TIMESTAMPNS) {
             struct timespec at;
-            memcpy(&at, CMSG_DATA(each), sizeof at);
+            memcpy(&at, CMSG_DATA(cmsg), sizeof at);
             *ns = (int64_t)at.tv_sec * 1000000000 + at.tv_nsec;
             return (size_t)received;
         }

@@ -8,7 +8,8 @@
 
 #define DEPARTED_NEVER INT64_MIN
 
-/* HARDWARE: the departure time includes a lead time measured with timestamps of a NIC. */
+/* OWN_STAMP: the driver accepted no other packet in the same call. HARDWARE: the departure time includes a
+ * lead time measured with timestamps of a NIC. */
 enum departed_flags { DEPARTED_OWN_STAMP = 1, DEPARTED_BURST_FIRST = 2, DEPARTED_HARDWARE = 4 };
 
 struct departure {
@@ -78,7 +79,7 @@ bool replay_poll(struct replay *replay);
  * the sleep. */
 int64_t replay_sleep_ns(struct replay *replay, int64_t longest_ns);
 
-/* Ends a run early. */
+/* Ends a run; only the first call has an effect. */
 void replay_end(struct replay *replay, enum end_reason reason);
 
 /* Returns the requested time of a packet in a loop. */

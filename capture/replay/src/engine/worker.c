@@ -37,7 +37,7 @@ static void send_frame(struct worker *worker) {
     }
 }
 
-static void count(struct worker *worker) {
+static void copy_traffic(struct worker *worker) {
     for (unsigned i = 0; i < worker->bridge.ports->count; ++i) {
         const struct port *port = &worker->bridge.ports->port[i];
         memcpy(worker->traffic[i], port->traffic, sizeof port->traffic);
@@ -56,7 +56,7 @@ static void handle(struct worker *worker, enum request request) {
             break;
         case REQUEST_PAUSE:
         case REQUEST_COUNT:
-            count(worker);
+            copy_traffic(worker);
             worker->paused = request == REQUEST_PAUSE;
             break;
         case REQUEST_RESUME:

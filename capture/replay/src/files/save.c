@@ -17,7 +17,8 @@ struct departure_record {
 };
 
 _Static_assert(sizeof(struct departure_record) == 40, "the format of departures is fixed");
-_Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN, "departures are written in the order of the processor");
+_Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN,
+               "departures are written in the byte order of the processor");
 
 static bool put(FILE *to, const void *bytes, size_t size) { return fwrite(bytes, 1, size, to) == size; }
 

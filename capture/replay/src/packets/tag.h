@@ -9,8 +9,8 @@
 
 #define TAG_BYTES 16
 
-/* The latest time in a trailer by port: times in trailers are distinct, because they identify packets. A
- * packet of a burst with one time gets the next nanosecond. */
+/* The latest time in a trailer by port: times in trailers are distinct, because they identify packets. If
+ * the packets of a burst have the same time, each gets the next nanosecond. */
 struct tagger {
     int64_t latest_ns[OPTIONS_PORTS];
 };

@@ -44,11 +44,11 @@ static void execute_whole_lines(struct p4 *p4) {
 bool p4_commands_poll(struct p4 *p4, int wait_ms) {
     struct pollfd descriptor = {STDIN_FILENO, POLLIN, 0};
     while (!ended && poll(&descriptor, 1, wait_ms) > 0) {
-        const ssize_t got = read(STDIN_FILENO, input + size, sizeof input - 1 - size);
-        if (got > 0) {
-            size += (size_t)got;
+        const ssize_t bytes_read = read(STDIN_FILENO, input + size, sizeof input - 1 - size);
+        if (bytes_read > 0) {
+            size += (size_t)bytes_read;
             execute_whole_lines(p4);
-        } else if (got == 0 || errno != EINTR) {
+        } else if (bytes_read == 0 || errno != EINTR) {
             ended = true;
             if (size) { /* a last line without newline */
                 input[size] = '\0';

@@ -17,7 +17,7 @@ struct source {
     bool pending;
     int end; /* a byte is read from this descriptor after a complete capture; -1 if none */
     struct p4_frame frame;
-    uint64_t last_plausible_ns; /* time of the latest frame with a plausible one, as in the digest's merge */
+    uint64_t last_plausible_ns; /* time of the latest frame with a plausible time, as in the digest */
 };
 
 struct input {
@@ -112,11 +112,11 @@ static struct source *earliest(struct input *input) {
 static bool keep_bytes(struct input *input, const struct p4_frame *frame) {
     if (input->room - input->size < frame->kept_bytes) {
         const size_t room = (input->room + frame->kept_bytes) * 2;
-        uint8_t *wider = realloc(input->bytes, room);
-        if (!wider) {
+        uint8_t *larger = realloc(input->bytes, room);
+        if (!larger) {
             return false;
         }
-        input->bytes = wider;
+        input->bytes = larger;
         input->room = room;
     }
     if (frame->kept_bytes) {

@@ -180,18 +180,18 @@ static int run_all(struct p4 *p4, struct outputs *outputs, const struct options 
     return status;
 }
 
-static int write_code(FILE *to, const void *what) {
-    const struct code *code = what;
+static int write_code(FILE *to, const void *argument) {
+    const struct code *code = argument;
     return p4_generate(code->spec, to, code->fault);
 }
 
 /* Writes the C code of the program, which `acapella p4 run` compiles. */
 static int generate(const struct options *options, struct fault *fault) {
-    struct fault why = {.text = ""};
-    const struct code code = {options->spec, &why};
+    struct fault reason = {.text = ""};
+    const struct code code = {options->spec, &reason};
     const int status = write_and_publish(options->generated, write_code, &code, fault);
-    if (why.text[0]) {
-        *fault = why;
+    if (reason.text[0]) {
+        *fault = reason;
     }
     return status == 0 ? EXIT_OK : EXIT_FAILED;
 }

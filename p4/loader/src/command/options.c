@@ -120,7 +120,7 @@ static int read_burst(struct options *options, const char *text, struct fault *f
     return 0;
 }
 
-static int read_one(struct options *options, int code, const char *text, struct fault *fault) {
+static int read_option(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
         case SPEC:
             options->spec = text;
@@ -185,12 +185,12 @@ static bool same_directory(const char *a, const char *b) {
 
 /* Returns true if two paths name the same regular file, or will do so once both are written. */
 static bool same_file(const char *a, const char *b) {
-    struct stat one, other;
-    if (stat(a, &one) == 0 && !S_ISREG(one.st_mode)) {
+    struct stat status_a, status_b;
+    if (stat(a, &status_a) == 0 && !S_ISREG(status_a.st_mode)) {
         return false;
     }
-    if (stat(a, &one) == 0 && stat(b, &other) == 0) {
-        return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+    if (stat(a, &status_a) == 0 && stat(b, &status_b) == 0) {
+        return status_a.st_dev == status_b.st_dev && status_a.st_ino == status_b.st_ino;
     }
     const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
     return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && same_directory(a, b);
@@ -265,7 +265,7 @@ static int check(struct options *options, struct fault *fault) {
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     if (key >= OPTION_OWN && key <= GENERATE) {
-        return read_one(line->options, key, text, line->fault) == 0 ? 0 : EINVAL;
+        return read_option(line->options, key, text, line->fault) == 0 ? 0 : EINVAL;
     }
     if (key == ARGP_KEY_ARG) {
         fail(line->fault, "%s: not an option; see --help", text);

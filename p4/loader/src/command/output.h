@@ -26,10 +26,10 @@ int p4_output_open(struct output *output, const char *path, const struct format 
 
 void p4_output_put(struct output *output, const struct p4_verdict *verdict);
 
-/* Call between bursts: writes buffered frames. */
+/* Call between bursts: writes the buffered frames if there is at least 1 MiB of them. */
 void p4_output_flush(struct output *output);
 
-/* Syncs and renames the file, or removes it unless `keep`. Returns 0, or -1 with the reason in fault. */
+/* Syncs and renames the file, or removes it if `keep` is false. Returns 0, or -1 with the reason in fault. */
 int p4_output_close(struct output *output, bool keep, struct fault *fault);
 
 #endif

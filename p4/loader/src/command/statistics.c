@@ -33,8 +33,8 @@ static void print_ports(FILE *to, const struct statistics *statistics, const str
     fputc(']', to);
 }
 
-int p4_statistics_write(FILE *to, const void *what) {
-    const struct statistics *statistics = what;
+int p4_statistics_write(FILE *to, const void *argument) {
+    const struct statistics *statistics = argument;
     const struct p4_counts *counts = p4_counts(statistics->p4);
     const double seconds = (double)counts->pipeline_ns / 1e9;
     fprintf(to,

@@ -6,7 +6,7 @@
 
 #include "spec/guard.h"
 
-#define MINIMUM (64ULL << 20)
+#define MIN_BYTES (64ULL << 20)
 
 static const char *error_text(int error) {
     switch (-error) {
@@ -24,10 +24,10 @@ static const char *error_text(int error) {
 }
 
 /* Reports an object that DPDK rejected. */
-static int report_rejected(const struct spec *spec, unsigned line, struct fault *fault, const char *what,
+static int report_rejected(const struct spec *spec, unsigned line, struct fault *fault, const char *kind,
                            const char *name, int error) {
     return p4_spec_fail(spec, line, fault,
-                        "%s %.64s: DPDK rejects it: %s; change the .p4 and compile it again", what, name,
+                        "%s %.64s: DPDK rejects it: %s; change the .p4 and compile it again", kind, name,
                         error_text(error));
 }
 
@@ -40,7 +40,7 @@ static uint64_t power_of_2(uint64_t value) {
 }
 
 uint64_t p4_build_memory(const struct spec *spec) {
-    uint64_t bytes = MINIMUM;
+    uint64_t bytes = MIN_BYTES;
     for (unsigned i = 0; i < spec->register_count; ++i) {
         bytes += power_of_2(spec->registers[i].size) * 8 + 4096;
     }

@@ -1,6 +1,6 @@
 /* Epochs of the control plane: two banks of cells that are read and cleared in turn. At a boundary, in packet
- * time, the program switches to the other bank. A probe makes each flow that reported in the ended epoch
- * report once more. Then the cells of that bank are cleared. */
+ * time, the loader switches the program to the other bank. A probe makes each flow that reported in the ended
+ * epoch report once more. Then the cells of that bank are cleared. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +28,8 @@ static int set(struct p4 *p4, const char *name, uint32_t index, uint64_t value) 
                : 0;
 }
 
-/* The register contains the number of the first epoch, so that a restarted program does not repeat numbers
- * that a collector has received. */
+/* The register `epoch` contains the number of the first epoch, so that a restarted program does not repeat
+ * numbers that a collector has received. */
 static void begin(struct p4 *p4, uint64_t ts_ns) {
     struct epochs *epochs = &p4->epochs;
     uint64_t number = 0;
@@ -84,7 +84,7 @@ static int send_probes(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
 
 static int switch_banks(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
     struct epochs *epochs = &p4->epochs;
-    const uint64_t frozen = epochs->number % 2;
+    const uint64_t ended_bank = epochs->number % 2;
     if (p4_drain(p4, fault) != 0) {
         return -1;
     }
@@ -95,7 +95,7 @@ static int switch_banks(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
     if (send_probes(p4, ts_ns, fault) != 0) {
         return -1;
     }
-    clear_bank(p4, frozen);
+    clear_bank(p4, ended_bank);
     return 0;
 }
 

@@ -14,18 +14,18 @@
     65000 /* including the margins of p4_load: an mbuf has 16 bits for the offset of its frame */
 
 /* The guarded instructions of a line: those of `guarded` from `at` on that have this line. */
-struct place {
+struct guarded_line {
     const struct guarded *guarded;
     unsigned at;
 };
 
 struct rewrite {
     const struct spec *spec;
-    struct guarded *guarded; /* one per action, then the apply block */
-    struct place *places;    /* by line; guarded is NULL if the line is not an instruction */
-    unsigned blocks;         /* number of blocks guarded so far */
-    unsigned last_line;      /* last line with an instruction */
-    unsigned scratch_line;   /* of the metadata struct, until its added field is written; 0: none */
+    struct guarded *guarded;            /* one per action, then the apply block */
+    struct guarded_line *guarded_lines; /* by line; guarded is NULL if the line is not an instruction */
+    unsigned blocks;                    /* number of blocks guarded so far */
+    unsigned last_line;                 /* last line with an instruction */
+    unsigned scratch_line; /* of the metadata struct, until its added field is written; 0: none */
 };
 
 static const struct spec_block *block_of(const struct spec *spec, unsigned i) {
@@ -46,8 +46,8 @@ static unsigned last_line(const struct spec *spec) {
 static int rewrite_make(struct rewrite *rewrite, const struct spec *spec, struct fault *fault) {
     rewrite->guarded = calloc(spec->action_count + 1, sizeof *rewrite->guarded);
     rewrite->last_line = last_line(spec);
-    rewrite->places = calloc(rewrite->last_line + 1, sizeof *rewrite->places);
-    if (!rewrite->guarded || !rewrite->places) {
+    rewrite->guarded_lines = calloc(rewrite->last_line + 1, sizeof *rewrite->guarded_lines);
+    if (!rewrite->guarded || !rewrite->guarded_lines) {
         return fail(fault, "%s: out of memory", spec->path);
     }
     for (; rewrite->blocks <= spec->action_count; ++rewrite->blocks) {
@@ -56,7 +56,7 @@ static int rewrite_make(struct rewrite *rewrite, const struct spec *spec, struct
             return -1;
         }
         for (unsigned i = guarded->count; i-- > 0;) {
-            rewrite->places[guarded->line[i]] = (struct place){guarded, i};
+            rewrite->guarded_lines[guarded->line[i]] = (struct guarded_line){guarded, i};
         }
     }
     return 0;
@@ -67,7 +67,7 @@ static void rewrite_free(struct rewrite *rewrite) {
         p4_guarded_free(&rewrite->guarded[i]);
     }
     free(rewrite->guarded);
-    free(rewrite->places);
+    free(rewrite->guarded_lines);
 }
 
 /* DPDK copies names into the C code unchanged: allow only characters that cannot end a name or a string. */
@@ -96,10 +96,11 @@ static void remove_comment(char *text) {
 
 static int write_line(struct rewrite *rewrite, unsigned line, char *text, FILE *to, struct fault *fault) {
     const struct spec *spec = rewrite->spec;
-    const struct place *place = line <= rewrite->last_line ? &rewrite->places[line] : NULL;
-    if (place && place->guarded) {
-        const struct guarded *guarded = place->guarded;
-        for (unsigned i = place->at; i < guarded->count && guarded->line[i] == line; ++i) {
+    const struct guarded_line *guarded_line =
+        line <= rewrite->last_line ? &rewrite->guarded_lines[line] : NULL;
+    if (guarded_line && guarded_line->guarded) {
+        const struct guarded *guarded = guarded_line->guarded;
+        for (unsigned i = guarded_line->at; i < guarded->count && guarded->line[i] == line; ++i) {
             if (check_text(spec, line, guarded->texts[i], fault) != 0) {
                 return -1;
             }

@@ -10,8 +10,8 @@
 /* Returns true for Ethernet, IPv4 without options, UDP to port 4791, and BTH, as p4_icrc requires. */
 bool p4_icrc_applies(const uint8_t *frame, uint32_t length);
 
-/* Computes the ICRC of a frame without its last four bytes; writes it to `to` in the order of transmission.
- */
+/* Computes the ICRC of a frame, which does not contain it yet; writes it to `to` in the order of
+ * transmission. */
 void p4_icrc(const uint8_t *frame, uint32_t length, uint8_t to[ICRC_BYTES]);
 
 #endif

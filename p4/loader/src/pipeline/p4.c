@@ -129,12 +129,12 @@ static bool make_room(struct p4 *p4, struct slot *slot, uint32_t bytes) {
     if (slot->room >= room) {
         return true;
     }
-    uint8_t *wider = calloc(1, (size_t)p4->head_room + room * 2);
-    if (!wider) {
+    uint8_t *larger = calloc(1, (size_t)p4->head_room + room * 2);
+    if (!larger) {
         return false;
     }
     free(slot->buffer);
-    slot->buffer = wider;
+    slot->buffer = larger;
     slot->room = room * 2;
     slot->used = 0;
     return true;
@@ -143,7 +143,7 @@ static bool make_room(struct p4 *p4, struct slot *slot, uint32_t bytes) {
 static void fill(struct p4 *p4, struct slot *slot, const struct p4_frame *frame, bool probe) {
     uint8_t *at = slot->buffer + p4->head_room;
     const uint32_t end = WIRE_INGRESS + frame->kept_bytes;
-    const uint32_t shown = end > p4->reach ? end : p4->reach;
+    const uint32_t used = end > p4->reach ? end : p4->reach;
     wire_put64(at, frame->ts_ns);
     wire_put32(at + 8, frame->wire_bytes);
     wire_put32(at + 12, frame->kept_bytes);
@@ -155,7 +155,7 @@ static void fill(struct p4 *p4, struct slot *slot, const struct p4_frame *frame,
     /* clear the bytes after this frame that an earlier frame or the program has written */
     const uint32_t dirty = slot->used > end ? slot->used : end;
     memset(at + end, 0, dirty - end);
-    slot->used = shown;
+    slot->used = used;
     slot->kept = frame->kept_bytes;
     const uint32_t padded = WIRE_INGRESS + WIRE_PADDED;
     slot->total = end > padded ? end : padded;

@@ -57,12 +57,12 @@ static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte
 /* Copies a report and adds its ICRC. */
 static void finish_report(struct p4 *p4, struct p4_verdict *verdict) {
     if (p4->report_room < verdict->length + ICRC_BYTES) {
-        uint8_t *wider = realloc(p4->report, verdict->length + ICRC_BYTES);
-        if (!wider) {
+        uint8_t *larger = realloc(p4->report, verdict->length + ICRC_BYTES);
+        if (!larger) {
             p4->failed = true;
             return;
         }
-        p4->report = wider;
+        p4->report = larger;
         p4->report_room = verdict->length + ICRC_BYTES;
     }
     memcpy(p4->report, verdict->bytes, verdict->length);

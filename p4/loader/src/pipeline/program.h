@@ -34,7 +34,7 @@ struct port_out {
 /* A register array that is cleared at the end of an epoch. */
 struct epoch_clear {
     char name[SPEC_NAME];
-    uint32_t bank;
+    uint32_t bank; /* cells of a bank */
 };
 
 struct probe {
@@ -78,7 +78,7 @@ struct p4 {
     uint32_t report_room;
 };
 
-/* Inserts one frame and runs the pipeline until there is room for the next. */
+/* Runs the pipeline until there is room for a frame, and inserts it. */
 int p4_push(struct p4 *p4, const struct p4_frame *frame, bool probe, struct fault *fault);
 /* Returns the CPU time of this thread, which excludes other programs on the machine. */
 uint64_t p4_cpu_ns(void);
@@ -86,7 +86,7 @@ uint64_t p4_cpu_ns(void);
 /* Runs the pipeline until it is empty. */
 int p4_drain(struct p4 *p4, struct fault *fault);
 
-/* epoch.c: call before a frame of this time, and after a report. */
+/* epoch.c: call p4_epochs_until before a frame of this time, and p4_epochs_note after a report. */
 int p4_epochs_until(struct p4 *p4, uint64_t ts_ns, struct fault *fault);
 void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verdict *report);
 int p4_epochs_end(struct p4 *p4, struct fault *fault);

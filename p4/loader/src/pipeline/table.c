@@ -68,7 +68,8 @@ static uint32_t bits_of(const struct spec *spec, const char *name) {
 static bool fits(uint64_t value, uint32_t bits) { return bits >= 64 || value >> bits == 0; }
 
 /* Checks a number of up to 64 bits, or hexadecimal digits for a wider field, which DPDK parses. */
-static int check_number(struct statement *statement, const char *word, uint32_t bits, const char *of) {
+static int check_number(struct statement *statement, const char *word, uint32_t bits,
+                        const char *field_name) {
     char *end = NULL;
     errno = 0;
     if (bits > 64) {
@@ -78,22 +79,23 @@ static int check_number(struct statement *statement, const char *word, uint32_t 
             return 0;
         }
         return fail(statement->fault, "%.64s: %.64s is %u bits wide: write it as 0x and up to %u digits",
-                    word, of, bits, bits / 4);
+                    word, field_name, bits, bits / 4);
     }
     const unsigned long long value = isdigit((unsigned char)*word) ? strtoull(word, &end, 0) : 0;
     if (!end || *end || errno || !fits(value, bits)) {
         return fail(statement->fault, "%.64s: not a number that fits into the %u bits of %.64s", word, bits,
-                    of);
+                    field_name);
     }
     return 0;
 }
 
 /* Writes /PREFIX as a mask with the width of the field. */
-static int put_prefix(struct statement *statement, const char *word, uint32_t bits, const char *of) {
+static int put_prefix(struct statement *statement, const char *word, uint32_t bits, const char *field_name) {
     char *end = NULL;
     const unsigned long length = isdigit((unsigned char)*word) ? strtoul(word, &end, 0) : 0;
     if (!end || *end || length > bits || bits > 64) {
-        return fail(statement->fault, "/%.32s: not a prefix of %.64s, which has %u bits", word, of, bits);
+        return fail(statement->fault, "/%.32s: not a prefix of %.64s, which has %u bits", word, field_name,
+                    bits);
     }
     const uint64_t all = bits == 64 ? UINT64_MAX : (1ULL << bits) - 1;
     put(statement, "/0x%llx", (unsigned long long)(length ? all & ~(all >> (length - 1) >> 1) : 0));
@@ -204,7 +206,7 @@ static void free_entry(struct rte_swx_table_entry *entry) {
     }
 }
 
-static int apply(struct statement *statement, const char *what) {
+static int apply(struct statement *statement, const char *verb) {
     struct rte_swx_ctl_pipeline *control = statement->p4->control;
     const char *name = statement->table->name;
     const bool learner = statement->table->learner;
@@ -217,8 +219,8 @@ static int apply(struct statement *statement, const char *what) {
     int error = entry ? 0 : -1;
     if (!error) {
         error = learner              ? rte_swx_ctl_pipeline_learner_default_entry_add(control, name, entry)
-                : is(what, "add")    ? rte_swx_ctl_pipeline_table_entry_add(control, name, entry)
-                : is(what, "delete") ? rte_swx_ctl_pipeline_table_entry_delete(control, name, entry)
+                : is(verb, "add")    ? rte_swx_ctl_pipeline_table_entry_add(control, name, entry)
+                : is(verb, "delete") ? rte_swx_ctl_pipeline_table_entry_delete(control, name, entry)
                                      : rte_swx_ctl_pipeline_table_default_entry_add(control, name, entry);
     }
     free_entry(entry);

@@ -23,11 +23,11 @@ void *p4_arena_grow(struct arena *arena, void *elements, size_t count, size_t by
     if (count & (count - 1)) {
         return elements;
     }
-    void *wider = p4_arena_allocate(arena, (count ? count * 2 : 1) * bytes);
-    if (wider && count) {
-        memcpy(wider, elements, count * bytes);
+    void *larger = p4_arena_allocate(arena, (count ? count * 2 : 1) * bytes);
+    if (larger && count) {
+        memcpy(larger, elements, count * bytes);
     }
-    return wider;
+    return larger;
 }
 
 void p4_arena_free(struct arena *arena) {

@@ -50,9 +50,10 @@ static bool put_plain(struct guarded *guarded, const struct spec_instruction *fr
     return put(guarded, from->line, p4_jump(from), "%s", text);
 }
 
-/* Adds instructions that set `field` to `other` unless it is below `bound`, then the instruction itself. */
+/* Adds instructions that set `field` to `fallback` unless it is below `bound`, then the instruction
+ * itself. */
 static bool put_bounded(struct guarded *guarded, const struct spec_instruction *from, const char *field,
-                        unsigned long bound, unsigned long other) {
+                        unsigned long bound, unsigned long fallback) {
     char *label = p4_arena_allocate(&guarded->arena, SPEC_NAME);
     if (!label) {
         return false;
@@ -60,7 +61,7 @@ static bool put_bounded(struct guarded *guarded, const struct spec_instruction *
     snprintf(label, SPEC_NAME, "ACAPELLA_%u", guarded->count);
     return put(guarded, from->line, label, "%s%sjmplt %s %s 0x%lx", from->label ? from->label : "",
                from->label ? " : " : "", label, field, bound) &&
-           put(guarded, from->line, NULL, "mov %s 0x%lx", field, other) && put_plain(guarded, from, label);
+           put(guarded, from->line, NULL, "mov %s 0x%lx", field, fallback) && put_plain(guarded, from, label);
 }
 
 /* Returns true for regwr or regadd of a constant at a constant index. */
@@ -112,8 +113,8 @@ int p4_guard_prepare(struct spec *spec, struct fault *fault) {
     return 0;
 }
 
-static int put_one(struct guarded *guarded, const struct spec *spec, const struct spec_instruction *from,
-                   struct fault *fault) {
+static int put_guarded(struct guarded *guarded, const struct spec *spec, const struct spec_instruction *from,
+                       struct fault *fault) {
     const bool from_metadata = from->words > 1 && strncmp(from->word[from->words - 1], "m.", 2) == 0;
     const bool tx = strcmp(from->word[0], "tx") == 0 && from->words == 2;
     bool done;
@@ -149,7 +150,7 @@ int p4_guard(struct guarded *guarded, const struct spec *spec, const struct spec
              struct fault *fault) {
     *guarded = (struct guarded){.count = 0};
     for (unsigned i = 0; i < block->count; ++i) {
-        if (put_one(guarded, spec, &block->instructions[i], fault) != 0) {
+        if (put_guarded(guarded, spec, &block->instructions[i], fault) != 0) {
             p4_guarded_free(guarded);
             return -1;
         }

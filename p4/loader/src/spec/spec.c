@@ -245,17 +245,17 @@ static char *read_file(struct spec *spec, struct fault *fault) {
     }
     char *text = NULL;
     size_t size = 0, room = 0;
-    for (size_t got = 1; got > 0 && size <= FILE_MAX; size += got) {
+    for (size_t bytes_read = 1; bytes_read > 0 && size <= FILE_MAX; size += bytes_read) {
         if (size == room) {
-            const size_t wider = room ? room * 2 : 65536;
-            char *next = p4_arena_allocate(&spec->arena, wider + 1);
+            const size_t larger = room ? room * 2 : 65536;
+            char *next = p4_arena_allocate(&spec->arena, larger + 1);
             if (next && size) {
                 memcpy(next, text, size);
             }
             text = next;
-            room = wider;
+            room = larger;
         }
-        got = text ? fread(text + size, 1, room - size, file) : 0;
+        bytes_read = text ? fread(text + size, 1, room - size, file) : 0;
     }
     const bool failed = ferror(file);
     const int error = errno;
@@ -297,10 +297,10 @@ int p4_spec_read(struct spec *spec, const char *path, struct fault *fault) {
 
 void p4_spec_free(struct spec *spec) { p4_arena_free(&spec->arena); }
 
-#define FIND(array, count, wanted)                  \
+#define FIND(array, count, key)                     \
     do {                                            \
         for (unsigned i_ = 0; i_ < (count); ++i_) { \
-            if (is((array)[i_].name, (wanted))) {   \
+            if (is((array)[i_].name, (key))) {      \
                 return &(array)[i_];                \
             }                                       \
         }                                           \

@@ -73,7 +73,7 @@ static uint32_t header_bytes(const struct graph *graph, const struct spec_instru
     return header ? header->type->bits / 8 : 0;
 }
 
-static uint32_t maximum(uint32_t one, uint32_t other) { return one > other ? one : other; }
+static uint32_t maximum(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Computes the maxima of a node whose successors are done. */
 static void compute_maxima(struct graph *graph, uint32_t index) {
@@ -103,17 +103,19 @@ static int visit(struct graph *graph, uint32_t start) {
         const uint32_t index = graph->stack[depth - 1];
         struct node *node = &graph->nodes[index];
         node->state = UNDER_WAY;
-        const uint32_t ways[2] = {node->next, node->target};
+        const uint32_t successors[2] = {node->next, node->target};
         uint32_t open = NONE;
         for (int i = 0; i < 2 && open == NONE; ++i) {
-            if (ways[i] != NONE && graph->nodes[ways[i]].state == UNDER_WAY) {
+            if (successors[i] != NONE && graph->nodes[successors[i]].state == UNDER_WAY) {
                 return p4_spec_fail(
                     graph->spec, graph->block->instructions[index].line, graph->fault,
                     "%s: jumps back to line %u, so that a frame may never leave; unroll the loop "
                     "(a header stack of fixed size)",
-                    graph->block->instructions[index].word[0], graph->block->instructions[ways[i]].line);
+                    graph->block->instructions[index].word[0],
+                    graph->block->instructions[successors[i]].line);
             }
-            open = ways[i] != NONE && graph->nodes[ways[i]].state == UNSEEN ? ways[i] : NONE;
+            open =
+                successors[i] != NONE && graph->nodes[successors[i]].state == UNSEEN ? successors[i] : NONE;
         }
         if (open != NONE) {
             graph->stack[depth++] = open;
