@@ -25,7 +25,7 @@ from .testbeds.local import sandbox
 from .testbeds.local.network import disable_offloads, make_namespace, tear_down
 from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, run_checked, start, terminate_all, wait_until
 
-STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of both flows
+STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of each flow
 PORTS, BACKGROUND_PORT = (5201, 5202), 5203
 BACKGROUND_MBPS = 4  # per stream
 BACKGROUND_STREAMS = {"tcp": 4, "udp": 1}
@@ -122,7 +122,7 @@ def measure(output: Path, step_s: float) -> None:
 
 
 def build() -> None:
-    """Build sender and receiver, a link, and a traffic class per flow."""
+    """Build sender and receiver, a link, and the traffic classes of the flows and of the background traffic."""
     for node in ADDRESSES:
         make_namespace(node, ipv6=False)
     ends = [f"netns {NAMESPACES / node}" for node in ADDRESSES]

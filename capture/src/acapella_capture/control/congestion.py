@@ -122,8 +122,8 @@ def verdict(
     """Return manifest key `congestion` for the mirrored port `name` between two times (ns since 1970).
 
     `congested`: the mean rate over some interval of the counters exceeds the capacity. Otherwise `at risk`, never
-    `clear`, because counters do not show bursts within their interval. `loss` contains bounds for the share of bytes
-    lost.
+    `clear`, because counters do not show bursts within their interval. `unknown`: without readings or capacity. `loss`
+    contains bounds for the share of bytes lost.
     """
     start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
     counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()

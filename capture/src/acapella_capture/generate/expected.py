@@ -92,8 +92,8 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         steps = np.arange(len(index) + 1, dtype=np.int64) * gaps.remainder // gaps.denominator
         return gaps.ns + np.diff(steps)
     if gaps.kind == "rate":
-        whole, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
-        return whole + carries_of(rest, gaps.denominator)
+        gaps_ns, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
+        return gaps_ns + carries_of(rest, gaps.denominator)
     if gaps.kind == "random":
         return random_values(gaps.random, index)
     if gaps.kind == "list":
@@ -179,15 +179,15 @@ def keys_of(flow: Flow, sizes: np.ndarray, known: dict[Key | None, int]) -> np.n
     index = np.arange(len(sizes), dtype=np.uint64)
     fields = [field for field in flow.varying if is_key(flow, field)]
     truncated, every = flow.truncate
-    whole = np.ones(len(sizes), np.uint64)
+    untruncated = np.ones(len(sizes), np.uint64)
     if truncated:
-        whole = (index % np.uint64(every) != 0) | (sizes < truncated)
-    columns = np.stack([whole.astype(np.uint64), *(values_of(field, index) for field in fields)])
+        untruncated = (index % np.uint64(every) != 0) | (sizes < truncated)
+    columns = np.stack([untruncated.astype(np.uint64), *(values_of(field, index) for field in fields)])
     different, inverse = np.unique(columns, axis=1, return_inverse=True)
     numbers = np.zeros(different.shape[1], np.int64)
-    for at, (is_whole, *values) in enumerate(different.T.tolist()):
+    for at, (is_untruncated, *values) in enumerate(different.T.tolist()):
         replaced = {(field.header, field.name): value for field, value in zip(fields, values, strict=True)}
-        key = key_of(flow, replaced, None if is_whole else truncated)
+        key = key_of(flow, replaced, None if is_untruncated else truncated)
         numbers[at] = known.setdefault(key, len(known))
     return numbers[inverse.reshape(-1)]
 

@@ -1,8 +1,8 @@
 """The agent of a replayer: accepts one controller at a time, by TCP or in-band, and passes its requests to the program.
 
-No peer can stop the agent. A connection without proof of the secret has a short timeout, and the oldest of too many is
-closed. A controller whose connection is lost does not leave anything running: the recording or the run that it started
-ends, and the next controller can connect. After `bye` both continue.
+No peer without the secret can stop the agent. A connection without proof of the secret has a short timeout, and the
+oldest of too many is closed. A controller whose connection is lost does not leave anything running: the recording or
+the run that it started ends, and the next controller can connect. After `bye`, it continues.
 """
 
 import asyncio
@@ -297,7 +297,7 @@ class Connection:
             self._agent.counts["silent"] += 1
 
     def _silent_s(self) -> float:
-        """Return how long the controller may be silent: at least until the planned end of a run that starts soon.
+        """Return how long the controller may be silent, including the time to the end of a run that starts soon.
 
         Requests would disturb the run, and during dense traffic a bridge does not receive in-band requests.
         """
@@ -422,7 +422,7 @@ def save(replayer: Replayer) -> dict[str, Any]:
         temporary = files.enter_context(atomic_path(path))
         copy(unnamed, temporary)
     checksum = sha256_of(path)
-    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # checksum of the loaded file, if any
+    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of a loaded file: its own checksum
     return public(event) | {"file": path.name, "sha256": checksum}
 
 

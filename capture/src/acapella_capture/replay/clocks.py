@@ -50,9 +50,9 @@ def max_clock_error_ns(done: Mapping[str, Any]) -> int | None:
     The program reads a clock that takes less time to read than the system clock. Programs of older versions only report
     the error at the end of the run. None if neither is known.
     """
-    own = done.get("clock")
+    clock = done.get("clock")
     for key in ("largest_error_ns", "error_ns"):
-        error_ns = own.get(key) if isinstance(own, Mapping) else None
+        error_ns = clock.get(key) if isinstance(clock, Mapping) else None
         if type(error_ns) is int and 0 <= error_ns < 1 << 63:
             return error_ns
     return None

@@ -30,7 +30,7 @@ def run(*command: object) -> str:
 def directory(parent: Path, size: int, mbps: int | None) -> Iterator[Path]:
     """Yield an empty directory for `size` bytes on the disk of `parent`, or on a disk of `mbps` MB/s.
 
-    It is removed at the end. Raises NotMeasurable if such a disk cannot be created.
+    The directory is removed at the end. Raises NotMeasurable if such a disk cannot be created.
     """
     with scratch_directory(parent) as scratch:
         if mbps is None:

@@ -42,7 +42,7 @@ def put(name: str, value: int) -> None:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Prevent other processes from setting the thresholds: at their end, they would restore ours."""
+    """Wait for other runs of this command, and prevent new ones: at their end, they would restore our thresholds."""
     with (VM / "dirty_ratio").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -2,10 +2,10 @@
 machine that delays packets.
 
 The return direction is delayed at the first router, towards the sender; the data direction is delayed at the last
-router, towards the receiver. Packets reach both routers after the emulated link.
+router, towards the receiver. So packets are delayed after an emulated link between routers.
 
-acapella-link reads packets from a TUN device per direction and writes them back when they are due. A policy routing
-rule sends packets for the host to the TUN device, except packets from that device.
+acapella-link reads packets from a TUN device per direction and writes them back when they are due. Policy routing rules
+send packets for the host to the TUN device if they arrive from another node, but not if they come from that device.
 """
 
 import json
@@ -30,7 +30,7 @@ from .routing import FIRST_RULE, other_end
 TABLE = 90
 DELAY_RULE = FIRST_RULE // 2  # preference of the rules
 FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
-NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
+NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops packets at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
 DEVIATIONS = 4  # a difference of more standard deviations is not explained by chance
@@ -67,7 +67,7 @@ class Counts:
     """Packets of a delayed direction so far, and the delay error since `apply`. None: unknown."""
 
     packets: int  # arrived, including lost ones
-    lost: int  # as requested
+    lost: int  # as requested (netem: all drops)
     reordered: int | None
     dropped: int  # in addition to the requested loss
     late_p99_ns: int | None  # 99th percentile of the lateness
@@ -136,7 +136,7 @@ class Delays:
         """Stop all programs that this object started."""
 
     def share_ns(self, cell: Cell) -> int:
-        """Return the delay of each direction."""
+        """Return a cell's delay in each delayed direction."""
         return cell.delay_ns // len(self._directions)
 
 
@@ -208,7 +208,7 @@ def has_netem(nodes: Nodes, node: str) -> bool:
 
 
 class LinkDelays(Delays):
-    """Delays packets with acapella-link, which runs until `close`. Raises UserError if the program is missing."""
+    """Delays packets with acapella-link, which runs until `close`. Raises UserError if it is missing or fails."""
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str, seed: int):
         super().__init__(nodes, topology, delay_on)
@@ -225,8 +225,8 @@ class LinkDelays(Delays):
             self._link = nodes.start_link(Path(program), [(each.name, each.router) for each in self._directions])
             if self._cpu:
                 self._cpu.assign(self._link.pid)
-                devices = [(each.host, nodes.device(each.host, each.router)) for each in self._directions]
-                self._steered = all([self._cpu.steer(nodes, *place) for place in devices])
+                interfaces = [(each.host, nodes.device(each.host, each.router)) for each in self._directions]
+                self._steered = all([self._cpu.steer(nodes, host, device) for host, device in interfaces])
         except BaseException:
             if self._cpu:
                 self._cpu.close()
@@ -256,10 +256,10 @@ class LinkDelays(Delays):
         statistics = self._link.statistics()
         found = {}
         for each in self._directions:
-            own = statistics[each.name]
-            dropped = own["full"] + own["unsent"] + self._queue_drops(each)
-            errors = (own["late_p99_ns"], own["early_p99_ns"])
-            found[each.name] = Counts(own["received"], own["lost"], own["reordered"], dropped, *errors)
+            counted = statistics[each.name]
+            dropped = counted["full"] + counted["unsent"] + self._queue_drops(each)
+            errors = (counted["late_p99_ns"], counted["early_p99_ns"])
+            found[each.name] = Counts(counted["received"], counted["lost"], counted["reordered"], dropped, *errors)
         return found
 
     def environment(self) -> dict[str, Any]:
@@ -270,23 +270,25 @@ class LinkDelays(Delays):
             "steered": self._steered,
         }
 
-    def _queue_drops(self, each: Direction) -> int:
-        shown = json.loads(self._nodes.checked(each.router, ["ip", "-s", "-j", "link", "show", "dev", each.name]))
+    def _queue_drops(self, direction: Direction) -> int:
+        command = ["ip", "-s", "-j", "link", "show", "dev", direction.name]
+        shown = json.loads(self._nodes.checked(direction.router, command))
         return shown[0]["stats64"]["tx"]["dropped"]
 
 
-def tun_lines(nodes: Nodes, topology: Topology, each: Direction) -> list[str]:
+def tun_lines(nodes: Nodes, topology: Topology, direction: Direction) -> list[str]:
     """Return the lines of `ip` that route packets for a host through a TUN device."""
-    address = topology.address(each.host)
+    address = topology.address(direction.host)
     lines = [
-        f"tuntap add dev {each.name} mode tun",
-        f"link set {each.name} txqueuelen {TUN_PACKETS} up",
-        f"route replace {address} dev {each.name} table {TABLE}",
+        f"tuntap add dev {direction.name} mode tun",
+        f"link set {direction.name} txqueuelen {TUN_PACKETS} up",
+        f"route replace {address} dev {direction.name} table {TABLE}",
     ]
-    peers = [other_end(link.between, each.router) for link in topology.links.values() if each.router in link.between]
+    router = direction.router
+    peers = [other_end(link.between, router) for link in topology.links.values() if router in link.between]
     lines += [
-        f"rule add pref {DELAY_RULE} iif {nodes.device(each.router, peer)} to {address} lookup {TABLE}"
+        f"rule add pref {DELAY_RULE} iif {nodes.device(direction.router, peer)} to {address} lookup {TABLE}"
         for peer in peers
-        if peer != each.host
+        if peer != direction.host
     ]
     return lines

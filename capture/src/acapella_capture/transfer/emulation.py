@@ -16,7 +16,7 @@ from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
 
 FRAME_BYTES = MTU + ETHERNET_BYTES
-HTB_QUANTUM = 60_000  # larger than the largest frame; otherwise, the kernel prints a warning
+HTB_QUANTUM = 60_000  # bytes; the default grows with the rate, and the kernel warns if it is above 200,000
 
 
 class Emulation:
@@ -85,7 +85,7 @@ def queue(device: str, rate_bps: int, buffer_bytes: int, mode: str) -> list[str]
 
 
 def htb(device: str, rate_bps: int) -> list[str]:
-    """Return the lines of `tc` that limit the rate of an interface with the kernel's default burst."""
+    """Return the lines of `tc` that limit the rate of an interface, with the default burst of tc."""
     return [
         f"qdisc add dev {device} root handle 1: htb default 10",
         f"class add dev {device} parent 1: classid 1:10 htb rate {rate_bps}bit quantum {HTB_QUANTUM}",

@@ -68,7 +68,7 @@ class Lease:
             self._check()
 
     def _check(self) -> None:
-        """Extend the lease by more than needed, because FABRIC reconfigures a slice at each renewal."""
+        """Extend the lease if it ends too early, by more than needed: FABRIC reconfigures a slice at each renewal."""
         now = time.monotonic()
         self._next = now + LEASE_CHECK_S
         left_s = max(0.0, self._expected_s - (now - self._begin))
@@ -78,7 +78,7 @@ class Lease:
 
 
 def locked(campaign: Path) -> contextlib.AbstractContextManager:
-    """Prevent other processes from using the slice of a campaign. Raises UserError if it is in use."""
+    """Prevent other processes from running transfers of a campaign. Raises UserError if one does already."""
     return campaign_lock(campaign, LOCK, "is running transfers of this campaign")
 
 

@@ -1,4 +1,4 @@
-"""Sets TCP options of both hosts, and restores them at the end."""
+"""Changes the TCP settings of both hosts (sysctl), and restores them at the end."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -15,8 +15,8 @@ from .settings import check_algorithms
 IPV4 = "/proc/sys/net/ipv4"
 ALGORITHM = f"{IPV4}/tcp_congestion_control"
 ALLOWED = f"{IPV4}/tcp_allowed_congestion_control"
-# The kernel charges memory for a segment, not its payload: up to 4 KiB for 1448 bytes. The limit of the sender grows to
-# twice (BBR: three times) the congestion window in this unit (tcp_sndbuf_expand). So 8 times the payload suffices.
+# The kernel counts the memory of a segment, not its payload: up to 4 KiB for 1448 bytes. The send buffer grows to twice
+# (BBR: three times) the memory of a congestion window (tcp_sndbuf_expand). So 8 times the payload suffices.
 MEMORY_PER_BYTE = 8
 MAX_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
 MIN_BYTES = 4 << 20
@@ -44,7 +44,7 @@ class Hosts:
         """Set the default congestion control algorithm. Raises UserError if the kernel lacks it, or setting it fails.
 
         In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
-        selects the algorithm for its own connections, so a rejected write is not an error; `transfer` checks which
+        selects the algorithm for its own connections, so a rejected write is not an error; transfer.py checks which
         algorithm the connections used. The reason is determined from the list, not from the message of the rejected
         write, because a shell may not print one.
         """

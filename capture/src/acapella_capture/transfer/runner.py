@@ -50,7 +50,8 @@ class Runner:
         self._runs = runs
         self._scratch = scratch
         self._topology = settings.topology
-        flows = max(len(self._topology.paths), *(cell.streams for cell in runs))  # the probe of each path is a flow
+        # the probe of each path has the ports of a flow
+        flows = max(len(self._topology.paths), *(cell.streams for cell in runs))
         routing.configure(nodes, self._topology, flows)
         self._hosts = Hosts(nodes, (self._topology.sender, self._topology.receiver))
         self._delays = delays_of(nodes, settings)
@@ -67,7 +68,7 @@ class Runner:
     def prepare(self, runs: list[Cell]) -> None:
         """Measure the settings of these runs, and warm up.
 
-        A failed probe or warm-up does not end the grid: later runs contain their own errors.
+        A failed probe does not end the grid: the runs that need it get its error. A failed warm-up causes a warning.
         """
         self._measurements.measure(runs)
         self.set_buffers()
@@ -84,7 +85,7 @@ class Runner:
             names.report(f"transfer: warning: the warm-up failed: {error}")
 
     def set_buffers(self) -> None:
-        """Let TCP buffer the bytes that can be in flight in any run of the grid, including complete runs."""
+        """In mode clean, let TCP buffer the bytes that can be in flight in any run of the grid, complete ones too."""
         if self._settings.mode == "clean":
             self._hosts.set_window(max(self._flight_bytes(cell) for cell in self._runs))
 
@@ -262,7 +263,7 @@ def extra_bytes(cell: Cell, flight: int) -> int:
     iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. Bytes that have
     not been sent yet, or were lost and have not been retransmitted yet, never arrive. So the number of extra bytes is
     the maximum content of the send buffer at the end: unsent bytes, two of iperf3's blocks, and twice the flow's share
-    of the bytes in flight (``flight``).
+    of the bytes in flight (``flight``), but at most all of them.
     """
     if cell.mode == "published":
         return WMEM_BYTES

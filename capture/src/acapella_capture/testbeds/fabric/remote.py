@@ -96,7 +96,7 @@ class Remote:
         raise UserError(f"no reply after {self._tries} attempts: {fault}", where=f"node {node}")
 
     def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
-        """Return a command's output, and the reason if it has no reply. A connection silent for `limit_s` is closed."""
+        """Return a command's output, and the reason if it has no reply. After `limit_s`, the connection is closed."""
         node_object = self._node_of(node)
         with GRAPH_LOCK:  # a connection needs the address, which the object caches
             node_object.get_management_ip()

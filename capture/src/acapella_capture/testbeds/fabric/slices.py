@@ -27,7 +27,7 @@ GONE = ("Closing", "Dead")
 LEASE = "%Y-%m-%d %H:%M:%S %z"  # the only format that FABRIC accepts
 CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only reports that another part failed
 UNSTABLE = ("Nascent", "Configuring", "Modifying")  # FABRIC neither changes nor deletes a slice in these states
-SITES = "[A-Z][A-Z0-9]*"  # names of FABRIC's sites
+SITES = "[A-Z][A-Z0-9]*"  # pattern of the names of FABRIC's sites
 PAGE = 200  # FABRIC's maximum of slices in one reply
 LOOKUP_TRIES = 8  # attempts to find a slice after a submission without a reply
 

@@ -94,7 +94,7 @@ def read_part(node: Any, path: str, length: int) -> bytes:
     try:
         _, client = node._get_ssh_connection()
         with client.open_sftp() as sftp, sftp.open(path, "rb") as stream:
-            stream._prefetch_thread = quiet(stream._prefetch_thread)
+            stream._prefetch_thread = suppress_lost_connection(stream._prefetch_thread)
             stream.prefetch(length)
             return stream.read(length)
     except Exception:
@@ -102,7 +102,7 @@ def read_part(node: Any, path: str, length: int) -> bytes:
         raise
 
 
-def quiet(request: Callable[..., None]) -> Callable[..., None]:
+def suppress_lost_connection(request: Callable[..., None]) -> Callable[..., None]:
     """Return a function that requests the next blocks in a thread of paramiko, without the error of a lost connection.
 
     The reader raises this error; if the thread also raised it, Python would print a traceback.

@@ -1,9 +1,9 @@
-"""The default capture of trials: reproducible bytes, without traffic of users.
+"""Captures of trials: the default one, whose bytes are reproducible, and changes to a given pcap.
 
-UDP over IPv4 at a fixed rate, in eight flows. The last flow requests expedited forwarding (RFC 3246), so a switch with
-an expedited queue sends its packets before other waiting packets. Every packet is different: a sequence number and
-pseudorandom bytes follow the headers. The addresses are reserved for benchmarks of devices (RFC 2544, appendix C.2.2);
-no host uses them, so none replies.
+The default is UDP over IPv4 at a fixed rate, in eight flows, without traffic of users. The last flow requests expedited
+forwarding (RFC 3246), so a switch with an expedited queue sends its packets before other waiting packets. Every packet
+is different: a sequence number and pseudorandom bytes follow the headers. The addresses are reserved for benchmarks of
+devices (RFC 2544, appendix C.2.2); no host uses them, so none replies.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
     """
     addresses = mac_bytes(target_mac, source_mac)
     with mapped(path, mmap.ACCESS_WRITE, key) as data:
-        for at, captured in places(data, byte_order(data), key):
+        for at, captured in record_offsets(data, byte_order(data), key):
             frame = at + RECORD_HEADER_BYTES
             if captured > len(addresses) and frame + captured <= len(data):
                 data[frame : frame + len(addresses)] = addresses
@@ -64,7 +64,7 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
 
 @contextlib.contextmanager
 def mapped(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
-    """Map a pcap, so that a large one is not copied into memory. Raises UserError if it has no file header."""
+    """Map a pcap, so that a large one is not copied into memory. Raises UserError if it is too short."""
     mode = "rb" if access == mmap.ACCESS_READ else "r+b"
     if path.stat().st_size < FILE_HEADER_BYTES:
         raise UserError(f"{path.name} is not a pcap: it has no file header", where=key)
@@ -77,7 +77,7 @@ def byte_order(data: mmap.mmap) -> str:
     return "<" if data[3] == 0xA1 else ">"
 
 
-def places(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
+def record_offsets(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
     """Yield the offset of each record of a pcap and the captured length; the last frame may be truncated.
 
     This is a loop over packets, because only the length of a record leads to the next one. Raises UserError if there
@@ -101,9 +101,9 @@ def records(path: Path, key: str = KEY) -> Iterator[tuple[int, bytes]]:
         order = byte_order(data)
         time = struct.Struct(f"{order}II")
         unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
-        for at, captured in places(data, order, key):
-            seconds, parts = time.unpack_from(data, at)
-            yield seconds * 10**9 + parts * unit_ns, data[at : at + RECORD_HEADER_BYTES + captured]
+        for at, captured in record_offsets(data, order, key):
+            seconds, fraction = time.unpack_from(data, at)
+            yield seconds * 10**9 + fraction * unit_ns, data[at : at + RECORD_HEADER_BYTES + captured]
 
 
 def mean_gap_ns(path: Path) -> float:

@@ -51,9 +51,9 @@ def placement(node: Any) -> Placement:
         cpus, memory = node.get_cpu_info(), node.get_numa_info()
         near = cpu_list(cpus[host][f"NUMA node{numa_node} CPU(s):"])
         allowed = [cpu_list(each["CPU Affinity"]) for each in cpus[instance]]
-        own = memory[instance]
-        total = int(own["Total"]["Total"])
-        share = int(own[f"Node {numa_node}"]["Total"]) / total if total else 0.0
+        instance_memory = memory[instance]
+        total = int(instance_memory["Total"]["Total"])
+        share = int(instance_memory[f"Node {numa_node}"]["Total"]) / total if total else 0.0
     return Placement(
         numa_node=str(numa_node),
         cpus=tuple(sorted(set().union(*allowed))),

@@ -20,9 +20,9 @@ def machines(fabric_slice: Any) -> list[Any]:
 
 def our_names(campaign: str, site: str | None = None) -> re.Pattern[str]:
     """Return the pattern of the names of our nodes, and mirrors, in a user's slice; group 1 is the node's name."""
-    place = SITES if site is None else re.escape(site)
+    site_pattern = SITES if site is None else re.escape(site)
     return re.compile(
-        rf"(?:mirror-)?({re.escape(node_prefix(campaign, ''))}{place}-listener\d+)(?:-[A-Za-z0-9]+-[0-9a-f]+)?"
+        rf"(?:mirror-)?({re.escape(node_prefix(campaign, ''))}{site_pattern}-listener\d+)(?:-[A-Za-z0-9]+-[0-9a-f]+)?"
     )
 
 
