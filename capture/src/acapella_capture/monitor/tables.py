@@ -169,7 +169,7 @@ def clock_row(line: drift.Drift) -> Row:
 
 
 def remove(directory: Path, *names: str) -> None:
-    """Remove tables of an earlier run, so that they are not mistaken for tables of a failed run."""
+    """Remove tables of an earlier run, so that they are not mistaken for tables of this run if it fails."""
     for name in names:
         for suffix in ("parquet", "csv"):
             (directory / f"{name}.{suffix}").unlink(missing_ok=True)

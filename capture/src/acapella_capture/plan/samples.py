@@ -133,7 +133,10 @@ def candidate_ports(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
 
 @dataclass(frozen=True)
 class SitePlan:
-    """The cycles of one site with a number of receivers. Fewer receivers take the same samples in more cycles."""
+    """The cycles of one site with a number of receivers.
+
+    Unless the config limits cycles or time, fewer receivers take the same samples in more cycles.
+    """
 
     settings: Settings
     site: Site

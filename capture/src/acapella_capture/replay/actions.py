@@ -14,7 +14,7 @@ from acapella_core.files import scratch_directory
 
 from . import messages, skew
 from .clocks import Offset, max_clock_error_ns
-from .controller import Group, Remote, whole
+from .controller import Group, Remote, whole_number
 from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
 from .program import losses
 
@@ -186,7 +186,7 @@ def wait_for_end(
 def duration_ns(scheduled: dict[str, Any]) -> int:
     """Return the duration of a run; 0 if unknown."""
     with contextlib.suppress(InvalidMessage):
-        return whole(scheduled, "period_ns") * whole(scheduled, "loops")
+        return whole_number(scheduled, "period_ns") * whole_number(scheduled, "loops")
     return 0
 
 
@@ -328,9 +328,9 @@ def loop_lines(done: dict[str, Any]) -> list[str]:
     """Return a line about late packets and the causes of delays, if the program counted them."""
     polling = done.get("polling")
     with contextlib.suppress(InvalidMessage):
-        late, late_ns = whole(done, "sent_late"), whole(done, "late_ns")
+        late, late_ns = whole_number(done, "sent_late"), whole_number(done, "late_ns")
         if isinstance(polling, dict):
-            preemptions, gap_ns = whole(polling, "preemptions"), whole(polling, "largest_gap_ns")
+            preemptions, gap_ns = whole_number(polling, "preemptions"), whole_number(polling, "largest_gap_ns")
             return [
                 f"{names.pluralize(late, 'packet')} more than {duration(late_ns)} late, "
                 f"{names.pluralize(preemptions, 'preemption')}, "

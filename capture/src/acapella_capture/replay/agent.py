@@ -297,7 +297,7 @@ class Connection:
             self._agent.counts["silent"] += 1
 
     def _silent_s(self) -> float:
-        """Return how long the controller may be silent, including the time to the end of a run that starts soon.
+        """Return how long the controller may be silent; this includes a run that has started or starts soon.
 
         Requests would disturb the run, and during dense traffic a bridge does not receive in-band requests.
         """

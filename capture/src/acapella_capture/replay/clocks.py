@@ -1,4 +1,4 @@
-"""Compares clocks: the offset of an agent's clock by round trips, and the offset that the node's own program reports.
+"""Compares clocks: the offset of an agent's clock by round trips, and the offset that a node's clock program reports.
 
 An agent receives a request at t2 and responds at t3 on its clock; the controller sends it at t1 and receives the
 response at t4. The offset of the agent's clock is ((t2 - t1) + (t3 - t4)) / 2. Its error is at most half of the round

@@ -120,7 +120,7 @@ class Remote:
 
         def request() -> tuple[int, int]:
             done = self.request(messages.Clock())
-            return whole(done, "received_ns"), whole(done, "sent_ns")
+            return whole_number(done, "received_ns"), whole_number(done, "sent_ns")
 
         with self._errors():
             return clocks.measure(request, now_ns)
@@ -131,7 +131,7 @@ class Remote:
             size = None
             while size is None or file.tell() < size:
                 done = self.request(messages.Fetch(file.tell()))
-                size = whole(done, "size") if size is None else size
+                size = whole_number(done, "size") if size is None else size
                 part = base64.b64decode(str(done.get("part")), validate=True)
                 if not size <= MAX_DEPARTURES_BYTES or not 0 < len(part) <= size - file.tell():
                     raise InvalidMessage("a part of the departures is missing")
@@ -202,7 +202,7 @@ def detect_lost_peer(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, (IDLE_S + PROBE_S * PROBES) * 1000)
 
 
-def whole(done: dict[str, Any], name: str) -> int:
+def whole_number(done: dict[str, Any], name: str) -> int:
     """Return a number of a result. Raises InvalidMessage if it is not a non-negative integer."""
     value = done.get(name)
     if type(value) is not int or not 0 <= value < 1 << 63:

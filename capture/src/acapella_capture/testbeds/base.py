@@ -417,15 +417,15 @@ class Testbed(ABC):
         yield
 
     def replay(self) -> int:
-        """Send the capture once in the current environment, wait until all packets have arrived or are lost, and return
-        the number of packets sent.
+        """Send the traffic of a trial in the current environment, wait until all packets have arrived or are lost, and
+        return the number of packets sent.
 
         Raises UserError if packets were not sent, or the environment was not as specified.
         """
         raise UserError("cannot replay", where=f"testbed {self.name}")
 
     def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
-        """Write the files of the last replay to ``raw``; return the manifest keys that describe it, or None.
+        """Write the files of the last trial to ``raw``; return the manifest keys that describe it, or None.
 
         Raises UserError if they cannot be written.
         """

@@ -1,4 +1,4 @@
-"""Writes the files that every sender of trials leaves in raw/, and its report about delays (manifest key `replay`)."""
+"""Records trials that `acapella replay`'s program has sent: captures in raw/, departures, and causes of delays."""
 
 import shutil
 from collections.abc import Mapping, Sequence

@@ -76,7 +76,7 @@ class Hosts:
 
     def restore(self) -> None:
         """Restore all previous values, even if one of them cannot be set. Raises UserError."""
-        steps = [partial(self._nodes.write, *place, value) for place, value in self._before.items()]
+        steps = [partial(self._nodes.write, host, path, value) for (host, path), value in self._before.items()]
         self._before.clear()
         clean_up(steps, failed=False)
 

@@ -24,7 +24,7 @@ from .settings import TransferSettings
 from .transfer import Outcome, Transfer, start_skew
 
 VERSION = 1
-IDLE_S = 30  # timeout for the queues to become empty after a transfer
+IDLE_S = 30  # timeout for the queues to become empty before a transfer
 BACKGROUND_S = 0.2
 BACKGROUND_SHARE = 0.001  # a run is flagged if other traffic exceeds this share of a link's rate
 WARM_UP_BYTES = 1 << 20
@@ -42,7 +42,10 @@ class Snapshot:
 
 
 class Runner:
-    """A slice with its emulated links, ready for transfers. As a context manager, it restores the hosts at the end."""
+    """A slice with its emulated links, ready for transfers.
+
+    As a context manager, it removes the emulation and restores the settings of the hosts at the end.
+    """
 
     def __init__(self, nodes: Nodes, settings: TransferSettings, runs: list[Cell], scratch: Path):
         self._nodes = nodes

@@ -80,7 +80,7 @@ class HostKeys:
             )
 
     def _known(self, lines: TextIO) -> dict[str, str]:
-        """Return the keys by host. Raises UserError if others may write to the file, or a line is damaged.
+        """Return the keys by host. Raises UserError if others may access the file, or a line is damaged.
 
         If a damaged line were ignored, its node would count as new, and any key would be accepted.
         """

@@ -1,4 +1,4 @@
-"""Programs on listening nodes, over FABRIC's SSH.
+"""Programs on FABRIC's nodes, over SSH.
 
 FABRIC's client returns no exit status, repeats a command when the connection is lost, and fails on output that is not
 UTF-8. Therefore, an agent on the node (agent.py) executes each command. The agent replies in one line of base64; jobs
@@ -52,7 +52,8 @@ class TooMuchOutputError(Exception):
 
 
 class Remote:
-    """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
+    """The nodes of a collection or of a grid of transfers. `node_of` returns FABRIC's object of a node, or raises
+    UserError.
 
     `explain_refusal` is called after a rejected login; it raises UserError if retries are useless. `stopped` returns
     whether the collection ends; digests, compression and checksums, which may take an hour, are then not waited for.

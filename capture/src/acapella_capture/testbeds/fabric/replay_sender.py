@@ -105,7 +105,7 @@ class NodeSender:
         return NodeClock(self.node, state, measure(request, time.time_ns, ROUND_TRIPS))
 
     def clock_state(self) -> dict[str, Any]:
-        """Return the state of the node's clock that its own program reports."""
+        """Return the state of the node's clock, as the clock program there reports it."""
         return clock_of(self._testbed.run(self.node, ["sh", "-c", CLOCK]).stdout)
 
     def schedule(self, at_ns: int, speed_ppm: int) -> int:

@@ -100,7 +100,7 @@ def is_transient(error: UserError) -> bool:
 
 
 class Session:
-    """The connection to FABRIC of one collection. Several threads may use it."""
+    """The connection to FABRIC of one collection or grid of transfers. Several threads may use it."""
 
     def __init__(self, user_credentials: Credentials, retry_s: float = 0):
         self.credentials = user_credentials

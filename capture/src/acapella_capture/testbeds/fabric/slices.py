@@ -51,7 +51,7 @@ def lease_end(record: Any | None) -> datetime.datetime | None:
 
 
 def check_lease(records: Iterable[Any], slice_id: str, until_ns: int) -> None:
-    """Raise UserError if the lease of a user's slice ends earlier: renewing it is up to the user."""
+    """Raise UserError if the lease of a user's slice ends before a time: renewing it is up to the user."""
     for record in records:
         end = lease_end(record)
         if record.slice_id == slice_id and end and end < datetime.datetime.fromtimestamp(until_ns / 1e9, datetime.UTC):

@@ -45,7 +45,7 @@ class NoSliceError(UserError):
 
 
 class FabricTestbed(NodePrograms):
-    """FABRIC as its users can access it.
+    """FABRIC, with one slice per site.
 
     `follow`: a slice of the project whose ports are sampled; `fixed`: ports by site that the config names.
     """

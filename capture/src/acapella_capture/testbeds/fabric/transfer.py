@@ -116,8 +116,9 @@ def suppress_lost_connection(request: Callable[..., None]) -> Callable[..., None
 
 
 def check_space(stream: BinaryIO, size: int, target: Path) -> None:
-    """Raise UserError if there is not enough space for the rest of a file of `size` bytes, which starts with
-    `stream`."""
+    """Raise UserError if there is not enough space for the rest of a file of `size` bytes after the content of
+    `stream`.
+    """
     system = os.fstatvfs(stream.fileno())
     free, needed = system.f_bavail * system.f_frsize, size - os.fstat(stream.fileno()).st_size
     if needed > 0 and needed + RESERVE_MB * MB > free:

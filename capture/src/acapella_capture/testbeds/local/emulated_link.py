@@ -120,7 +120,7 @@ def settings_script() -> str:
 def device_lines(mtu: int, mac: str) -> list[str]:
     """Return the commands of `ip` that set up the devices of the router. Without addresses, they send nothing."""
     return [
-        "link set dev lo up",  # without any address, the kernel rejects gateways
+        "link set dev lo up",  # has the loopback addresses: without an address, the kernel rejects gateways
         f"link set dev eth0 address {mac} addrgenmode none",
         "link set dev eth0 multicast off",
         "link set dev eth0 up",

@@ -58,7 +58,7 @@ class Replayer:
         self._source: BinaryIO | None = None
         self._current: tuple[ReplayEnvironment, ReplayPath, AcapellaSender | TcpreplaySender] | None = None
         self._load: Load | None = None
-        self._dropped: dict[str, int] = {}  # during the last trial, by place
+        self._dropped: dict[str, int] = {}  # during the last trial, by qdisc or interface
 
     def replay_plan(self) -> Replay:
         """Return the plan of the trials (testbeds.base): the receiver's switch port is mirrored as it sends frames."""

@@ -113,9 +113,9 @@ def mean_gap_ns(path: Path) -> float:
 
 
 def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
-    """Write frame i of a pcap to target i modulo their number; return the time of each one's first frame, ns.
+    """Write frame i of a pcap to target i modulo their number; return the time of each target's first frame, ns.
 
-    Times are relative to the first frame of the whole. Raises UserError, which names the config key of the capture, if
+    Times are relative to the first frame of the pcap. Raises UserError, which names the config key of the capture, if
     there are fewer frames than targets.
     """
     offsets: list[int] = []

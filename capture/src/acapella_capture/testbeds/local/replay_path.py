@@ -5,8 +5,9 @@
 
 The link between the sites has a bottleneck during all replays: a token bucket (tbf) followed by two queues, one of them
 for expedited packets with strict priority. A dedicated link has the same bottleneck; a direct link has only the rate
-limit of a port. The interfaces exist only as long as the path is open. Replayers after the first each have an
-interface, in separate network namespaces, or in host1's namespace if one process serves them all.
+limit of a port. The interfaces exist only as long as the path is open. The first replayer sends from host1, on a
+separate link from an additional interface. The others each have an interface, in separate network namespaces, or in
+host1's namespace if one process serves them all.
 """
 
 import json

@@ -136,7 +136,7 @@ class NodeBuild:
             self.testbed.put(self.node, source, file)
 
     def run_step(self, step: Step) -> None:
-        """Run a step to its end. Raises UserError, with the last line of its log, if it fails or takes too long."""
+        """Run a step to its end. Raises UserError, with a decisive line of its log, if it fails or takes too long."""
         self.report(f"{self.node}: {PROGRAM}: {step.name}")
         output = f"{PROGRAM}-{step.name.replace(' ', '-')}.log"
         job = self.testbed.start(self.node, ["sh", "-c", step.script, "sh", *step.arguments], output=output)
