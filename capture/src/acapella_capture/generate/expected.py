@@ -216,9 +216,9 @@ def key_of(flow: Flow, replaced: dict[tuple[int, str], int], truncated: int | No
             return field.value
         return changed if field.bits < 64 else field.value >> 64 << 64 | changed
 
-    tags = tuple(value(each, "id") for each in range(inner) if flow.protocols[each] in ("vlan", "svlan"))
-    labels = tuple(value(each, "label") for each in range(inner) if flow.protocols[each] == "mpls")
-    tunnels = tuple((each, value(each, "vni")) for each in range(inner) if flow.protocols[each] == "vxlan")
+    tags = tuple(value(index, "id") for index in range(inner) if flow.protocols[index] in ("vlan", "svlan"))
+    labels = tuple(value(index, "label") for index in range(inner) if flow.protocols[index] == "mpls")
+    tunnels = tuple((index, value(index, "vni")) for index in range(inner) if flow.protocols[index] == "vxlan")
     version = 4 if flow.protocols[inner] == "ipv4" else 6
     ports: tuple[int | None, int | None] = (None, None)
     after = inner + 1

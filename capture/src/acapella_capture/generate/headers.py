@@ -136,11 +136,13 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
     bits = min(field.bits, LOW_BITS)
     if variation == "interleave":
         values = tuple(constant(item, where, kind) for item, where in items(value, location))
-        if len(values) > MAX_LIST or len({each >> bits for each in values}) > 1:
+        if len(values) > MAX_LIST or len({number >> bits for number in values}) > 1:
             raise UserError(
                 f"expected at most {MAX_LIST} values that differ only in the low {bits} bits", where=location
             )
-        varying = VaryingValues("interleave", values=tuple(each % (1 << bits) for each in values), count=len(values))
+        varying = VaryingValues(
+            "interleave", values=tuple(number % (1 << bits) for number in values), count=len(values)
+        )
         first = values[0]
     else:
         first = constant(value, location, kind)
@@ -177,7 +179,11 @@ def link(number: int, header: Header, following: Header | None) -> None:
     if header.name == "bytes":
         return
     protocol = header.protocol
-    known = NUMBERS[protocol.space] if protocol.space else {each: 0 for each in protocol.followers or ()} | {None: 0}
+    known = (
+        NUMBERS[protocol.space]
+        if protocol.space
+        else {follower: 0 for follower in protocol.followers or ()} | {None: 0}
+    )
     if name not in known:
         raise UserError(f"{name} cannot follow {header.name}", where=following.where)
     if protocol.next_field and protocol.next_field not in header.fields:

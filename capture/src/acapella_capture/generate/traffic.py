@@ -101,7 +101,7 @@ def read_sizes(value: Any, where: str, origin: Origin, minimum: int) -> Sizes:
     if kind == "trace":
         values = outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[1])
         return checked(
-            Sizes("list", values=tuple(max(minimum, min(MAX_BYTES, each)) for each in values)), location, minimum
+            Sizes("list", values=tuple(max(minimum, min(MAX_BYTES, traced)) for traced in values)), location, minimum
         )
     if kind == "uniform":
         limits = [size(item, at) for item, at in items(outer.values[kind], location)]

@@ -154,7 +154,8 @@ def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
         "call": CALLS[case.writer],
         "memory_bytes": memory,
         **counts,
-        "missed_bytes": call_bytes(case.writer, counts["written_bytes"]) - sum(each.bytes for each in intervals),
+        "missed_bytes": call_bytes(case.writer, counts["written_bytes"])
+        - sum(interval.bytes for interval in intervals),
         "skipped_events": tracing.skipped_events,
         "lost_messages": tracing.lost_messages,
         "intervals": [joined(interval, samples) for interval in intervals],

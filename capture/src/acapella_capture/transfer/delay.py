@@ -99,27 +99,29 @@ def is_share_off(found: int, total: int, percent: float) -> bool:
 def flags_of_counts(cell: Cell, counts: dict[str, Counts]) -> list[str]:
     """Return the flags of a run with these counts of delayed directions."""
     flags = set()
-    for each in counts.values():
-        if is_share_off(each.lost, each.packets, cell.loss_percent):
+    for measured in counts.values():
+        if is_share_off(measured.lost, measured.packets, cell.loss_percent):
             flags.add("loss_off")
-        if each.reordered is not None and is_share_off(each.reordered, each.packets - each.lost, cell.reorder_percent):
+        if measured.reordered is not None and is_share_off(
+            measured.reordered, measured.packets - measured.lost, cell.reorder_percent
+        ):
             flags.add("reorder_off")
-        if each.dropped:
+        if measured.dropped:
             flags.add("link_loss")
-        if each.late_p99_ns is not None and each.late_p99_ns > delay_error_ns(cell):
+        if measured.late_p99_ns is not None and measured.late_p99_ns > delay_error_ns(cell):
             flags.add("delay_late")
     return sorted(flags)
 
 
 class Delays:
-    """The delayed directions of a slice."""
+    """The delayed directions of a slice. This base class is for grids without delay, loss and reordering."""
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
         self._nodes = nodes
         self._directions = directions(topology, delay_on)
 
     def apply(self, cell: Cell) -> None:
-        """Delay packets as the cell requires. Raises UserError. This base class is for grids without delay."""
+        """Delay, drop and reorder packets as the cell requires. This base class does nothing. Raises UserError."""
 
     def remove(self) -> None:
         """Remove all delays. Raises UserError."""
@@ -149,36 +151,36 @@ class NetemDelays(Delays):
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
         super().__init__(nodes, topology, delay_on)
-        for each in self._directions:
+        for direction in self._directions:
             for name, link in topology.emulated().items():
-                if topology.upstream(link) == (each.router, each.host):
+                if topology.upstream(link) == (direction.router, direction.host):
                     raise UserError(
                         f"transfer.delay_on: both: netem cannot delay data on the emulated link {name}, "
-                        f"which ends at {each.host}",
+                        f"which ends at {direction.host}",
                         fix="set delay_on: return, or add a router after this link",
                     )
 
     def apply(self, cell: Cell) -> None:
-        for each in self._directions:
-            device = self._nodes.device(each.router, each.host)
-            self._nodes.batch(each.router, "tc", [netem(device, self.share_ns(cell), cell)])
+        for direction in self._directions:
+            device = self._nodes.device(direction.router, direction.host)
+            self._nodes.batch(direction.router, "tc", [netem(device, self.share_ns(cell), cell)])
 
     def remove(self) -> None:
-        for each in self._directions:
-            device = self._nodes.device(each.router, each.host)
-            shown = json.loads(self._nodes.checked(each.router, ["tc", "-j", "qdisc", "show", "dev", device]))
+        for direction in self._directions:
+            device = self._nodes.device(direction.router, direction.host)
+            shown = json.loads(self._nodes.checked(direction.router, ["tc", "-j", "qdisc", "show", "dev", device]))
             if any(qdisc["kind"] == "netem" for qdisc in shown):
-                self._nodes.checked(each.router, ["tc", "qdisc", "del", "dev", device, "root"])
+                self._nodes.checked(direction.router, ["tc", "qdisc", "del", "dev", device, "root"])
 
     def counts(self) -> dict[str, Counts]:
         found = {}
-        for each in self._directions:
-            device = self._nodes.device(each.router, each.host)
-            shown = self._nodes.checked(each.router, ["tc", "-s", "-j", "qdisc", "show", "dev", device])
+        for direction in self._directions:
+            device = self._nodes.device(direction.router, direction.host)
+            shown = self._nodes.checked(direction.router, ["tc", "-s", "-j", "qdisc", "show", "dev", device])
             qdisc = next(qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "netem")
             # netem counts packets when they leave; its drops include packets that found its queue full
             arrived = qdisc["packets"] + qdisc["drops"] + qdisc["qlen"]
-            found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
+            found[direction.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
         return found
 
     def environment(self) -> dict[str, Any]:
@@ -217,15 +219,19 @@ class LinkDelays(Delays):
         program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
         if program is None:
             raise UserError(f"{PROGRAM} is missing, and this kernel has no netem", fix="make setup")
-        for each in self._directions:
-            nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
+        for direction in self._directions:
+            nodes.batch(direction.router, "ip", tun_lines(nodes, topology, direction))
         self._cpu = ReservedCpu() if nodes.on_this_machine else None
         self._steered = False
         try:
-            self._link = nodes.start_link(Path(program), [(each.name, each.router) for each in self._directions])
+            self._link = nodes.start_link(
+                Path(program), [(direction.name, direction.router) for direction in self._directions]
+            )
             if self._cpu:
                 self._cpu.assign(self._link.pid)
-                interfaces = [(each.host, nodes.device(each.host, each.router)) for each in self._directions]
+                interfaces = [
+                    (direction.host, nodes.device(direction.host, direction.router)) for direction in self._directions
+                ]
                 self._steered = all([self._cpu.steer(nodes, host, device) for host, device in interfaces])
         except BaseException:
             if self._cpu:
@@ -234,9 +240,9 @@ class LinkDelays(Delays):
 
     def apply(self, cell: Cell) -> None:
         self._run += 1
-        for number, each in enumerate(self._directions):
+        for number, direction in enumerate(self._directions):
             self._link.set(
-                each.name,
+                direction.name,
                 delay_ns=self.share_ns(cell),
                 loss_ppm=round(cell.loss_percent * MILLION / 100),
                 reorder_ppm=round(cell.reorder_percent * MILLION / 100),
@@ -244,8 +250,8 @@ class LinkDelays(Delays):
             )
 
     def remove(self) -> None:
-        for each in self._directions:
-            self._link.set(each.name)
+        for direction in self._directions:
+            self._link.set(direction.name)
 
     def close(self) -> None:
         if self._cpu:
@@ -255,11 +261,11 @@ class LinkDelays(Delays):
     def counts(self) -> dict[str, Counts]:
         statistics = self._link.statistics()
         found = {}
-        for each in self._directions:
-            counted = statistics[each.name]
-            dropped = counted["full"] + counted["unsent"] + self._queue_drops(each)
+        for direction in self._directions:
+            counted = statistics[direction.name]
+            dropped = counted["full"] + counted["unsent"] + self._queue_drops(direction)
             errors = (counted["late_p99_ns"], counted["early_p99_ns"])
-            found[each.name] = Counts(counted["received"], counted["lost"], counted["reordered"], dropped, *errors)
+            found[direction.name] = Counts(counted["received"], counted["lost"], counted["reordered"], dropped, *errors)
         return found
 
     def environment(self) -> dict[str, Any]:

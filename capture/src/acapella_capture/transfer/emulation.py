@@ -49,7 +49,7 @@ class Emulation:
         for name, link in self._topology.emulated().items():
             node, peer = self._topology.upstream(link)
             command = ["tc", "-s", "-j", "qdisc", "show", "dev", self._nodes.device(node, peer)]
-            qdisc = next(each for each in json.loads(self._nodes.checked(node, command)) if each["kind"] == "tbf")
+            qdisc = next(entry for entry in json.loads(self._nodes.checked(node, command)) if entry["kind"] == "tbf")
             found[name] = (qdisc["bytes"], qdisc["packets"], qdisc["drops"])
         return found
 

@@ -109,7 +109,7 @@ def describe(settings: TransferSettings, campaign: str) -> list[str]:
     """Return the lines of a dry run: the slice, the permissions that it needs, and what this machine lacks."""
     plan, request, fabric = plan_slice(settings.topology), resource_request(settings), settings.fabric
     found = credentials.find(fabric.fabric_rc)
-    tags = ", ".join(" or ".join(each) for each in required_tags(fabric, plan, request))
+    tags = ", ".join(" or ".join(tag_names) for tag_names in required_tags(fabric, plan, request))
     pinned = ", pinned to the NUMA node of the NIC" if settings.nodes["pin"] else ""
     end = "kept at the end" if settings.keep else "deleted at the end"
     lines = [

@@ -299,7 +299,7 @@ class FabricNodes(Nodes):
         restored = {node: submit(self._restore, node) for node in self._topology.nodes}
         with contextlib.suppress(KeyboardInterrupt):  # the next invocation restores the other nodes
             wait(restored.values(), limit_s)
-        not_restored = [node for node, each in restored.items() if not each.done() or each.exception()]
+        not_restored = [node for node, future in restored.items() if not future.done() or future.exception()]
         with ignored_signals():  # a second Ctrl-C
             self._slice.close()
             if not_restored:

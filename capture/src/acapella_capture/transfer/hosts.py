@@ -100,7 +100,7 @@ class Hosts:
         }
 
     def _bbr_version(self, host: str, kernel: str) -> str:
-        """Return the version of BBR: the version of its module, or the kernel that contains it, or why it is unknown.
+        """Return the version of BBR: the version of its module, the kernel that contains it, or why it is unknown.
 
         Linux's module has no version number; the module of Google's BBRv3 has one.
         """

@@ -108,12 +108,12 @@ class Measurements:
                 return
 
     def _measure_delay(self, cell: Cell) -> None:
-        self._apply(quiet(cell))
+        self._apply(without_loss(cell))
         for path in self._measured_paths():
             self._rtt[path, cell.delay_ns] = self._round_trip(path)
 
     def _measure_queue(self, cell: Cell) -> None:
-        self._apply(quiet(Cell(**{**asdict(cell), "delay_ns": 0})))
+        self._apply(without_loss(Cell(**{**asdict(cell), "delay_ns": 0})))
         self._queues[queue_key(cell)] = {path: self._fill(cell, path) for path in self._measured_paths()}
 
     def of(self, cell: Cell) -> list[PathMeasurement]:
@@ -176,7 +176,7 @@ class Measurements:
         return json.loads(arrivals.read_text(encoding="utf-8"))
 
 
-def quiet(cell: Cell) -> Cell:
+def without_loss(cell: Cell) -> Cell:
     """Return a cell without loss and reordering."""
     return Cell(**{**asdict(cell), "loss_percent": 0, "reorder_percent": 0})
 
@@ -266,7 +266,7 @@ def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
         "rate_bps": first.rate_bps,
         "buffer_bytes": first.buffer_bytes,
         "rate_at_least_bps": first.rate_at_least_bps,
-        "paths": [asdict(each) for each in found],
+        "paths": [asdict(measurement) for measurement in found],
     }
 
 
@@ -285,18 +285,18 @@ def is_off(value: int | None, requested: float, error: float, *, above_only: boo
 def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> list[str]:
     """Return the flags of a measurement: values outside of the tolerance, and a probe that was too slow."""
     flags = set()
-    for each in found:
-        rate = topology.rate_of_path(each.path, cell.rate_bps, cell.ratio)
-        slow = each.rate_at_least_bps is not None  # then values below the request do not show an error
+    for measurement in found:
+        rate = topology.rate_of_path(measurement.path, cell.rate_bps, cell.ratio)
+        slow = measurement.rate_at_least_bps is not None  # then values below the request do not show an error
         if slow:
             flags.add("probe_limited")
-        bounds = ((each.rate_bps, slow), (each.rate_at_least_bps, True))
+        bounds = ((measurement.rate_bps, slow), (measurement.rate_at_least_bps, True))
         if any(is_off(value, rate, TOLERANCE * rate, above_only=above_only) for value, above_only in bounds):
             flags.add("rate_off")
         error = max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES)
-        if is_off(each.buffer_bytes, cell.buffer_bytes, error, above_only=slow):
+        if is_off(measurement.buffer_bytes, cell.buffer_bytes, error, above_only=slow):
             flags.add("buffer_off")
-        error = abs(each.rtt_ns - each.rtt_base_ns - cell.delay_ns)
+        error = abs(measurement.rtt_ns - measurement.rtt_base_ns - cell.delay_ns)
         if error > delay_error_ns(cell):
             flags.add("delay_off")
     return sorted(flags)

@@ -93,7 +93,7 @@ class Nodes(ABC):
         """Stop all programs, and remove or release the nodes unless they are kept."""
 
     def checked(self, node: str, argv: Sequence[str], *, stdin: str = "") -> str:
-        """Run a program and return its standard output. Raises UserError with its message if it fails."""
+        """Run a program and return its output. Raises UserError with the last line of its message if it fails."""
         done = self.run(node, argv, stdin=stdin)
         if done.status != 0:
             lines = (done.stderr or done.stdout).strip().splitlines()

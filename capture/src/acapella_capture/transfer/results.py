@@ -95,4 +95,4 @@ class Results:
             content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())
             cells.append({key: content[key] for key in ("cell_id", "error", "flags")})
         atomic_text(self.directory / COMPLETE, json.dumps({"version": 1, "cells": cells}, indent=1) + "\n")
-        return [f"{each['cell_id']}: {each['error']}" for each in cells if each["error"] is not None]
+        return [f"{entry['cell_id']}: {entry['error']}" for entry in cells if entry["error"] is not None]

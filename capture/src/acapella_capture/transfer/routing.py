@@ -14,7 +14,7 @@ from .topology import SERVER_PORT
 FIRST_TABLE = 100  # routing table of the first path
 IPV4 = "/proc/sys/net/ipv4"
 HASH_FIELDS = 0x37  # source, destination, protocol, ports (ip-sysctl.rst)
-FIRST_RULE = 1000  # preference of the first flow; the rules of delayed directions have a smaller one
+FIRST_RULE = 1000  # preference of the rules of flow 0; the rules of delayed directions have a smaller one
 
 
 def configure(nodes: Nodes, topology: Topology, flows: int) -> None:

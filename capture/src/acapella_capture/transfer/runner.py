@@ -98,7 +98,7 @@ class Runner:
     def _warm_up(self, runs: list[Cell]) -> None:
         """Run a short transfer. Raises UserError."""
         warm_up = Cell(**{**asdict(runs[0]), "size_bytes": WARM_UP_BYTES, "streams": 1})
-        self._emulation.apply(measurement.quiet(warm_up))
+        self._emulation.apply(measurement.without_loss(warm_up))
         self._hosts.set_algorithm(warm_up.algorithm)
         transfer = Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s, 0)
         outcome = transfer.run()
@@ -244,10 +244,10 @@ def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> di
     for name in after.links:
         sent, _, dropped = (now - then for now, then in zip(after.links[name], before.links[name], strict=True))
         content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
-    delayed = {name: each.since(before.delays[name]) for name, each in after.delays.items()}
-    late = [each.late_p99_ns for each in delayed.values() if each.late_p99_ns is not None]
+    delayed = {name: counts.since(before.delays[name]) for name, counts in after.delays.items()}
+    late = [counts.late_p99_ns for counts in delayed.values() if counts.late_p99_ns is not None]
     content["measured"]["delay_late_p99_ns"] = max(late, default=None)
-    content["measured"]["delayed"] = {name: asdict(each) for name, each in delayed.items()}
+    content["measured"]["delayed"] = {name: asdict(counts) for name, counts in delayed.items()}
     return delayed
 
 

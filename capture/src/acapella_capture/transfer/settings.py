@@ -134,8 +134,8 @@ def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
         "size_bytes": tuple(bytes_of(value) for value in grid["size_bytes"]),
         "ratio": tuple(grid["ratio"]) or (None,),
     }
-    for name, each in converted.items():
-        if len(set(each)) != len(each):
+    for name, values in converted.items():
+        if len(set(values)) != len(values):
             raise UserError(f"transfer.grid.{name}: the same value twice", where=where)
     if min(converted["buffer_bytes"]) < MIN_BUFFER:
         smallest = min(converted["buffer_bytes"])

@@ -210,7 +210,7 @@ def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
         counts = [
             ("sent", done.get("sent")),
             *dropped.items(),
-            *(each for each in optional.items() if each[1] is not None),
+            *(item for item in optional.items() if item[1] is not None),
         ]
         if all(is_count(count) and count <= MAX_VALUES.get(key, MAX_COUNT) for key, count in counts):
             return done

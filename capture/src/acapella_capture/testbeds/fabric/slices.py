@@ -133,7 +133,7 @@ class Slices:
                 raise
         else:
             try:
-                self.delete_all([*listed, *(each for each in self.known_ids(site) if each not in listed)])
+                self.delete_all([*listed, *(slice_id for slice_id in self.known_ids(site) if slice_id not in listed)])
             except NotReleased as error:
                 fault, names = error.reason, list(error.names)
             unlisted = [name for name in self._unlisted if site in (None, self._site_of(name))]
@@ -360,7 +360,7 @@ class Slices:
 
     def known_ids(self, site: str | None = None) -> list[str]:
         """Return the ids of slices that this process created or used and has not deleted, of one site or of all."""
-        return [each for each, name in list(self._names.items()) if site in (None, self._site_of(name))]
+        return [slice_id for slice_id, name in list(self._names.items()) if site in (None, self._site_of(name))]
 
     def _try_delete(self, slice_id: str) -> tuple[str, bool]:
         """Request the deletion of a slice. Return why it still exists, or "", and whether retries are useless."""

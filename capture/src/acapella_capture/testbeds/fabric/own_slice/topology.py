@@ -40,7 +40,7 @@ def without_ours(fabric_slice: Any, campaign: str) -> Topology:
     elements: dict[str, Element] = {}
     for group in networkx.connected_components(graph.to_undirected()):
         named = (graph.nodes[node] for node in group)
-        if any(is_top(each) and ours.fullmatch(each.get("Name", "")) for each in named):
+        if any(is_top(element) and ours.fullmatch(element.get("Name", "")) for element in named):
             continue
         for node in group:
             properties = {key: str(value) for key, value in graph.nodes[node].items() if key not in VOLATILE}
@@ -56,7 +56,7 @@ def is_top(properties: Mapping[str, Any]) -> bool:
 
 def differences(before: Topology, after: Topology) -> Iterator[str]:
     """Yield descriptions of the differences of two topologies."""
-    for identifier in [*before, *(each for each in after if each not in before)]:
+    for identifier in [*before, *(added for added in after if added not in before)]:
         old, new = before.get(identifier), after.get(identifier)
         if old == new:
             continue
