@@ -146,7 +146,7 @@ def packets_of(flow: Flow, known: dict[Key | None, int]) -> Packets:
     if flow.until_ns:
         count = int(np.searchsorted(arrivals, flow.until_ns, side="left"))
         arrivals, sizes = arrivals[:count], sizes[:count]
-    return Packets(limited(arrivals, sizes, flow.rate_bps), sizes, keys_of(flow, sizes, known))
+    return Packets(apply_rate_limit(arrivals, sizes, flow.rate_bps), sizes, keys_of(flow, sizes, known))
 
 
 def too_many() -> UserError:
@@ -154,7 +154,7 @@ def too_many() -> UserError:
     return UserError(f"a flow with more than {MAX_PACKETS} packets", where="--flow-table", fix="omit the option")
 
 
-def limited(arrivals: np.ndarray, sizes: np.ndarray, rate_bps: int) -> np.ndarray:
+def apply_rate_limit(arrivals: np.ndarray, sizes: np.ndarray, rate_bps: int) -> np.ndarray:
     """Return departure times with a rate limit: a packet waits until its predecessors have been sent."""
     if not rate_bps or not len(arrivals):
         return arrivals
@@ -238,7 +238,7 @@ def flow_table(model: CompiledModel) -> pa.Table:
     keys = np.concatenate([packets.keys for packets in flows])
     order = np.argsort(due, kind="stable")  # packets with equal times are in the order of their flows
     sizes, keys = sizes[order], keys[order]
-    times = model.start_ns + limited(due[order], sizes, model.rate_bps)
+    times = model.start_ns + apply_rate_limit(due[order], sizes, model.rate_bps)
     return table_of(list(known), keys, times, sizes)
 
 

@@ -45,7 +45,7 @@ def read_gaps(value: Any, where: str, origin: Origin) -> Gaps:
     if kind == "trace":
         return Gaps("list", values=outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[0]))
     if kind == "on_off":
-        return on_off(Section(outer.values[kind], outer.location_of(kind)), origin)
+        return on_off_gaps(Section(outer.values[kind], outer.location_of(kind)), origin)
     if kind == "pareto":
         return Gaps("random", random=distribution(outer, origin.key("gaps")))
     mean = in_section(outer, kind, "mean_ns", number(1, MAX_NS))
@@ -60,7 +60,7 @@ def constant_gaps(outer: Section, kind: str) -> Gaps:
     return Gaps("rate", denominator=rate) if kind == "rate_bps" else Gaps("constant", *divmod(SECOND_NS, rate), rate)
 
 
-def on_off(section: Section, origin: Origin) -> Gaps:
+def on_off_gaps(section: Section, origin: Origin) -> Gaps:
     """Return gaps that form bursts and pauses."""
     gap_ns = section.take("gap_ns", integer(1, MAX_NS))
     burst, pause = (distribution(section.take(name, Section), origin.key(name)) for name in ("burst", "pause"))
@@ -94,23 +94,23 @@ def read_sizes(value: Any, where: str, origin: Origin, minimum: int) -> Sizes:
     size = integer(1, MAX_BYTES)
     key = origin.key("sizes")
     if not isinstance(value, dict):
-        return checked(Sizes("constant", size(value, where)), where, minimum)
+        return check_minimum(Sizes("constant", size(value, where)), where, minimum)
     outer = Section(value, where)
     kind = outer.one_of("uniform", "weighted", "exponential", "trace")
     location = outer.location_of(kind)
     if kind == "trace":
         values = outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[1])
-        return checked(
+        return check_minimum(
             Sizes("list", values=tuple(max(minimum, min(MAX_BYTES, traced)) for traced in values)), location, minimum
         )
     if kind == "uniform":
         limits = [size(item, at) for item, at in items(outer.values[kind], location)]
         if len(limits) != 2 or limits[0] > limits[1]:
             raise UserError(f"expected [LEAST, MOST], found {text_of(limits)}", where=location)
-        return checked(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), location, minimum)
+        return check_minimum(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), location, minimum)
     section = Section(outer.values[kind], location)
     if kind == "weighted":
-        return checked(weighted(section, key), location, minimum)
+        return check_minimum(weighted_sizes(section, key), location, minimum)
     low = section.take("least", size)
     high = section.take("most", integer(low, MAX_BYTES))
     mean = section.take("scale_bytes", number(1, 10 * MAX_BYTES))
@@ -118,10 +118,10 @@ def read_sizes(value: Any, where: str, origin: Origin, minimum: int) -> Sizes:
     count = high - low + 1
     power = float(draws.exp(np.float64(min(count / mean, MAX_EXPONENT))))  # the result of libm differs between machines
     range_probability = 1 - 1 / power
-    return checked(Sizes("exponential", low, count, mean, range_probability, key), location, minimum)
+    return check_minimum(Sizes("exponential", low, count, mean, range_probability, key), location, minimum)
 
 
-def weighted(section: Section, key: int) -> Sizes:
+def weighted_sizes(section: Section, key: int) -> Sizes:
     """Return weighted sizes from a mapping of sizes to weights."""
     pairs = []
     for name, weight in section.values.items():
@@ -137,7 +137,7 @@ def weighted(section: Section, key: int) -> Sizes:
     return Sizes("weighted", values=tuple(size for size, _ in pairs), thresholds=tuple(thresholds), key=key)
 
 
-def checked(sizes: Sizes, where: str, minimum: int) -> Sizes:
+def check_minimum(sizes: Sizes, where: str, minimum: int) -> Sizes:
     """Return ``sizes``. Raises UserError if a packet would be shorter than its headers and stamp."""
     if sizes.smallest < minimum:
         raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp need {minimum} bytes", where=where)

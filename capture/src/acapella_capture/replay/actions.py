@@ -82,14 +82,14 @@ def status(group: Group, show: Print) -> int:
 
 def counters(done: dict[str, Any]) -> str:
     """Return a result as `name value, name value, ...`; names in nested results and lists are joined with dots."""
-    return ", ".join(f"{name} {value}" for name, value in flat(done) if name.split(".")[0] not in NOT_LISTED)
+    return ", ".join(f"{name} {value}" for name, value in flatten(done) if name.split(".")[0] not in NOT_LISTED)
 
 
-def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values in a result that are neither objects, lists nor null, with their names."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from flat(item, f"{name}.{key}" if name else str(key))
+            yield from flatten(item, f"{name}.{key}" if name else str(key))
     elif value is not None:
         yield name, value
 
@@ -205,7 +205,7 @@ def collect(
             if errors[number] is not None:
                 faults.append(errors[number])
                 continue
-            target = numbered(plan.departures, number + 1, len(group.remotes))
+            target = departures_path(plan.departures, number + 1, len(group.remotes))
             try:
                 summary = convert(files[number], target, origin_of(remote, clock, run_status, plan))
             except UserError as error:
@@ -269,7 +269,7 @@ def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) and value.isprintable() else None
 
 
-def numbered(path: Path | None, number: int, total: int) -> Path | None:
+def departures_path(path: Path | None, number: int, total: int) -> Path | None:
     """Return the path of the departures of an agent: with several agents, `NAME-NUMBER.parquet`."""
     if path is None or total == 1:
         return path

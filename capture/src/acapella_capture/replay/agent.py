@@ -370,7 +370,7 @@ class Connection:
             case messages.Rolling(seconds=seconds):
                 result = self._start("rolling", seconds)
             case messages.Stop() | messages.Clear():
-                result = public(program.command(messages.NAMES[type(request)]))
+                result = without_name(program.command(messages.NAMES[type(request)]))
             case messages.Save():
                 result = save(replayer)
             case messages.Run(at_ns=at_ns, loops=loops, speed_ppm=speed_ppm):
@@ -390,7 +390,7 @@ class Connection:
         """Send a command that starts a recording or a run."""
         event = self._replayer.program.command(*command)
         self._started = True
-        return public(event)
+        return without_name(event)
 
     def _status(self) -> dict[str, Any]:
         """Return state, counters, and the end of the last run."""
@@ -398,14 +398,14 @@ class Connection:
         return {
             "state": replayer.program.state,
             "runs": replayer.runs,
-            "run": public(replayer.program.latest("done", replayer.run)) if replayer.runs else None,
-            "program": public(replayer.program.command("status")),
+            "run": without_name(replayer.program.latest("done", replayer.run)) if replayer.runs else None,
+            "program": without_name(replayer.program.command("status")),
             "recording_sha256": replayer.recording_sha256,
             "control": dict(sorted(self._agent.counts.items())),
         }
 
 
-def public(event: dict[str, Any] | None) -> dict[str, Any] | None:
+def without_name(event: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return an event without its name."""
     return None if event is None else {key: value for key, value in event.items() if key != "event"}
 
@@ -423,7 +423,7 @@ def save(replayer: Replayer) -> dict[str, Any]:
         copy(unnamed, temporary)
     checksum = sha256_of(path)
     replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of a loaded file: its own checksum
-    return public(event) | {"file": path.name, "sha256": checksum}
+    return without_name(event) | {"file": path.name, "sha256": checksum}
 
 
 def copy(source: Path, target: Path) -> None:

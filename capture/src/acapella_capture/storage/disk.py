@@ -36,12 +36,12 @@ def directory(parent: Path, size: int, mbps: int | None) -> Iterator[Path]:
         if mbps is None:
             yield scratch
             return
-        with slowed(scratch, size, mbps) as mounted:
+        with throttled_disk(scratch, size, mbps) as mounted:
             yield mounted
 
 
 @contextlib.contextmanager
-def slowed(scratch: Path, size: int, mbps: int) -> Iterator[Path]:
+def throttled_disk(scratch: Path, size: int, mbps: int) -> Iterator[Path]:
     """Yield the mount point of ext4 on a throttled loop device with direct I/O; both are removed at the end."""
     if not THROTTLE.exists():
         raise NotMeasurable(f"a disk of {mbps} MB/s cannot be created: no {THROTTLE} (cgroup v1)")

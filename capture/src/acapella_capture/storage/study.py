@@ -158,7 +158,7 @@ def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
         - sum(interval.bytes for interval in intervals),
         "skipped_events": tracing.skipped_events,
         "lost_messages": tracing.lost_messages,
-        "intervals": [joined(interval, samples) for interval in intervals],
+        "intervals": [with_dirty_memory(interval, samples) for interval in intervals],
     }
 
 
@@ -202,7 +202,7 @@ def run_traced(case: Case, settings: Settings, directory: Path, max_bytes: int) 
         kill_and_reap(writer)
 
 
-def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
+def with_dirty_memory(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
     """Return an interval with the dirty memory at its end."""
     earlier = [state for at_ns, state in samples if at_ns <= interval.at_ns]
     state = earlier[-1] if earlier else samples[0][1]

@@ -77,14 +77,14 @@ def queue(device: str, rate_bps: int, buffer_bytes: int, mode: str) -> list[str]
     if mode == "published":
         bucket = max(buffer_bytes, 2 * FRAME_BYTES)
         return [
-            *htb(device, rate_bps),
+            *htb_lines(device, rate_bps),
             f"qdisc add dev {device} parent 1:10 handle 10: tbf rate {rate_bps}bit burst {bucket} limit {buffer_bytes}",
         ]
     bucket = 2 * FRAME_BYTES
     return [f"qdisc add dev {device} root handle 10: tbf rate {rate_bps}bit burst {bucket} limit {buffer_bytes}"]
 
 
-def htb(device: str, rate_bps: int) -> list[str]:
+def htb_lines(device: str, rate_bps: int) -> list[str]:
     """Return the lines of `tc` that limit the rate of an interface, with the default burst of tc."""
     return [
         f"qdisc add dev {device} root handle 1: htb default 10",

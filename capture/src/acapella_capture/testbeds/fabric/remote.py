@@ -90,7 +90,7 @@ class Remote:
             output, fault = self._execute(node, line, REPLY_S + duration_s)
             match = REPLY.search(output)
             if match:
-                reply = decoded(node, command, match[1])
+                reply = decode_reply(node, command, match[1])
                 if "error" in reply:
                     raise UserError(" ".join(reply["error"].split()), where=f"node {node}")
                 return reply
@@ -208,7 +208,7 @@ def received(channel: Any) -> tuple[bytes, bytes]:
     return bytes(output), bytes(messages)
 
 
-def decoded(node: str, command: str, encoded: str) -> dict[str, Any]:
+def decode_reply(node: str, command: str, encoded: str) -> dict[str, Any]:
     """Return the reply of a node to a command. Raises UserError if it is malformed."""
     try:
         return replies.decode(command, encoded)

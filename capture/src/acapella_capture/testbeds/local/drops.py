@@ -9,7 +9,7 @@ from .processes import run_checked
 INGRESS = "ingress"  # this qdisc has no queue
 
 
-def dropped(interfaces: Iterable[tuple[str, str]]) -> dict[str, int]:
+def dropped_frames(interfaces: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Return the frames that each qdisc and each interface has dropped on sending, by its name.
 
     ``interfaces``: pairs of node and interface. The name of a qdisc is `NODE INTERFACE KIND PARENT`; the name of an
@@ -44,7 +44,7 @@ def since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def queued(node: str, device: str) -> int:
+def queued_bytes(node: str, device: str) -> int:
     """Return the bytes in the queues of a device."""
     qdiscs = json.loads(run_checked(node, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
     return sum(qdisc.get("backlog", 0) for qdisc in qdiscs)

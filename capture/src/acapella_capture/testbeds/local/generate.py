@@ -138,7 +138,7 @@ class Run:
 
     def play(self, rate_bps: int) -> int:
         """Send the traffic and count what arrives; return the number of packets sent. Raises UserError."""
-        before = drops.dropped(self._queue_interfaces)
+        before = drops.dropped_frames(self._queue_interfaces)
         if self._link:
             self._link.begin()
         settle_s = SETTLE_S + 4 * QUEUE_BYTES * 8 / rate_bps + (self._link.delay_ns / 1e9 if self._link else 0)
@@ -160,11 +160,11 @@ class Run:
             (scratch / LIST).write_text(json.dumps(self._sent))
             drifts = [tables.drift_of(port) for port in counted.ports]
             self._rows = tables.rows_of(counted.ports, expected.read(scratch / LIST), drifts, corrected=False)
-        wait_until(lambda: not any(drops.queued(*interface) for interface in self._path.queue_interfaces))
+        wait_until(lambda: not any(drops.queued_bytes(*interface) for interface in self._path.queue_interfaces))
         self._facts = {
             "path": self._path.facts(),
             "link": self._link.facts() if self._link else None,
-            "dropped": drops.since(before, drops.dropped(self._queue_interfaces)),
+            "dropped": drops.since(before, drops.dropped_frames(self._queue_interfaces)),
         }
         return self._sent["packets"]
 

@@ -198,12 +198,12 @@ class Replayer:
         environment, path, sender = self._current
         if self._load and self._load.fault():
             self._make_queue()
-        before = drops.dropped(path.queue_interfaces)
+        before = drops.dropped_frames(path.queue_interfaces)
         sent_packets = sender.send()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if not self._load:  # with it, the queues are never empty
-            wait_until(lambda: not any(drops.queued(*interface) for interface in path.queue_interfaces))
-        self._dropped = drops.since(before, drops.dropped(path.queue_interfaces))
+            wait_until(lambda: not any(drops.queued_bytes(*interface) for interface in path.queue_interfaces))
+        self._dropped = drops.since(before, drops.dropped_frames(path.queue_interfaces))
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where=f"environment {environment.name}")
         return sent_packets

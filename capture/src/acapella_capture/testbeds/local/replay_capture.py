@@ -55,7 +55,7 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
     packets.
     """
     addresses = mac_bytes(target_mac, source_mac)
-    with mapped(path, mmap.ACCESS_WRITE, key) as data:
+    with map_pcap(path, mmap.ACCESS_WRITE, key) as data:
         for at, captured in record_offsets(data, byte_order(data), key):
             frame = at + RECORD_HEADER_BYTES
             if captured > len(addresses) and frame + captured <= len(data):
@@ -63,7 +63,7 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
 
 
 @contextlib.contextmanager
-def mapped(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
+def map_pcap(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
     """Map a pcap, so that a large one is not copied into memory. Raises UserError if it is too short."""
     mode = "rb" if access == mmap.ACCESS_READ else "r+b"
     if path.stat().st_size < FILE_HEADER_BYTES:
@@ -97,7 +97,7 @@ def record_offsets(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int,
 
 def records(path: Path, key: str = KEY) -> Iterator[tuple[int, bytes]]:
     """Yield the time of each frame of a pcap in ns, and its record with the record header. Raises UserError."""
-    with mapped(path, key=key) as data:
+    with map_pcap(path, key=key) as data:
         order = byte_order(data)
         time = struct.Struct(f"{order}II")
         unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
@@ -121,7 +121,7 @@ def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
     offsets: list[int] = []
     with contextlib.ExitStack() as files:
         streams = [files.enter_context(target.open("wb")) for target in targets]
-        with mapped(path, key=key) as data:
+        with map_pcap(path, key=key) as data:
             header = data[:FILE_HEADER_BYTES]
         for stream in streams:
             stream.write(header)
@@ -139,7 +139,7 @@ def write_interfaces(path: Path, target: Path, source_macs: Sequence[str]) -> No
     """Write a pcap as pcapng with an interface for each source MAC address: frame i belongs to interface i modulo their
     number, and gets its source address. Raises UserError if there are fewer frames than interfaces.
     """
-    with mapped(path) as data:
+    with map_pcap(path) as data:
         order = byte_order(data)
     sources = [mac_bytes(mac) for mac in source_macs]
     count = 0

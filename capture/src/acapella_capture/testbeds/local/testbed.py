@@ -245,7 +245,7 @@ class LocalTestbed(Testbed):
 
     def replay_plan(self) -> Replay | None:
         plans = [trials.replay_plan() for trials in (self._replayer, self._generator) if trials]
-        return combined(plans) if plans else None
+        return combine_plans(plans) if plans else None
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
@@ -265,7 +265,7 @@ class LocalTestbed(Testbed):
         return [*note, *(self._traffic.notes if self._traffic else [])]
 
 
-def combined(plans: Sequence[Replay]) -> Replay:
+def combine_plans(plans: Sequence[Replay]) -> Replay:
     """Return one plan for all replays, which are recorded at the same port."""
     return replace(
         plans[0],
