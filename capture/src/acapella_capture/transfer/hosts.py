@@ -41,7 +41,9 @@ class Hosts:
             self._before.setdefault((host, path), before)
 
     def set_algorithm(self, name: str) -> None:
-        """Set the default congestion control algorithm. Raises UserError if the kernel lacks it, or setting it fails.
+        """Set the default congestion control algorithm.
+
+        Raises UserError if the kernel lacks the algorithm, or rejects it although it is allowed.
 
         In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
         selects the algorithm for its own connections, so a rejected write is not an error; transfer.py checks which

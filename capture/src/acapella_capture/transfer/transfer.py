@@ -93,7 +93,7 @@ class Transfer:
         return outcome
 
     def fetch(self, outcome: Outcome, directory: Path) -> None:
-        """Move iperf3's output to a directory, and set the error of the outcome to that of the first failed flow."""
+        """Move iperf3's output to a directory. An outcome without an error gets that of the first failed flow."""
         for flow in outcome.flows:
             target = directory / flow.iperf3
             self._nodes.fetch(self._topology.sender, flow.iperf3, target)
