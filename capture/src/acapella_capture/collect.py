@@ -268,8 +268,8 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
     sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
     batches = [batch for plan in site_plans(settings, testbed, sites) for batch in plan.batches_in_advance()]
     for batch in (*batches, *trials(testbed.replay_plan(), settings.capture.format)):
-        for planned in batch:
-            yield {"sample": planned.name, "site": planned.site.name, "port": planned.port.name, "file": planned.file}
+        for sample in batch:
+            yield {"sample": sample.name, "site": sample.site.name, "port": sample.port.name, "file": sample.file}
 
 
 def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:

@@ -82,7 +82,7 @@ def check_program(capture: CaptureSettings) -> None:
 
 
 def check_registers(capture: CaptureSettings) -> None:
-    """Raise UserError if the control file of preprocess sets a register to an invalid value."""
+    """Raise UserError if the control file of P4 program `preprocess` sets a register to an invalid value."""
     if Path(capture.p4_program).stem != "preprocess" or capture.p4_control is None:
         return
     try:

@@ -25,7 +25,7 @@ from .testbeds.local import sandbox
 from .testbeds.local.network import disable_offloads, make_namespace, tear_down
 from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, run_checked, start, terminate_all, wait_until
 
-STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of both flows
+STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of each flow
 PORTS, BACKGROUND_PORT = (5201, 5202), 5203
 BACKGROUND_MBPS = 4  # per stream
 BACKGROUND_STREAMS = {"tcp": 4, "udp": 1}
@@ -111,18 +111,18 @@ def measure(output: Path, step_s: float) -> None:
                                        "--time-stamp-precision=nano", "-U", "-Z", "root"])  # fmt: skip
         if not all_printed([recording], "listening on"):
             raise UserError(f"tcpdump: {recording.last_line()}")
-        steps = traffic(step_s)
+        steps = send_traffic(step_s)
         recording.signal("INT")
         recording.wait(START_S)
         write_capture(output, capture.read_bytes())
-        write(output, steps=steps, kernel_dropped=dropped(recording))
+        write(output, steps=steps, kernel_dropped=dropped_frames(recording))
     finally:
         terminate_all()
         tear_down()
 
 
 def build() -> None:
-    """Build sender and receiver, a link, and a traffic class per flow."""
+    """Build sender and receiver, a link, and the traffic classes of the flows and of the background traffic."""
     for node in ADDRESSES:
         make_namespace(node, ipv6=False)
     ends = [f"netns {NAMESPACES / node}" for node in ADDRESSES]
@@ -139,7 +139,7 @@ def build() -> None:
         disable_offloads(node, "eth0")
     tc = ["qdisc add dev eth0 root handle 1: htb default 3"]
     for number, rate in enumerate((*STEPS[0], BACKGROUND_LIMIT_MBPS), 1):
-        tc.append(f"class add dev eth0 parent 1: classid 1:{number} htb {limit(rate)}")
+        tc.append(f"class add dev eth0 parent 1: classid 1:{number} htb {class_parameters(rate)}")
         tc.append(f"qdisc add dev eth0 parent 1:{number} bfifo limit {QUEUE_BYTES}")
     tc += [
         f"filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport {port} 0xffff flowid 1:{number}"
@@ -157,12 +157,12 @@ def all_printed(jobs: list[LocalJob], text: str) -> bool:
     return wait_until(is_done, timeout_s=START_S) and all(text in job.log() for job in jobs)
 
 
-def limit(rate_mbps: int) -> str:
+def class_parameters(rate_mbps: int) -> str:
     """Return the parameters of a traffic class."""
     return f"rate {rate_mbps}mbit burst {BURST_BYTES} cburst {BURST_BYTES} quantum 1514"
 
 
-def traffic(step_s: float) -> list[dict]:
+def send_traffic(step_s: float) -> list[dict]:
     """Send traffic through all steps; return the time and the rates of each step."""
     ports = (*PORTS, BACKGROUND_PORT, BACKGROUND_PORT + 1)
     servers = [start("receiver", ["iperf3", "-s", "--forceflush", "-p", str(port)]) for port in ports]
@@ -179,7 +179,7 @@ def traffic(step_s: float) -> list[dict]:
     for rates in STEPS[1:]:
         wait(clients, step_s)
         lines = [
-            f"class change dev eth0 parent 1: classid 1:{number} htb {limit(rate)}"
+            f"class change dev eth0 parent 1: classid 1:{number} htb {class_parameters(rate)}"
             for number, rate in enumerate(rates, 1)
         ]
         run_checked("sender", ["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
@@ -197,7 +197,7 @@ def wait(clients: list[LocalJob], seconds: float) -> None:
             raise UserError(f"iperf3 ended early: {client.last_line()}")
 
 
-def dropped(recording: LocalJob) -> int | None:
+def dropped_frames(recording: LocalJob) -> int | None:
     """Return the number of frames dropped by the kernel, as tcpdump reports it at the end."""
     for line in recording.log().splitlines():
         if "dropped by kernel" in line:

@@ -18,7 +18,7 @@ KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local
 class CaptureSettings:
     """Settings of captures; see the schema for each key."""
 
-    method: str | dict[str, str]  # for all nodes, or by node and site, with a default
+    method: str | dict[str, str]  # for all nodes, or by node or site, with a default
     format: str
     snaplen: int
     buffer_kib: int
@@ -54,7 +54,7 @@ class SignalSettings:
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """Places, times and resources of samples; see the schema for each key."""
+    """Sites, ports, times and resources of samples; see the schema for each key."""
 
     mode: str
     sites: list[str]
@@ -266,7 +266,7 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=path)
-    own_keys = {key: value for key, value in config.items() if key != "pathvars"}  # Snakemake's
+    own_keys = {key: value for key, value in config.items() if key != "pathvars"}  # Snakemake uses it
     check_schema(own_keys, schemas.json_schema("config") | {"required": []}, path)
     return config
 
@@ -375,7 +375,7 @@ def local_settings(values: dict[str, Any], where: object) -> LocalSettings:
         replay = ReplaySettings(**(replay | {"environments": environments}))
     generate = values["generate"] and generate_settings(values["generate"], where)
     if replay and generate:
-        names = [one.name for one in (*replay.environments, *generate.environments)]
+        names = [environment.name for environment in (*replay.environments, *generate.environments)]
         check_unique(names, "local.replay.environments and local.generate.environments: name {}", where)
     return LocalSettings(**(values | {"replay": replay, "generate": generate}))
 
@@ -386,10 +386,10 @@ def generate_settings(values: dict[str, Any], where: object) -> GenerateSettings
         GenerateEnvironment(**(value | {"link": LinkSettings(**value["link"]) if value.get("link") else None}))
         for value in values["environments"]
     )
-    check_unique([one.name for one in environments], "local.generate.environments[{}].name", where)
-    for place, environment in enumerate(environments):
+    check_unique([environment.name for environment in environments], "local.generate.environments[{}].name", where)
+    for index, environment in enumerate(environments):
         if environment.link and environment.path == "shared":
-            key = f"local.generate.environments[{place}].link"
+            key = f"local.generate.environments[{index}].link"
             raise UserError(f"{key}: not available on path shared; set path: direct or dedicated", where=where)
     return GenerateSettings(**(values | {"environments": environments}))
 
@@ -404,10 +404,10 @@ def fabric_settings(values: dict[str, Any], where: object) -> FabricSettings:
             FabricReplayEnvironment(**(value | {"replayers": value.get("replayers") or len(senders)}))
             for value in replay["environments"]
         )
-        check_unique([one.name for one in environments], "fabric.replay.environments[{}].name", where)
-        for place, environment in enumerate(environments):
+        check_unique([environment.name for environment in environments], "fabric.replay.environments[{}].name", where)
+        for index, environment in enumerate(environments):
             if environment.replayers > len(senders):
-                key = f"fabric.replay.environments[{place}].replayers"
+                key = f"fabric.replay.environments[{index}].replayers"
                 raise UserError(
                     f"{key}: {environment.replayers} is more than the number of fabric.replay.senders", where=where
                 )
@@ -424,8 +424,8 @@ def replay_environment(value: str | dict[str, Any], sender: str) -> ReplayEnviro
 def check_environments(environments: tuple[ReplayEnvironment, ...], where: object) -> None:
     """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
     check_unique([environment.name for environment in environments], "local.replay.environments[{}].name", where)
-    for place, environment in enumerate(environments):
-        key = f"local.replay.environments[{place}]"
+    for index, environment in enumerate(environments):
+        key = f"local.replay.environments[{index}]"
         if environment.replayers > 1 and environment.sender != "acapella":
             raise UserError(
                 f"{key}.replayers: tcpreplay cannot start at an absolute time; set sender: acapella", where=where
@@ -434,6 +434,6 @@ def check_environments(environments: tuple[ReplayEnvironment, ...], where: objec
 
 def check_unique(names: Sequence[str], key: str, where: object) -> None:
     """Raise UserError if a name occurs twice. ``key``: key of a name, with {} for its index."""
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            raise UserError(f"{key.format(place)}: {name!r} occurs twice", where=where)
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise UserError(f"{key.format(index)}: {name!r} occurs twice", where=where)

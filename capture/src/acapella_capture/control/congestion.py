@@ -55,7 +55,7 @@ def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, floa
     tx, rx = growth(readings.tx), growth(readings.rx)
     if not of_tx:
         return rx
-    return [(time, counted_bytes + of_rx * interpolated(rx, time)) for time, counted_bytes in tx]
+    return [(time, counted_bytes + of_rx * interpolate(rx, time)) for time, counted_bytes in tx]
 
 
 def around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
@@ -87,7 +87,7 @@ def growth(readings: Series) -> list[tuple[float, float]]:
     return counted
 
 
-def interpolated(series: Series, at: float) -> float:
+def interpolate(series: Series, at: float) -> float:
     """Return the bytes at a time between two readings; outside of them, the first or last value."""
     for (start, first), (end, last) in pairwise(series):
         if start <= at <= end and end > start:
@@ -122,8 +122,8 @@ def verdict(
     """Return manifest key `congestion` for the mirrored port `name` between two times (ns since 1970).
 
     `congested`: the mean rate over some interval of the counters exceeds the capacity. Otherwise `at risk`, never
-    `clear`, because counters do not show bursts within their interval. `loss` contains bounds for the share of bytes
-    lost.
+    `clear`, because counters do not show bursts within their interval. `unknown`: without readings or capacity. `loss`
+    contains bounds for the share of bytes lost.
     """
     start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
     counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()

@@ -144,7 +144,7 @@ def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQ
 def traffic_duration_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
     """Return the duration of the background traffic, at most a day.
 
-    It is a minute plus twice the time that the slowest site takes with one node.
+    It is a minute plus twice the time that the slowest site takes with one receiver.
     """
     plans = [SitePlan(settings, site, 1) for site in sites]
     return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))

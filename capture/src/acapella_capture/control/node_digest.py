@@ -92,7 +92,7 @@ def deliver_digest(testbed: Testbed, sample: ActiveSample, raw: Path, settings: 
     """Digest a capture on its node, fetch the digest, and delete the capture.
 
     If the capture ended early, an incomplete last record is removed first. Raises CannotDigest if the node cannot
-    digest the capture, UserError if the capture or the transfer is faulty.
+    digest the capture, UserError if the digest cannot be fetched.
     """
     node, planned = sample.instance.name, sample.planned
     file, columns = planned.file, f"{planned.name}{SUFFIX}"

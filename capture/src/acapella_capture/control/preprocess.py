@@ -1,8 +1,8 @@
 """Anonymizes a capture on the node that took it, before it is fetched, if the config requests it.
 
 On testbed fabric, the program, the vendor lists and the key are uploaded, unless `preprocess.program` is set: a node
-that is allocated for the collection has no software installed, but the user's own node may have. The key is deleted as
-soon as the program has ended. On other testbeds, the node has its own `acapella` and key. The key never appears in a
+that is allocated for the collection has no software installed, but the user's own node may have it. The key is deleted
+as soon as the program has ended. On other testbeds, the node has its own `acapella` and key. The key never appears in a
 command line or log. Without a key, nothing is fetched.
 """
 

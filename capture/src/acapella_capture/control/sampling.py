@@ -69,7 +69,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Failure:
-    """A planned sample that could not be taken, and why. Port `-` stands for all or the rest of a site."""
+    """A planned sample that could not be taken, and why. Port `-` stands for all or the remaining samples of a site."""
 
     sample: str
     site: str
@@ -88,7 +88,7 @@ class Progress:
 class ActiveSample:
     """A sample in progress: its node, mirror, capture, times, and the first fault.
 
-    A `fault` fails the sample; `ended_early` is the reason why it ended before its time, with complete frames kept.
+    A `fault` fails the sample; `ended_early` is the reason why it ended before its time; its complete frames are kept.
     """
 
     planned: PlannedSample
@@ -141,7 +141,10 @@ def running_samples(
     """
     ready = [sample for sample in samples if not sample.fault]
     testbed.prepare_mirrors(
-        [MirrorRequest(t.instance, t.receiver, t.planned.port.name, t.planned.direction) for t in ready]
+        [
+            MirrorRequest(sample.instance, sample.receiver, sample.planned.port.name, sample.planned.direction)
+            for sample in ready
+        ]
     )
     for sample in ready:
         with sample.recording_fault():
@@ -159,7 +162,7 @@ def running_samples(
         for_each_node(started, stop_capture)
 
 
-def for_each_node(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], None]) -> None:
+def for_each_node(samples: Sequence[ActiveSample], function: Callable[[ActiveSample], None]) -> None:
     """Apply a function to each sample: nodes in parallel, the samples of a node one after the other."""
     nodes: dict[str, list[ActiveSample]] = {}
     for sample in samples:
@@ -168,7 +171,7 @@ def for_each_node(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], 
     def process_node(node_samples: list[ActiveSample]) -> None:
         for sample in node_samples:
             with sample.recording_fault():
-                do(sample)
+                function(sample)
 
     if len(nodes) < 2:
         process_node(list(samples))
@@ -186,21 +189,21 @@ def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
     probe_node(sample)
     if sample.history.last is None:
         raise UserError(f"node unreachable: {sample.history.probe_error}", where=f"node {sample.instance.name}")
-    short = disk_shortage(sample.history.last, sample.watchdog.reserve_bytes)
-    if short:
-        raise UserError(short, where=f"node {sample.instance.name}")
+    shortage = disk_shortage(sample.history.last, sample.watchdog.reserve_bytes)
+    if shortage:
+        raise UserError(shortage, where=f"node {sample.instance.name}")
     free = sample.history.last.free_bytes
     if free is not None and free < sample.expected_bytes:
         need = sample.expected_bytes // MB
         sample.history.notes.append(f"{free // MB} MB free on {sample.instance.name}, up to {need} MB needed")
 
 
-def in_parallel(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], None]) -> None:
+def in_parallel(samples: Sequence[ActiveSample], function: Callable[[ActiveSample], None]) -> None:
     """Apply a function to all samples in parallel, including those of the same node."""
 
     def call(sample: ActiveSample) -> None:
         with sample.recording_fault():
-            do(sample)
+            function(sample)
 
     with ThreadPoolExecutor(max_workers=max(1, len(samples))) as threads:
         list(threads.map(call, samples))
@@ -266,7 +269,7 @@ def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s:
 
 
 def check_early_end(sample: ActiveSample) -> bool:
-    """Check a sample, and end it if it cannot continue."""
+    """Check a sample, and end it if it cannot continue. Return whether it has ended."""
     if sample.watchdog is not None:
         probe_node(sample)
         if sample.history.probe_error is None:
@@ -292,7 +295,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
                 until_ns = time.time_ns() + round(seconds * 1e9)  # starts once all captures are running
                 wait_while_watching(started, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(started)
-                # read at once; the interval includes the start and the stop of the mirrors
+                # read immediately; the interval includes the start and the stop of the mirrors
                 record_congestion(shared.testbed, started, (time.time_ns() - started[0].requested_ns) / 1e9)
         except UserError as error:
             for sample in started:
@@ -305,7 +308,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
 
 
 def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds: float) -> None:
-    """Compare the port counters of the last seconds with the capacity of the mirrors, if there are any."""
+    """Compare the port counters of the last seconds with the capacity of the mirrors; without mirrors, do nothing."""
     if testbed.ports_by_node(started[0].planned.site.name) is not None:
         return
     telemetry, reason = None, None

@@ -1,4 +1,7 @@
-"""One site of a collection, from allocation to outcome. Each site has its own thread and does not wait for others."""
+"""One site of a collection, from allocation to outcome. Each site has its own thread.
+
+A site waits for other sites only before its first sample, and only if the config has collect.signal.
+"""
 
 import contextlib
 import threading
@@ -41,14 +44,14 @@ class SiteJob:
         self._succeeded = self._failed = 0
         self._first_failure: str | None = None  # reason of the first failed sample
         self._warnings: list[str] = []  # errors that did not end the site
-        self._to_gather: list[ActiveSample] = []  # samples to gather at the end
+        self._to_gather: list[ActiveSample] = []  # samples whose captures were not gathered yet
         self._lease_ns = 0
 
     def run(self) -> None:
         """Allocate, sample, release, and record the outcome in any case."""
         try:
             self._run()
-        except Exception as error:  # the table of outcomes cannot be written
+        except Exception as error:  # for example, the table of outcomes cannot be written
             self.crash = self.crash or error
         finally:
             self.ended.set()
@@ -131,8 +134,8 @@ class SiteJob:
     def _cycles(self) -> str | None:
         """Run the cycles. Return the reason if they stopped early, or None at the end of the plan."""
         receivers = {f"{node.name} {name}": (node, name) for node, name in self._allocation.receivers()}
-        own = self._own_receivers()
-        count_of_receivers = len(receivers) if own is None else receivers_at(self.shared.testbed, self.site, 0)
+        own_ports = self._own_receivers()
+        count_of_receivers = len(receivers) if own_ports is None else receivers_at(self.shared.testbed, self.site, 0)
         plan = SitePlan(self.shared.settings, self.site, count_of_receivers)
         deadline_ns = self._deadline_ns()
         history: list[tuple[str, ...]] = []
@@ -140,11 +143,11 @@ class SiteJob:
         assigned: dict[str, str] = {}
         for cycle in count() if plan.cycles is None else range(plan.cycles):
             chosen = self._without_listeners(self._choose_ports(plan, cycle, history))
-            if own is not None:
-                chosen = tuple(port for port in chosen if port in own)
+            if own_ports is not None:
+                chosen = tuple(port for port in chosen if port in own_ports)
             history.append(chosen)
-            assigned = {} if own is not None else assign_receivers(chosen, list(receivers), assigned)
-            by_port = own or {port: receivers[key] for key, port in assigned.items()}
+            assigned = {} if own_ports is not None else assign_receivers(chosen, list(receivers), assigned)
+            by_port = own_ports or {port: receivers[key] for key, port in assigned.items()}
             self._extend_lease(plan, cycle)
             for batch in plan.batches(cycle, chosen, names):
                 if time.time_ns() >= deadline_ns:
@@ -195,7 +198,7 @@ class SiteJob:
         return dict(telemetry.ports) if telemetry else {}
 
     def _extend_lease(self, plan: SitePlan, cycle: int) -> None:
-        """Extend the lease to the end of the plan, unless it already lasts that long."""
+        """Extend the lease to the end of the plan plus a margin, unless it already lasts long enough."""
         margin_ns = round(self.shared.settings.collect.lease_margin_s * 1e9)
         needed_ns = time.time_ns() + round(plan.remaining_s(cycle) * 1e9) + margin_ns // 2
         if needed_ns > self._lease_ns:

@@ -150,7 +150,7 @@ class Flow:
     @property
     def varying(self) -> tuple[Field, ...]:
         """The fields that vary."""
-        return tuple(one for one in self.fields if one.varying)
+        return tuple(header_field for header_field in self.fields if header_field.varying)
 
 
 STAMP_BYTES = 18
@@ -186,12 +186,12 @@ class CompiledModel:
         return "\n".join([*head, f"flows {len(self.flows)}", *flows, ""])
 
 
-def container(one: Field) -> tuple[int, int, int]:
+def container(header_field: Field) -> tuple[int, int, int]:
     """Return offset, width and shift of the 1, 2, 4 or 8 bytes that contain a field of at most 64 bits."""
-    first, last = one.bit // 8, (one.bit + one.bits - 1) // 8
+    first, last = header_field.bit // 8, (header_field.bit + header_field.bits - 1) // 8
     width = next(width for width in (1, 2, 4, 8) if width > last - first)
     offset = max(0, last + 1 - width)
-    return offset, width, 8 * (offset + width) - one.bit - one.bits
+    return offset, width, 8 * (offset + width) - header_field.bit - header_field.bits
 
 
 def lines_of(flow: Flow, lists: NumberLists) -> Iterator[tuple[Any, ...]]:
@@ -199,17 +199,17 @@ def lines_of(flow: Flow, lists: NumberLists) -> Iterator[tuple[Any, ...]]:
     stamp = flow.stamp or 0
     head = (flow.packets, flow.start_ns, flow.until_ns, flow.rate_bps, flow.pattern, stamp, flow.template.hex())
     yield ("flow", *head)
-    for one in flow.varying:
-        varying = one.varying
-        offset, width, shift = container(one)
+    for header_field in flow.varying:
+        varying = header_field.varying
+        offset, width, shift = container(header_field)
         values = (varying.start, varying.step, varying.count % 2**64, varying.key)
         rest = (lists.number(varying.values),) if varying.values else values
-        yield ("field", offset, width, shift, min(one.bits, 64), varying.kind, *rest)
+        yield ("field", offset, width, shift, min(header_field.bits, 64), varying.kind, *rest)
     for length in flow.lengths:
         yield "length", length.offset, length.base, length.delta, length.every
-    for one in flow.checksums:
-        pseudo = (one.pseudo, one.pseudo_bytes, one.protocol, int(one.udp), one.every)
-        yield ("checksum", one.offset, one.start, one.end, *pseudo)
+    for checksum in flow.checksums:
+        pseudo = (checksum.pseudo, checksum.pseudo_bytes, checksum.protocol, int(checksum.udp), checksum.every)
+        yield ("checksum", checksum.offset, checksum.start, checksum.end, *pseudo)
     if flow.truncate[0]:
         yield ("truncate", *flow.truncate)
     yield ("gap", flow.gaps.kind, *gap_tokens(flow.gaps, lists))

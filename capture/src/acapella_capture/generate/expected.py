@@ -92,8 +92,8 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         steps = np.arange(len(index) + 1, dtype=np.int64) * gaps.remainder // gaps.denominator
         return gaps.ns + np.diff(steps)
     if gaps.kind == "rate":
-        whole, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
-        return whole + carries_of(rest, gaps.denominator)
+        gaps_ns, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
+        return gaps_ns + carries_of(rest, gaps.denominator)
     if gaps.kind == "random":
         return random_values(gaps.random, index)
     if gaps.kind == "list":
@@ -146,7 +146,7 @@ def packets_of(flow: Flow, known: dict[Key | None, int]) -> Packets:
     if flow.until_ns:
         count = int(np.searchsorted(arrivals, flow.until_ns, side="left"))
         arrivals, sizes = arrivals[:count], sizes[:count]
-    return Packets(limited(arrivals, sizes, flow.rate_bps), sizes, keys_of(flow, sizes, known))
+    return Packets(apply_rate_limit(arrivals, sizes, flow.rate_bps), sizes, keys_of(flow, sizes, known))
 
 
 def too_many() -> UserError:
@@ -154,7 +154,7 @@ def too_many() -> UserError:
     return UserError(f"a flow with more than {MAX_PACKETS} packets", where="--flow-table", fix="omit the option")
 
 
-def limited(arrivals: np.ndarray, sizes: np.ndarray, rate_bps: int) -> np.ndarray:
+def apply_rate_limit(arrivals: np.ndarray, sizes: np.ndarray, rate_bps: int) -> np.ndarray:
     """Return departure times with a rate limit: a packet waits until its predecessors have been sent."""
     if not rate_bps or not len(arrivals):
         return arrivals
@@ -179,15 +179,15 @@ def keys_of(flow: Flow, sizes: np.ndarray, known: dict[Key | None, int]) -> np.n
     index = np.arange(len(sizes), dtype=np.uint64)
     fields = [field for field in flow.varying if is_key(flow, field)]
     truncated, every = flow.truncate
-    whole = np.ones(len(sizes), np.uint64)
+    untruncated = np.ones(len(sizes), np.uint64)
     if truncated:
-        whole = (index % np.uint64(every) != 0) | (sizes < truncated)
-    columns = np.stack([whole.astype(np.uint64), *(values_of(field, index) for field in fields)])
+        untruncated = (index % np.uint64(every) != 0) | (sizes < truncated)
+    columns = np.stack([untruncated.astype(np.uint64), *(values_of(field, index) for field in fields)])
     different, inverse = np.unique(columns, axis=1, return_inverse=True)
     numbers = np.zeros(different.shape[1], np.int64)
-    for at, (is_whole, *values) in enumerate(different.T.tolist()):
+    for at, (is_untruncated, *values) in enumerate(different.T.tolist()):
         replaced = {(field.header, field.name): value for field, value in zip(fields, values, strict=True)}
-        key = key_of(flow, replaced, None if is_whole else truncated)
+        key = key_of(flow, replaced, None if is_untruncated else truncated)
         numbers[at] = known.setdefault(key, len(known))
     return numbers[inverse.reshape(-1)]
 
@@ -216,9 +216,9 @@ def key_of(flow: Flow, replaced: dict[tuple[int, str], int], truncated: int | No
             return field.value
         return changed if field.bits < 64 else field.value >> 64 << 64 | changed
 
-    tags = tuple(value(each, "id") for each in range(inner) if flow.protocols[each] in ("vlan", "svlan"))
-    labels = tuple(value(each, "label") for each in range(inner) if flow.protocols[each] == "mpls")
-    tunnels = tuple((each, value(each, "vni")) for each in range(inner) if flow.protocols[each] == "vxlan")
+    tags = tuple(value(index, "id") for index in range(inner) if flow.protocols[index] in ("vlan", "svlan"))
+    labels = tuple(value(index, "label") for index in range(inner) if flow.protocols[index] == "mpls")
+    tunnels = tuple((index, value(index, "vni")) for index in range(inner) if flow.protocols[index] == "vxlan")
     version = 4 if flow.protocols[inner] == "ipv4" else 6
     ports: tuple[int | None, int | None] = (None, None)
     after = inner + 1
@@ -238,7 +238,7 @@ def flow_table(model: CompiledModel) -> pa.Table:
     keys = np.concatenate([packets.keys for packets in flows])
     order = np.argsort(due, kind="stable")  # packets with equal times are in the order of their flows
     sizes, keys = sizes[order], keys[order]
-    times = model.start_ns + limited(due[order], sizes, model.rate_bps)
+    times = model.start_ns + apply_rate_limit(due[order], sizes, model.rate_bps)
     return table_of(list(known), keys, times, sizes)
 
 

@@ -62,10 +62,10 @@ def read(value: Any, where: str, *, seed: int, flow: int) -> Template:
     """Return the template for a list of headers. Raises UserError."""
     headers: list[Header] = []
     bit = 0
-    for number, (item, place) in enumerate(items(value, where)):
+    for number, (item, item_where) in enumerate(items(value, where)):
         if number == MAX_HEADERS:
             raise UserError(f"more than {MAX_HEADERS} headers", where=where)
-        header = read_header(item, place, number, bit, (seed, flow))
+        header = read_header(item, item_where, number, bit, (seed, flow))
         headers.append(header)
         bit += 8 * header.bytes
     if headers[0].name not in ("ethernet", "bytes"):
@@ -118,7 +118,7 @@ def read_field(section: Section, key: str, kind: FieldType, at: tuple[int, int],
     number, first = at
     field = Field(number, key, first + kind.bit, kind.bits, 0)
     value = section.values.pop(key, kind.default)
-    where = section.place(key)
+    where = section.location_of(key)
     if value is None:
         raise UserError(f"{key} is missing", where=section.where)
     if not isinstance(value, dict):
@@ -131,23 +131,27 @@ def varying_field(field: Field, section: Section, kind: FieldType, key: int) -> 
     variation = next((variation for variation in ("increment", "random", "interleave") if variation in section), None)
     if variation is None:
         raise UserError("expected a value, or increment, interleave or random", where=section.where)
-    place = section.place(variation)
+    location = section.location_of(variation)
     value = section.values.pop(variation)
     bits = min(field.bits, LOW_BITS)
     if variation == "interleave":
-        values = tuple(constant(item, where, kind) for item, where in items(value, place))
-        if len(values) > MAX_LIST or len({each >> bits for each in values}) > 1:
-            raise UserError(f"expected at most {MAX_LIST} values that differ only in the low {bits} bits", where=place)
-        varying = VaryingValues("interleave", values=tuple(each % (1 << bits) for each in values), count=len(values))
+        values = tuple(constant(item, where, kind) for item, where in items(value, location))
+        if len(values) > MAX_LIST or len({number >> bits for number in values}) > 1:
+            raise UserError(
+                f"expected at most {MAX_LIST} values that differ only in the low {bits} bits", where=location
+            )
+        varying = VaryingValues(
+            "interleave", values=tuple(number % (1 << bits) for number in values), count=len(values)
+        )
         first = values[0]
     else:
-        first = constant(value, place, kind)
+        first = constant(value, location, kind)
         room = (1 << bits) - first % (1 << bits)
         step = 0 if variation == "random" else section.take("step", integer(1, room), 1)
         max_count = (room - 1) // step + 1 if step else room
         count = section.take("count", integer(1, max_count), max_count)
         if variation == "random" and count > 1 << 32 and count & (count - 1):
-            raise UserError("a count above 2^32 must be a power of two", where=section.place("count"))
+            raise UserError("a count above 2^32 must be a power of two", where=section.location_of("count"))
         varying = VaryingValues(variation, first % (1 << bits), step, count, key if variation == "random" else 0)
     section.done()
     shift = field.bits - bits
@@ -175,7 +179,11 @@ def link(number: int, header: Header, following: Header | None) -> None:
     if header.name == "bytes":
         return
     protocol = header.protocol
-    known = NUMBERS[protocol.space] if protocol.space else {each: 0 for each in protocol.followers or ()} | {None: 0}
+    known = (
+        NUMBERS[protocol.space]
+        if protocol.space
+        else {follower: 0 for follower in protocol.followers or ()} | {None: 0}
+    )
     if name not in known:
         raise UserError(f"{name} cannot follow {header.name}", where=following.where)
     if protocol.next_field and protocol.next_field not in header.fields:
@@ -200,8 +208,8 @@ def finish(headers: list[Header], size: int, where: str) -> Template:
         for bit, bits, value in fixed:
             content |= value << 8 * size - header.bit - bit - bits
         for field in header.fields.values():
-            full = header.protocol.fields[field.name]
-            content |= field.value << 8 * size - header.bit - full.bit - full.bits
+            kind = header.protocol.fields[field.name]
+            content |= field.value << 8 * size - header.bit - kind.bit - kind.bits
     lengths = tuple(length_of(number, header) for number, header in enumerate(headers) if has_length(header))
     checksums = [checksum_of(number, headers) for number in range(len(headers))]
     template = Template(tuple(headers), content.to_bytes(size), lengths, tuple(filter(None, reversed(checksums))))

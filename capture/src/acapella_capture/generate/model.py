@@ -16,12 +16,12 @@ from .protocols import PROTOCOLS
 from .reading import Section, choice, integer, items, parse, read_bytes, string, text_of
 
 START_NS = 1_767_225_600 * 10**9  # 2026-01-01T00:00:00Z
-MAX_START_NS = (2**32 - 1) * 10**9 // 2  # pcap and stamps have 32-bit seconds
+MAX_START_NS = (2**32 - 1) * 10**9 // 2  # half of the range of pcap and of stamps, which have 32-bit seconds
 MAX_FLOWS = 1 << 20
-DIGITS = 19  # digits of a number in a cell
+DIGITS = 19  # a cell with fewer digits is an integer
 PATTERNS = ("zeros", "ones", "aa55", "counter", "prbs31")
 # Columns of a CSV table that are keys of a flow; other columns are fields of headers: NUMBER.FIELD.
-CELLS = ("name", "packets", "start_ns", "duration_ns", "rate_bps", "gaps", "sizes", "payload", "stamp")
+FLOW_COLUMNS = ("name", "packets", "start_ns", "duration_ns", "rate_bps", "gaps", "sizes", "payload", "stamp")
 
 Traces = Callable[[Path], tuple[tuple[int, ...], tuple[int, ...]]]
 
@@ -68,7 +68,7 @@ def read(path: Path, traces: Traces, *, seed: int | None = None) -> CompiledMode
     file_seed = section.take("seed", integer(0, 2**64 - 1), 0)
     used_seed = file_seed if seed is None else seed
     start_ns = section.take("start_ns", integer(0, MAX_START_NS), START_NS)
-    port = Section(section.take("port", lambda value, _: value, {}), section.place("port"))
+    port = Section(section.take("port", lambda value, _: value, {}), section.location_of("port"))
     rate_bps = port.take("rate_bps", integer(1, traffic.MAX_BPS), 0)
     port.done()
     flows = []
@@ -115,14 +115,14 @@ def table_rows(path: Path, files: Files, templates: dict[str, Any]) -> Iterator[
 def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, Any]:
     """Return a flow: a template in which the cells of a row replace values. Empty cells change nothing."""
     flow = dict(Section(template, where).values)
-    stack = [header_values(item, place) for item, place in items(flow.get("headers"), f"{where}: headers")]
+    stack = [header_values(item, location) for item, location in items(flow.get("headers"), f"{where}: headers")]
     indexes = {str(number) for number, (name, _) in enumerate(stack) if name != "bytes"}
     for column, text in cells.items():
         if not text:
             continue
         value = text if column == "name" else cell(text, f"{where}: {column}")
         number, _, field = column.partition(".")
-        if column in CELLS:
+        if column in FLOW_COLUMNS:
             flow[column] = value
         elif field and number in indexes:
             stack[int(number)][1][field] = value

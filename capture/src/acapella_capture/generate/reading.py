@@ -66,7 +66,7 @@ class Section:
     def __contains__(self, name: str) -> bool:
         return name in self.values
 
-    def place(self, name: str) -> str:
+    def location_of(self, name: str) -> str:
         """Return the location of a key for messages."""
         return f"{self.where}{'.' if ': ' in self.where else ': '}{name}"
 
@@ -76,7 +76,7 @@ class Section:
             if default is REQUIRED:
                 raise UserError(f"{name} is missing", where=self.where)
             return default
-        return parse_value(self.values.pop(name), self.place(name))
+        return parse_value(self.values.pop(name), self.location_of(name))
 
     def one_of(self, *names: str) -> str:
         """Return the only key, which must be one of ``names``."""

@@ -18,7 +18,7 @@ MAX_BYTES = 65_535
 MAX_BPS = 10**13
 MAX_EXPONENT = 700.0  # of draws.exp
 MAX_WEIGHTS = 256
-ONE = 1 << 32
+THRESHOLD_UNITS = 1 << 32
 
 Trace = Callable[[str, str], tuple[tuple[int, ...], tuple[int, ...]]]  # (file, where): gaps in ns, sizes in bytes
 
@@ -43,9 +43,9 @@ def read_gaps(value: Any, where: str, origin: Origin) -> Gaps:
     if kind in ("constant", "packets_per_s", "rate_bps"):
         return constant_gaps(outer, kind)
     if kind == "trace":
-        return Gaps("list", values=outer.take(kind, lambda value, place: origin.trace(string(value, place), place)[0]))
+        return Gaps("list", values=outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[0]))
     if kind == "on_off":
-        return on_off(Section(outer.values[kind], outer.place(kind)), origin)
+        return on_off_gaps(Section(outer.values[kind], outer.location_of(kind)), origin)
     if kind == "pareto":
         return Gaps("random", random=distribution(outer, origin.key("gaps")))
     mean = in_section(outer, kind, "mean_ns", number(1, MAX_NS))
@@ -60,7 +60,7 @@ def constant_gaps(outer: Section, kind: str) -> Gaps:
     return Gaps("rate", denominator=rate) if kind == "rate_bps" else Gaps("constant", *divmod(SECOND_NS, rate), rate)
 
 
-def on_off(section: Section, origin: Origin) -> Gaps:
+def on_off_gaps(section: Section, origin: Origin) -> Gaps:
     """Return gaps that form bursts and pauses."""
     gap_ns = section.take("gap_ns", integer(1, MAX_NS))
     burst, pause = (distribution(section.take(name, Section), origin.key(name)) for name in ("burst", "pause"))
@@ -70,7 +70,7 @@ def on_off(section: Section, origin: Origin) -> Gaps:
 
 def in_section(outer: Section, kind: str, key: str, parse: Callable[[Any, str], Any]) -> Any:
     """Return the only value of a section with one key."""
-    section = Section(outer.values[kind], outer.place(kind))
+    section = Section(outer.values[kind], outer.location_of(kind))
     value = section.take(key, parse)
     section.done()
     return value
@@ -79,7 +79,7 @@ def in_section(outer: Section, kind: str, key: str, parse: Callable[[Any, str], 
 def distribution(outer: Section, key: int) -> Distribution:
     """Return a distribution of durations with a given mean."""
     kind = outer.one_of("constant", "exponential", "pareto")
-    section = Section(outer.values[kind], outer.place(kind))
+    section = Section(outer.values[kind], outer.location_of(kind))
     scale = section.take("mean_ns", number(1, MAX_NS))
     shape = 0.0
     if kind == "pareto":
@@ -94,50 +94,50 @@ def read_sizes(value: Any, where: str, origin: Origin, minimum: int) -> Sizes:
     size = integer(1, MAX_BYTES)
     key = origin.key("sizes")
     if not isinstance(value, dict):
-        return checked(Sizes("constant", size(value, where)), where, minimum)
+        return check_minimum(Sizes("constant", size(value, where)), where, minimum)
     outer = Section(value, where)
     kind = outer.one_of("uniform", "weighted", "exponential", "trace")
-    place = outer.place(kind)
+    location = outer.location_of(kind)
     if kind == "trace":
         values = outer.take(kind, lambda value, at: origin.trace(string(value, at), at)[1])
-        return checked(
-            Sizes("list", values=tuple(max(minimum, min(MAX_BYTES, each)) for each in values)), place, minimum
+        return check_minimum(
+            Sizes("list", values=tuple(max(minimum, min(MAX_BYTES, traced)) for traced in values)), location, minimum
         )
     if kind == "uniform":
-        limits = [size(item, at) for item, at in items(outer.values[kind], place)]
+        limits = [size(item, at) for item, at in items(outer.values[kind], location)]
         if len(limits) != 2 or limits[0] > limits[1]:
-            raise UserError(f"expected [LEAST, MOST], found {text_of(limits)}", where=place)
-        return checked(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), place, minimum)
-    section = Section(outer.values[kind], place)
+            raise UserError(f"expected [LEAST, MOST], found {text_of(limits)}", where=location)
+        return check_minimum(Sizes("uniform", limits[0], limits[1] - limits[0] + 1, key=key), location, minimum)
+    section = Section(outer.values[kind], location)
     if kind == "weighted":
-        return checked(weighted(section, key), place, minimum)
+        return check_minimum(weighted_sizes(section, key), location, minimum)
     low = section.take("least", size)
     high = section.take("most", integer(low, MAX_BYTES))
     mean = section.take("scale_bytes", number(1, 10 * MAX_BYTES))
     section.done()
     count = high - low + 1
-    power = float(draws.exp(np.float64(min(count / mean, MAX_EXPONENT))))  # libm differs between machines
+    power = float(draws.exp(np.float64(min(count / mean, MAX_EXPONENT))))  # the result of libm differs between machines
     range_probability = 1 - 1 / power
-    return checked(Sizes("exponential", low, count, mean, range_probability, key), place, minimum)
+    return check_minimum(Sizes("exponential", low, count, mean, range_probability, key), location, minimum)
 
 
-def weighted(section: Section, key: int) -> Sizes:
+def weighted_sizes(section: Section, key: int) -> Sizes:
     """Return weighted sizes from a mapping of sizes to weights."""
     pairs = []
     for name, weight in section.values.items():
-        place = section.place(name)
-        pairs.append((integer(1, MAX_BYTES)(name, place), number(0, 1e12)(weight, place)))
+        location = section.location_of(name)
+        pairs.append((integer(1, MAX_BYTES)(name, location), number(0, 1e12)(weight, location)))
     total = sum(weight for _, weight in pairs)
     if not 0 < len(pairs) <= MAX_WEIGHTS or not total:
         raise UserError(f"expected 1 to {MAX_WEIGHTS} sizes with a weight above 0", where=section.where)
     thresholds, sum_ = [], 0.0
     for _, weight in pairs:
         sum_ += weight
-        thresholds.append(round(sum_ / total * ONE))
+        thresholds.append(round(sum_ / total * THRESHOLD_UNITS))
     return Sizes("weighted", values=tuple(size for size, _ in pairs), thresholds=tuple(thresholds), key=key)
 
 
-def checked(sizes: Sizes, where: str, minimum: int) -> Sizes:
+def check_minimum(sizes: Sizes, where: str, minimum: int) -> Sizes:
     """Return ``sizes``. Raises UserError if a packet would be shorter than its headers and stamp."""
     if sizes.smallest < minimum:
         raise UserError(f"{sizes.smallest} bytes are too few: headers and stamp need {minimum} bytes", where=where)

@@ -321,9 +321,9 @@ def run_search(args: argparse.Namespace) -> None:
         names.report(f"monitor: continuing the search of an earlier run; finished trials: {len(done)}")
     rows: list[dict[str, Any]] = []
     try:
-        for of_search in all_searches(args, all_pairs, done):
-            names.report(f"monitor: {text.search_result(of_search)}")
-            rows += of_search
+        for search_rows in all_searches(args, all_pairs, done):
+            names.report(f"monitor: {text.search_result(search_rows)}")
+            rows += search_rows
             if args.output:
                 tables.write(args.output, {"monitor_searches": rows})
     except BaseException:
@@ -418,8 +418,8 @@ def packets_sent(path: Path, settings: program.Settings) -> np.ndarray:
     if path.suffix == ".parquet":
         return losses.read(path, settings.rules)
     with scratch_directory() as scratch:
-        of_capture = program.Settings(files=(path,), rules=settings.rules, wanted=settings.wanted, packets=True)
-        return program.count(of_capture, scratch).complete().packets[0]
+        capture_settings = program.Settings(files=(path,), rules=settings.rules, wanted=settings.wanted, packets=True)
+        return program.count(capture_settings, scratch).complete().packets[0]
 
 
 def rows_of(settings: program.Settings, *, correct: bool) -> Rows:
@@ -431,9 +431,9 @@ def rows_of(settings: program.Settings, *, correct: bool) -> Rows:
 def rows_of_counts(settings: program.Settings, counted: program.RunResult, scratch: Path, *, correct: bool) -> Rows:
     """Return the rows of all tables. To correct the drift, each file is read again with the line fitted to it."""
     ports = list(counted.ports)
-    lines = [tables.drift_of(port) for port in ports]
+    drifts = [tables.drift_of(port) for port in ports]
     if correct:
-        for number, line in enumerate(lines):
+        for number, line in enumerate(drifts):
             if line is not None:
                 (ports[number],) = program.count(settings.only(number), scratch, line).ports
-    return tables.rows_of(ports, settings.wanted, lines, corrected=correct)
+    return tables.rows_of(ports, settings.wanted, drifts, corrected=correct)

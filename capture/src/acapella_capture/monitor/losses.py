@@ -57,12 +57,12 @@ def table_of(ports: Sequence[np.ndarray]) -> pa.Table:
     schema = arrow_schema(TABLE)
     parts = []
     for number, records in enumerate(ports):
-        plain = records["stamped"] == 0
+        unstamped = records["stamped"] == 0
         columns = {
             "port": np.full(len(records), number, np.uint32),
             "packet": np.arange(len(records), dtype=np.uint64),
             **{name: records[name] for name in ("arrival_ns", "wire_bytes", *IDENTITY)},
-            **{name: pa.array(records[name], mask=plain) for name in ("flow", "sequence")},
+            **{name: pa.array(records[name], mask=unstamped) for name in ("flow", "sequence")},
         }
         parts.append(pa.table([pa.array(columns[field.name]) for field in schema], schema=schema))
     return pa.concat_tables(parts)
@@ -84,16 +84,16 @@ def read(path: Path, rules: Sequence[str] = ()) -> np.ndarray:
         check_memory(pq.read_metadata(path).num_rows, path)
         content = pq.read_table(path)
         table = content.select(schema.names).cast(schema)
-        of_file = json.loads((content.schema.metadata or {}).get(RULES, b"[]"))
-        if not all(isinstance(rule, str) for rule in of_file) or any(table[name].null_count for name in IDENTITY):
+        file_rules = json.loads((content.schema.metadata or {}).get(RULES, b"[]"))
+        if not all(isinstance(rule, str) for rule in file_rules) or any(table[name].null_count for name in IDENTITY):
             raise ValueError("not written by --packets")
     except FileNotFoundError as error:
         raise UserError("no such file", where=path, fix="specify a capture, or a file of --packets") from error
     except (pa.ArrowException, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
         raise UserError("not a table of packets", where=path, fix="acapella monitor --packets writes one") from error
-    if of_file != sorted(rules):
+    if file_rules != sorted(rules):
         raise UserError(
-            f"its packets were selected with different rules ({' '.join(of_file) or 'none'})", where=path,
+            f"its packets were selected with different rules ({' '.join(file_rules) or 'none'})", where=path,
             fix="use the same --rule at both capture points",
         )  # fmt: skip
     if len(set(table["port"].to_pylist())) > 1:
@@ -113,14 +113,14 @@ def lost(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
     The k-th packet of an identity is lost if fewer than k packets of ``arrived`` have it.
     """
     numbers = identity_numbers(sent, arrived)
-    own, others = numbers[: len(sent)], numbers[len(sent) :]
-    arrivals = np.bincount(others, minlength=numbers.max(initial=0) + 1)
-    order = np.argsort(own, kind="stable")
-    grouped = own[order]
+    sent_numbers, arrived_numbers = numbers[: len(sent)], numbers[len(sent) :]
+    arrivals = np.bincount(arrived_numbers, minlength=numbers.max(initial=0) + 1)
+    order = np.argsort(sent_numbers, kind="stable")
+    grouped = sent_numbers[order]
     begins = np.flatnonzero(np.r_[True, grouped[1:] != grouped[:-1]]) if len(grouped) else np.array([], int)
-    rank = np.empty(len(own), np.int64)  # index of a packet among those with its identity
-    rank[order] = np.arange(len(own)) - np.repeat(begins, np.diff(np.r_[begins, len(own)]))
-    return rank >= arrivals[own]
+    rank = np.empty(len(sent_numbers), np.int64)  # index of a packet among those with its identity
+    rank[order] = np.arange(len(sent_numbers)) - np.repeat(begins, np.diff(np.r_[begins, len(sent_numbers)]))
+    return rank >= arrivals[sent_numbers]
 
 
 def identity_numbers(sent: np.ndarray, arrived: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def events(sent: np.ndarray, missing: np.ndarray) -> list[dict[str, int | None]]
     rows = []
     for first, end in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True):
         part = sent[first:end]
-        single = bool(part["stamped"].all()) and len(set(part["flow"].tolist())) == 1
+        is_single_flow = bool(part["stamped"].all()) and len(set(part["flow"].tolist())) == 1
         rows.append(
             {
                 "first_packet": int(first),
@@ -152,7 +152,7 @@ def events(sent: np.ndarray, missing: np.ndarray) -> list[dict[str, int | None]]
                 "bytes": int(part["wire_bytes"].sum()),
                 "first_ns": int(part["arrival_ns"][0]),
                 "last_ns": int(part["arrival_ns"][-1]),
-                "flow": int(part["flow"][0]) if single else None,
+                "flow": int(part["flow"][0]) if is_single_flow else None,
             }
         )
     return rows

@@ -40,7 +40,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search: the highest value without loss, its last trial, and all trials in their order.
+    """The result of a search: the highest value without loss, the trial with this value, and all trials in order.
 
     ``value`` is None if even the trial with the lowest value failed.
     """

@@ -29,13 +29,13 @@ Row = dict[str, Any]
 def rows_of(
     ports: Sequence[result.PortResult],
     wanted: expected.ExpectedFlows | None,
-    lines: Sequence[drift.Drift | None],
+    drifts: Sequence[drift.Drift | None],
     *,
     corrected: bool,
 ) -> dict[str, list[Row]]:
     """Return the rows of all tables, in the order of their keys.
 
-    ``wanted``: the expected flows; None: unknown. ``lines``: the drift of each port, before a correction.
+    ``wanted``: the expected flows; None: unknown. ``drifts``: the drift of each port, before a correction.
     """
     rows: dict[str, list[Row]] = {table: [] for table in TABLES}
     for number, port in enumerate(ports):
@@ -45,7 +45,7 @@ def rows_of(
         rows["monitor_flows"] += [{"port": number, **row} for row in flows]
         rows["monitor_histograms"] += [{"port": number, **row} for row in histogram_rows(port)]
         rows["monitor_intervals"] += [{"port": number, **row} for row in interval_rows(port)]
-        if (line := lines[number]) is not None:
+        if (line := drifts[number]) is not None:
             rows["monitor_clocks"].append({"port": number, **clock_row(line), "corrected": corrected})
     return rows
 
@@ -63,7 +63,7 @@ def port_row(port: result.PortResult) -> Row:
 
 
 def flow_rows(port: result.PortResult, wanted: expected.ExpectedFlows | None) -> Iterator[Row]:
-    """Yield the rows of a port's flows in the order of their indexes: those that arrived, and all expected ones."""
+    """Yield the rows of a port's flows, ordered by index: all expected flows or, if unknown, those that arrived."""
     arrived = {int(flow["flow"]): flow for flow in port.flows}
     if wanted is None:
         for index, flow in arrived.items():
@@ -90,26 +90,26 @@ def flow_row(index: int, flow: np.void, sent: int) -> Row:
     row = {name: int(flow[name]) for name in FLOW_COUNTS}
     packets, unique, known = row["packets"], row["unique"], row["extent_known"]
     latency_sum = (int(flow["latency_sum_high"]) << 64) + int(flow["latency_sum_low"])
-    some = lambda condition, value: value if condition else None  # noqa: E731
+    value_if = lambda condition, value: value if condition else None  # noqa: E731
     return row | {
         "flow": index,
         "lost": max(0, sent - unique - row["unclassified"]),
-        "extent_mean": some(known, int(flow["extent_sum"]) / max(known, 1)),
-        "extent_max": some(known, int(flow["extent_max"])),
-        "late_max_ns": some(known, int(flow["late_max_ns"])),
-        "first_sequence": some(unique, int(flow["lowest"])),
-        "last_sequence": some(unique, int(flow["next"]) - 1),
-        "latency_min_ns": some(unique, int(flow["latency_min_ns"])),
-        "latency_mean_ns": some(unique, latency_sum / max(unique, 1)),
-        "latency_max_ns": some(unique, int(flow["latency_max_ns"])),
+        "extent_mean": value_if(known, int(flow["extent_sum"]) / max(known, 1)),
+        "extent_max": value_if(known, int(flow["extent_max"])),
+        "late_max_ns": value_if(known, int(flow["late_max_ns"])),
+        "first_sequence": value_if(unique, int(flow["lowest"])),
+        "last_sequence": value_if(unique, int(flow["next"]) - 1),
+        "latency_min_ns": value_if(unique, int(flow["latency_min_ns"])),
+        "latency_mean_ns": value_if(unique, latency_sum / max(unique, 1)),
+        "latency_max_ns": value_if(unique, int(flow["latency_max_ns"])),
         "latency_p50_ns": quantile_limit_ns(flow["latencies"], 50),
         "latency_p99_ns": quantile_limit_ns(flow["latencies"], 99),
-        "jitter_ns": some(unique > 1, int(flow["jitter_16"]) / UNIT_16),
-        "jitter_max_ns": some(unique > 1, int(flow["jitter_max_16"]) / UNIT_16),
-        "gap_min_ns": some(packets > 1, int(flow["gap_min_ns"])),
-        "gap_max_ns": some(packets > 1, int(flow["gap_max_ns"])),
-        "first_ns": some(packets, int(flow["first_ns"])),
-        "last_ns": some(packets, int(flow["last_ns"])),
+        "jitter_ns": value_if(unique > 1, int(flow["jitter_16"]) / UNIT_16),
+        "jitter_max_ns": value_if(unique > 1, int(flow["jitter_max_16"]) / UNIT_16),
+        "gap_min_ns": value_if(packets > 1, int(flow["gap_min_ns"])),
+        "gap_max_ns": value_if(packets > 1, int(flow["gap_max_ns"])),
+        "first_ns": value_if(packets, int(flow["first_ns"])),
+        "last_ns": value_if(packets, int(flow["last_ns"])),
     }
 
 
@@ -169,7 +169,7 @@ def clock_row(line: drift.Drift) -> Row:
 
 
 def remove(directory: Path, *names: str) -> None:
-    """Remove tables of an earlier run, so that they are not mistaken for tables of a failed run."""
+    """Remove tables of an earlier run, so that they are not mistaken for tables of this run if it fails."""
     for name in names:
         for suffix in ("parquet", "csv"):
             (directory / f"{name}.{suffix}").unlink(missing_ok=True)

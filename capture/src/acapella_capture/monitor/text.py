@@ -150,5 +150,5 @@ def loss_lines(rows: Sequence[Row]) -> list[str]:
     packets = sum(row["packets"] for row in rows)
     longest = max((row["packets"] for row in rows), default=0)
     events = pluralize(len(rows), "loss event")
-    missing, most = pluralize(packets, "packet"), pluralize(longest, "packet")
-    return [f"{missing} did not arrive, in {events}; the longest has {most}"]
+    missing, longest_text = pluralize(packets, "packet"), pluralize(longest, "packet")
+    return [f"{missing} did not arrive, in {events}; the longest has {longest_text}"]

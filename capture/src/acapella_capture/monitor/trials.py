@@ -154,7 +154,7 @@ def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
     arrived = [(trial, packets) for trial, packets in trials if packets]
     count = sum(packets for _, packets in arrived)
 
-    def of(select: Callable, name: str) -> Any:
+    def combined(select: Callable, name: str) -> Any:
         return select((getattr(trial, name) for trial, _ in arrived if getattr(trial, name) is not None), default=None)
 
     return Trial(
@@ -162,10 +162,10 @@ def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
         lost=None if None in lost else sum(lost),
         rate_pps=sum(trial.rate_pps for trial, _ in trials),
         reached=all(trial.reached for trial, _ in trials),
-        latency_min_ns=of(min, "latency_min_ns"),
+        latency_min_ns=combined(min, "latency_min_ns"),
         latency_mean_ns=sum(trial.latency_mean_ns * packets for trial, packets in arrived) / count if count else None,
-        latency_max_ns=of(max, "latency_max_ns"),
-        jitter_ns=of(max, "jitter_ns"),
+        latency_max_ns=combined(max, "latency_max_ns"),
+        jitter_ns=combined(max, "jitter_ns"),
     )
 
 

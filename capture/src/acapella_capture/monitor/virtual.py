@@ -26,7 +26,7 @@ def call() -> int:
 def make_pairs(number: int) -> tuple[tuple[str, str], ...]:
     """Create pairs of interfaces, and return their names. Raises UserError."""
     sandbox.enter()
-    pairs = tuple((PAIR[0].format(place), PAIR[1].format(place)) for place in range(number))
+    pairs = tuple((PAIR[0].format(index), PAIR[1].format(index)) for index in range(number))
     for pair in pairs:
         lines = [f"link add name {pair[0]} type veth peer name {pair[1]}"]
         for name in pair:  # without an IPv6 address, the kernel sends nothing on its own

@@ -83,12 +83,12 @@ def nodes_that_fit(hosts: Sequence[Host], request: ResourceRequest) -> tuple[int
 
 
 def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
-    """Return the reason why no further node fits: the scarcest resource that is exhausted on all hosts."""
+    """Return the reason why no further node fits: the first resource that is exhausted on all hosts, if any."""
     remaining = []
     for host in hosts:
         count = node_capacity(host, request)
-        used = {key: getattr(host, key) - count * need for key, need in node_requirements(request).items()}
-        remaining.append(replace(host, **used))
+        free = {key: getattr(host, key) - count * need for key, need in node_requirements(request).items()}
+        remaining.append(replace(host, **free))
     for key, need in node_requirements(request).items():
         if all(getattr(host, key) < need for host in remaining):
             noun = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
@@ -99,7 +99,7 @@ def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
 def allocate_with_backoff(testbed: Testbed, site: str, request: ResourceRequest) -> SiteAllocation:
     """Request the nodes that fit, and one node fewer after each refusal (Patchwork, section 6.2.1).
 
-    Raises UserError if requesting fewer does not help.
+    Raises UserError for a failure other than insufficient resources.
     """
     existing = min(request.instances, len(testbed.instances(site)))  # left by an earlier collection, and reused
     fitting, reason = nodes_that_fit(testbed.resources(site), replace(request, instances=request.instances - existing))

@@ -170,7 +170,7 @@ def expected_overload(settings: Settings, testbed: Testbed, site: Site, request:
 
 
 def method_summary(capture: CaptureSettings, site: str) -> str:
-    """Return the capture method of a site, and of nodes that use a different one."""
+    """Return the capture method of a site, and of the nodes for which the config sets one."""
     node_methods = [
         f"{name}: {method}" for name, method in methods_by_name(capture.method).items() if name.startswith(f"{site}-")
     ]

@@ -25,13 +25,13 @@ def overload_lines(
     None without counters. It is called only if a port can exceed a limit.
     """
     limits = {"the receiver": receiver_bps, "tcpdump": TCPDUMP_BPS if method == "tcpdump" else None}
-    ways = 2 if "both" in capture.directions else 1
-    max_rates = {port.name: ways * port.rate_bps for port in ports if port.rate_bps}
+    directions = 2 if "both" in capture.directions else 1
+    max_rates = {port.name: directions * port.rate_bps for port in ports if port.rate_bps}
     for name, limit in limits.items():
         exceeding = [rate for rate in max_rates.values() if limit is not None and rate > limit]
         if not exceeding:
             continue
-        mirrored = "both directions mirrored" if ways == 2 else "one direction mirrored"
+        mirrored = "both directions mirrored" if directions == 2 else "one direction mirrored"
         yield (
             f"{len(exceeding)} of {pluralize(len(ports), 'port')} can exceed {describe(name, limit)}: up to "
             f"{gbps(max(exceeding))} with {mirrored}"

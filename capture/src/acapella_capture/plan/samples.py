@@ -17,7 +17,7 @@ from ..settings import CollectSettings, Settings, methods_by_name
 from ..testbeds.base import Direction, Port, Rates, Replay, Site
 from .port_selection import STATIC_SELECTIONS, SiteView, choose_ports, cycles_per_round, find_selection
 
-SAMPLE_GAP_S = 5  # maximum time between two samples, to stop, start, and fetch a capture
+SAMPLE_GAP_S = 5  # assumed time between two samples, to stop, start, and fetch a capture
 RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # bytes per frame beyond its data (pcapng: with hash and padding)
 NO_SITES: Mapping[str, str] = MappingProxyType({})
 LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
@@ -57,7 +57,9 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site], unavailable: Mapp
     if collect.mode == "sites":
         sites = named_sites(collect.sites, sites, unavailable)
     if collect.mode == "slice":
-        sites = [replace(site, ports=tuple(p for p in site.ports if collect.slice in p.slices)) for site in sites]
+        sites = [
+            replace(site, ports=tuple(port for port in site.ports if collect.slice in port.slices)) for site in sites
+        ]
         sites = [site for site in sites if site.ports]
         if not sites:
             raise UserError(f"slice {collect.slice!r} uses no port of the testbed", where="collect.slice")
@@ -131,7 +133,10 @@ def candidate_ports(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
 
 @dataclass(frozen=True)
 class SitePlan:
-    """The cycles of one site with a number of receivers. Fewer receivers take the same samples in more cycles."""
+    """The cycles of one site with a number of receivers.
+
+    Unless the config limits cycles or time, fewer receivers take the same samples in more cycles.
+    """
 
     settings: Settings
     site: Site
@@ -216,7 +221,7 @@ class SitePlan:
     def batches(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[PlannedSample]]:
         """Yield lists of samples that are taken simultaneously in a cycle, in order of time.
 
-        `names` counts the samples of each port.
+        `names` counts the samples of each run, port and direction.
         """
         collect, capture = self.settings.collect, self.settings.capture
         by_name = {port.name: port for port in self.site.ports}
@@ -249,8 +254,8 @@ class SitePlan:
 def max_sample_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int | None:
     """Return the size of a sample at line rate; None if neither the port's nor the receiver's rate is known."""
     capture, mean = settings.capture, settings.collect.mean_frame_bytes
-    ways = 2 if "both" in capture.directions else 1
-    rates = [rate for rate in (port.rate_bps and ways * port.rate_bps, capacity_bps) if rate]
+    directions = 2 if "both" in capture.directions else 1
+    rates = [rate for rate in (port.rate_bps and directions * port.rate_bps, capacity_bps) if rate]
     if not rates:
         return None
     frames = min(rates) / 8 * capture.sample_s / mean / capture.one_in
@@ -268,7 +273,7 @@ def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
 
 
 def trials(replay: Replay | None, file_format: str) -> Iterator[list[PlannedSample]]:
-    """Yield the trials of each environment in which the capture is replayed, in order of time."""
+    """Yield the trials of each environment, in order of time."""
     for environment, repeats in replay.repeats.items() if replay else ():
         yield [
             PlannedSample(

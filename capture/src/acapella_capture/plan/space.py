@@ -63,5 +63,5 @@ def frame_bytes(settings: Settings) -> int:
 
 def free_bytes(directory: Path) -> int:
     """Return the free space of the file system that contains a directory, which need not exist."""
-    place = directory.absolute()
-    return shutil.disk_usage(next(each for each in (place, *place.parents) if each.exists())).free
+    path = directory.absolute()
+    return shutil.disk_usage(next(candidate for candidate in (path, *path.parents) if candidate.exists())).free

@@ -54,7 +54,7 @@ def failure(program: str, output: str, **details: Any) -> UserError:
 
 
 def started(start: Callable[[], T]) -> T:
-    """Return the result of ``start``, which starts a program. Repeat it while the program's fanout group is taken."""
+    """Return the result of ``start``, which starts a program: try up to STARTS times if its fanout group is taken."""
     for _ in range(STARTS - 1):
         with suppress(FanoutTakenError):
             return start()
@@ -252,7 +252,7 @@ class Dpdk:
 
 
 class Fpga(Dpdk):
-    """A capture after a P4 program, which DPDK's software pipeline runs if there is no NIC to run it."""
+    """A capture after a P4 program, which the capture program runs in DPDK's software pipeline, not in a NIC."""
 
     def _argv(self) -> list[str]:
         settings = self._settings

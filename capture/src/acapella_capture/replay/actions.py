@@ -14,7 +14,7 @@ from acapella_core.files import scratch_directory
 
 from . import messages, skew
 from .clocks import Offset, max_clock_error_ns
-from .controller import Group, Remote, whole
+from .controller import Group, Remote, whole_number
 from .departures import Origin, Summary, convert, duration, leads_of, lost_in_kernel
 from .program import losses
 
@@ -34,7 +34,7 @@ Print = Callable[[str], None]
 class RunPlan:
     """Arguments of `run`. ``at`` maps the current time to the start, both in ns; None: in LEAD_S.
 
-    ``departures`` is the file for the departures; with several agents, the file names get their numbers.
+    ``departures`` is the file for the departures; with several agents, `-NUMBER` is added to the name of each file.
     """
 
     at: Callable[[int], int] | None = None
@@ -82,14 +82,14 @@ def status(group: Group, show: Print) -> int:
 
 def counters(done: dict[str, Any]) -> str:
     """Return a result as `name value, name value, ...`; names in nested results and lists are joined with dots."""
-    return ", ".join(f"{name} {value}" for name, value in flat(done) if name.split(".")[0] not in NOT_LISTED)
+    return ", ".join(f"{name} {value}" for name, value in flatten(done) if name.split(".")[0] not in NOT_LISTED)
 
 
-def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values in a result that are neither objects nor lists, with their names."""
+def flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values in a result that are neither objects, lists nor null, with their names."""
     if isinstance(value, dict | list):
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from flat(item, f"{name}.{key}" if name else str(key))
+            yield from flatten(item, f"{name}.{key}" if name else str(key))
     elif value is not None:
         yield name, value
 
@@ -99,12 +99,12 @@ def clock_line(remote: Remote, offset: Offset) -> str:
     sign = "ahead of" if offset.offset_ns >= 0 else "behind"
     line = f"{remote.name}: clock {duration(abs(offset.offset_ns))} {sign} this machine's, "
     line += f"+/- {duration(offset.error_ns)} (round trips)"
-    program_clock = node_clock(remote)
-    if "source" not in program_clock:
+    reported = node_clock(remote)
+    if "source" not in reported:
         return f"{line}; its own synchronization is unknown"
-    offset_text = f" {duration(program_clock['offset_ns'])}" if "offset_ns" in program_clock else ""
-    state = {True: "synchronized", False: "not synchronized"}.get(program_clock.get("synchronized"), "unknown")
-    return f"{line}; {program_clock['source']}:{offset_text} {state}"
+    offset_text = f" {duration(reported['offset_ns'])}" if "offset_ns" in reported else ""
+    state = {True: "synchronized", False: "not synchronized"}.get(reported.get("synchronized"), "unknown")
+    return f"{line}; {reported['source']}:{offset_text} {state}"
 
 
 def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = time.time_ns) -> int:
@@ -158,7 +158,8 @@ def wait_for_end(
 ) -> list[dict[str, Any]]:
     """Return the status of every agent after the end of its run. Raises UserError if a run does not end in time.
 
-    Shortly before and during the run of an agent, nothing is requested from it: a request would disturb the run.
+    Shortly before and during the run of an agent, nothing is requested from it unless its connection is lost: a request
+    would disturb the run.
     """
     starts_ns = [start_ns - clock.offset_ns for clock in clocks]  # on this machine's clock
     runs = zip(starts_ns, planned, clocks, strict=True)
@@ -185,7 +186,7 @@ def wait_for_end(
 def duration_ns(scheduled: dict[str, Any]) -> int:
     """Return the duration of a run; 0 if unknown."""
     with contextlib.suppress(InvalidMessage):
-        return whole(scheduled, "period_ns") * whole(scheduled, "loops")
+        return whole_number(scheduled, "period_ns") * whole_number(scheduled, "loops")
     return 0
 
 
@@ -204,7 +205,7 @@ def collect(
             if errors[number] is not None:
                 faults.append(errors[number])
                 continue
-            target = numbered(plan.departures, number + 1, len(group.remotes))
+            target = departures_path(plan.departures, number + 1, len(group.remotes))
             try:
                 summary = convert(files[number], target, origin_of(remote, clock, run_status, plan))
             except UserError as error:
@@ -256,7 +257,7 @@ def fetch(remote: Remote, target: Path) -> None:
 
 
 def node_clock(remote: Remote) -> dict[str, Any]:
-    """Return the clock state reported by the machine of an agent; values of a different type are omitted."""
+    """Return the clock state reported by the machine of an agent; values of an unexpected type are omitted."""
     clock = remote.welcome.get("clock")
     clock = clock if isinstance(clock, dict) else {}
     kinds = {"source": str, "offset_ns": int, "synchronized": bool}
@@ -268,7 +269,7 @@ def text_or_none(value: object) -> str | None:
     return value if isinstance(value, str) and value.isprintable() else None
 
 
-def numbered(path: Path | None, number: int, total: int) -> Path | None:
+def departures_path(path: Path | None, number: int, total: int) -> Path | None:
     """Return the path of the departures of an agent: with several agents, `NAME-NUMBER.parquet`."""
     if path is None or total == 1:
         return path
@@ -304,7 +305,7 @@ def result_lines(summary: Summary, done: dict[str, Any], mtus: Mapping[str, int]
 
 
 def too_long_lines(summary: Summary, mtus: Mapping[str, int]) -> list[str]:
-    """Return a line that explains why packets were too long to be sent."""
+    """Return a line with the number of packets that were too long to be sent, if there are any."""
     number = summary.outcomes.get("too_long", 0)
     if not number:
         return []
@@ -324,12 +325,12 @@ def lead_lines(done: dict[str, Any]) -> list[str]:
 
 
 def loop_lines(done: dict[str, Any]) -> list[str]:
-    """Return a line about delayed packets and the causes of delays, if the program counted them."""
+    """Return a line about late packets and the causes of delays, if the program counted them."""
     polling = done.get("polling")
     with contextlib.suppress(InvalidMessage):
-        late, late_ns = whole(done, "sent_late"), whole(done, "late_ns")
+        late, late_ns = whole_number(done, "sent_late"), whole_number(done, "late_ns")
         if isinstance(polling, dict):
-            preemptions, gap_ns = whole(polling, "preemptions"), whole(polling, "largest_gap_ns")
+            preemptions, gap_ns = whole_number(polling, "preemptions"), whole_number(polling, "largest_gap_ns")
             return [
                 f"{names.pluralize(late, 'packet')} more than {duration(late_ns)} late, "
                 f"{names.pluralize(preemptions, 'preemption')}, "

@@ -1,8 +1,8 @@
 """The agent of a replayer: accepts one controller at a time, by TCP or in-band, and passes its requests to the program.
 
-No peer can stop the agent. A connection without proof of the secret has a short timeout, and the oldest of too many is
-closed. A controller whose connection is lost does not leave anything running: the recording or the run that it started
-ends, and the next controller can connect. After `bye` both continue.
+No peer without the secret can stop the agent. A connection without proof of the secret has a short timeout, and the
+oldest of too many is closed. A controller whose connection is lost does not leave anything running: the recording or
+the run that it started ends, and the next controller can connect. After `bye`, it continues.
 """
 
 import asyncio
@@ -297,7 +297,7 @@ class Connection:
             self._agent.counts["silent"] += 1
 
     def _silent_s(self) -> float:
-        """Return how long the controller may be silent: at least until the planned end of a run that starts soon.
+        """Return how long the controller may be silent; this includes a run that has started or starts soon.
 
         Requests would disturb the run, and during dense traffic a bridge does not receive in-band requests.
         """
@@ -370,7 +370,7 @@ class Connection:
             case messages.Rolling(seconds=seconds):
                 result = self._start("rolling", seconds)
             case messages.Stop() | messages.Clear():
-                result = public(program.command(messages.NAMES[type(request)]))
+                result = without_name(program.command(messages.NAMES[type(request)]))
             case messages.Save():
                 result = save(replayer)
             case messages.Run(at_ns=at_ns, loops=loops, speed_ppm=speed_ppm):
@@ -390,7 +390,7 @@ class Connection:
         """Send a command that starts a recording or a run."""
         event = self._replayer.program.command(*command)
         self._started = True
-        return public(event)
+        return without_name(event)
 
     def _status(self) -> dict[str, Any]:
         """Return state, counters, and the end of the last run."""
@@ -398,14 +398,14 @@ class Connection:
         return {
             "state": replayer.program.state,
             "runs": replayer.runs,
-            "run": public(replayer.program.latest("done", replayer.run)) if replayer.runs else None,
-            "program": public(replayer.program.command("status")),
+            "run": without_name(replayer.program.latest("done", replayer.run)) if replayer.runs else None,
+            "program": without_name(replayer.program.command("status")),
             "recording_sha256": replayer.recording_sha256,
             "control": dict(sorted(self._agent.counts.items())),
         }
 
 
-def public(event: dict[str, Any] | None) -> dict[str, Any] | None:
+def without_name(event: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return an event without its name."""
     return None if event is None else {key: value for key, value in event.items() if key != "event"}
 
@@ -422,8 +422,8 @@ def save(replayer: Replayer) -> dict[str, Any]:
         temporary = files.enter_context(atomic_path(path))
         copy(unnamed, temporary)
     checksum = sha256_of(path)
-    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # checksum of the loaded file, if any
-    return public(event) | {"file": path.name, "sha256": checksum}
+    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of a loaded file: its own checksum
+    return without_name(event) | {"file": path.name, "sha256": checksum}
 
 
 def copy(source: Path, target: Path) -> None:

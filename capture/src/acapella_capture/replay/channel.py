@@ -1,6 +1,6 @@
 """Lines of the control channel between a controller and the agent of a replayer: authenticated and numbered.
 
-Both have the same secret, which is never sent. The agent sends a challenge; the controller responds with its own
+Both sides have the same secret, which is never sent. The agent sends a challenge; the controller responds with its own
 challenge and a proof. From the secret and both challenges, both derive a key for each direction, so that a line of one
 connection or direction is invalid in every other:
 
@@ -38,7 +38,7 @@ class InvalidLine(InvalidMessage):
 
 @dataclass(frozen=True)
 class Keys:
-    """The values that both sides derive from the secret and their challenges; they are never sent, except the proof."""
+    """The values that both sides derive from the secret and their challenges. Only the proof is sent."""
 
     proof: str
     from_controller: bytes
@@ -106,7 +106,7 @@ class Writer:
         self.sequence = 0
 
     def line(self, **message: Any) -> bytes:
-        """Return the next line with a message, with its sequence number, HMAC and end."""
+        """Return the next line with a message, with its sequence number, HMAC and line end."""
         self.sequence += 1
         text = json.dumps({"seq": self.sequence, **message}, separators=(",", ":")).encode("ascii")
         return mac_of(self._key, text) + b" " + text + b"\n"

@@ -1,4 +1,4 @@
-"""Compares clocks: the offset of an agent's clock by round trips, and the offset that the node's own program reports.
+"""Compares clocks: the offset of an agent's clock by round trips, and the offset that a node's clock program reports.
 
 An agent receives a request at t2 and responds at t3 on its clock; the controller sends it at t1 and receives the
 response at t4. The offset of the agent's clock is ((t2 - t1) + (t3 - t4)) / 2. Its error is at most half of the round
@@ -50,9 +50,9 @@ def max_clock_error_ns(done: Mapping[str, Any]) -> int | None:
     The program reads a clock that takes less time to read than the system clock. Programs of older versions only report
     the error at the end of the run. None if neither is known.
     """
-    own = done.get("clock")
+    clock = done.get("clock")
     for key in ("largest_error_ns", "error_ns"):
-        error_ns = own.get(key) if isinstance(own, Mapping) else None
+        error_ns = clock.get(key) if isinstance(clock, Mapping) else None
         if type(error_ns) is int and 0 <= error_ns < 1 << 63:
             return error_ns
     return None

@@ -50,8 +50,8 @@ from .program import ReplayProgram, number_in
 
 ACTIONS = ("record", "stop", "save", "clear", "run", "status", "quit")
 DEFAULT_PACKETS = 65_536
-RUN = ("at", "loops", "speed", "departures")
-PORTS = (
+RUN_OPTIONS = ("at", "loops", "speed", "departures")
+PORT_OPTIONS = (
     "queues",
     "packets",
     "max_frame",
@@ -66,12 +66,12 @@ PORTS = (
     "cpus",
     "huge",
 )
-FILE = ("max_decompressed", "max_ratio")
+FILE_OPTIONS = ("max_decompressed", "max_ratio")
 # Options by use; options of a different use are rejected.
 USES = {
-    "file": {"interface", *RUN, *PORTS, *FILE},
-    "agent": {"interface", "bridge", "listen", "in_band", "secret", "output", *PORTS, *FILE},
-    "run": {"control", "secret", *RUN},
+    "file": {"interface", *RUN_OPTIONS, *PORT_OPTIONS, *FILE_OPTIONS},
+    "agent": {"interface", "bridge", "listen", "in_band", "secret", "output", *PORT_OPTIONS, *FILE_OPTIONS},
+    "run": {"control", "secret", *RUN_OPTIONS},
     "record": {"control", "secret", "start", "until", "rolling"},
     "control": {"control", "secret"},
 }
@@ -242,7 +242,7 @@ def settings_of(args: argparse.Namespace, packets: int | None, departures: int) 
         packets=args.packets or packets,
         departures=departures,
         measure_lead=tuple(args.measure_lead or ()),
-        **{key: getattr(args, key) for key in PORTS if key not in ("packets", "measure_lead")},
+        **{key: getattr(args, key) for key in PORT_OPTIONS if key not in ("packets", "measure_lead")},
     )
 
 
@@ -250,10 +250,10 @@ def replay_file(args: argparse.Namespace) -> int:
     """Send a capture file and print the summary. Return 1 if packets were not sent, otherwise 0."""
     at_ns = start_of(args)
     check_target(args.departures)
-    with contextlib.ExitStack() as parts:
-        recording = parts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
+    with contextlib.ExitStack() as contexts:
+        recording = contexts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
         settings = settings_of(args, recording.frames, recording.frames * args.loops)
-        program = parts.enter_context(ReplayProgram(settings.argv()))
+        program = contexts.enter_context(ReplayProgram(settings.argv()))
         load(program, recording)
         check_start(at_ns)
         done = local.replay(program, at_ns=at_ns, loops=args.loops, speed_ppm=args.speed)
@@ -314,20 +314,20 @@ def mtus_of(ports: list[str]) -> dict[str, int]:
 
 
 def listen(args: argparse.Namespace) -> int:
-    """Run a replayer that is controlled over TCP until it is ended."""
+    """Run a replayer that is controlled over TCP or in-band, until it is ended."""
     host, port = address(args.listen)
     secret = read_secret(args.secret)
     directory = args.output or Path()
     if not directory.is_dir():
         raise UserError("no such directory", where=f"--output {directory}")
-    with contextlib.ExitStack() as parts:
+    with contextlib.ExitStack() as contexts:
         recording = None
         if args.what:
-            recording = parts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
+            recording = contexts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
         packets = args.packets or (recording.frames if recording else DEFAULT_PACKETS)
         settings = settings_of(args, packets, max(MIN_DEPARTURES, LOOPS_OF_AGENT * packets))
-        scratch = parts.enter_context(scratch_directory())
-        program = parts.enter_context(ReplayProgram(settings.argv()))
+        scratch = contexts.enter_context(scratch_directory())
+        program = contexts.enter_context(ReplayProgram(settings.argv()))
         if recording:
             load(program, recording)
         ports = ("bridge " if args.bridge else "") + " ".join(settings.ports)

@@ -34,9 +34,9 @@ class Remote:
     """A connection to an agent. ``name`` is its address, HOST:PORT or INTERFACE/MAC; ``welcome`` is the content of
     its first message.
 
-    As a context, it connects, and ends the connection with `bye` unless an exception is raised: the agent then stops
-    the recording or run of this controller. Methods raise UserError if the agent rejects a request, or the connection
-    is lost.
+    As a context, it connects, and ends the connection with `bye`. After an exception, it closes the connection without
+    `bye`, so the agent stops the recording or run of this controller. Methods raise UserError if the agent rejects a
+    request, or the connection is lost.
     """
 
     name: str
@@ -102,12 +102,12 @@ class Remote:
 
     def request(self, request: messages.Request) -> dict[str, Any]:
         """Send a request and return its result."""
-        file = isinstance(request, messages.Save | messages.Fetch)
+        uses_file = isinstance(request, messages.Save | messages.Fetch)
         self._quit = isinstance(request, messages.Quit)
         with self._errors():
             if self._socket is None:
                 raise InvalidMessage("the connection is closed")
-            self._socket.settimeout(FILE_RESPONSE_S if file else RESPONSE_S)
+            self._socket.settimeout(FILE_RESPONSE_S if uses_file else RESPONSE_S)
             self._socket.sendall(self._writer.line(**messages.encode(request)))
             return messages.done_of(self._message(), self._writer.sequence)
 
@@ -120,7 +120,7 @@ class Remote:
 
         def request() -> tuple[int, int]:
             done = self.request(messages.Clock())
-            return whole(done, "received_ns"), whole(done, "sent_ns")
+            return whole_number(done, "received_ns"), whole_number(done, "sent_ns")
 
         with self._errors():
             return clocks.measure(request, now_ns)
@@ -131,7 +131,7 @@ class Remote:
             size = None
             while size is None or file.tell() < size:
                 done = self.request(messages.Fetch(file.tell()))
-                size = whole(done, "size") if size is None else size
+                size = whole_number(done, "size") if size is None else size
                 part = base64.b64decode(str(done.get("part")), validate=True)
                 if not size <= MAX_DEPARTURES_BYTES or not 0 < len(part) <= size - file.tell():
                     raise InvalidMessage("a part of the departures is missing")
@@ -202,7 +202,7 @@ def detect_lost_peer(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, (IDLE_S + PROBE_S * PROBES) * 1000)
 
 
-def whole(done: dict[str, Any], name: str) -> int:
+def whole_number(done: dict[str, Any], name: str) -> int:
     """Return a number of a result. Raises InvalidMessage if it is not a non-negative integer."""
     value = done.get(name)
     if type(value) is not int or not 0 <= value < 1 << 63:
@@ -231,7 +231,7 @@ class Group:
     def __exit__(self, *error: object) -> None:
         self._connections.__exit__(*error)
 
-    def each(self, do: Callable[[Remote], Any], chosen: Sequence[Remote] | None = None) -> list[Any]:
+    def each(self, function: Callable[[Remote], Any], chosen: Sequence[Remote] | None = None) -> list[Any]:
         """Return the results of a function for all agents, or for the chosen ones, in parallel.
 
         Raises the first error after all have ended.
@@ -245,7 +245,7 @@ class Group:
 
         def work(remote: Remote) -> Any:
             try:
-                return do(remote)
+                return function(remote)
             finally:
                 ended.append(remote)
                 if len(ended) == len(remotes):

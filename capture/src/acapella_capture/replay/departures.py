@@ -62,7 +62,7 @@ class Lead(NamedTuple):
 
 
 def leads_of(done: Mapping[str, Any]) -> tuple[Lead, ...]:
-    """Return the lead times of the ports of a run from its event `done`; values of a different type are unknown."""
+    """Return the lead times of the ports of a run from its event `done`; values of an unexpected type are unknown."""
     leads = done.get("leads")
     return tuple(lead_of(lead) for lead in leads) if isinstance(leads, list) else ()
 
@@ -103,9 +103,9 @@ def lost_in_kernel(done: Mapping[str, Any]) -> list[str]:
         dropped, missing = number_in(counted.get("tx_dropped")), sent - number_in(counted.get("tx_packets"))
         name = text if isinstance(text := port.get("name"), str) and text.isprintable() else UNKNOWN
         if dropped or missing > 0:
-            parts_ = [f"{dropped} dropped"] if dropped else []
-            parts_ += [f"{missing} of {sent} not sent at the end of the run"] if missing > 0 else []
-            found.append(f"the kernel did not send all packets of {name}: {', '.join(parts_)}")
+            counts = [f"{dropped} dropped"] if dropped else []
+            counts += [f"{missing} of {sent} not sent at the end of the run"] if missing > 0 else []
+            found.append(f"the kernel did not send all packets of {name}: {', '.join(counts)}")
     return found
 
 
@@ -239,7 +239,9 @@ def check_size(binary: Path, packets: int) -> None:
 
 
 def check(records: np.ndarray, binary: Path) -> None:
-    """Raise UserError if a record is invalid: an unknown outcome, a value that its column cannot have, or no time."""
+    """Raise UserError for an unknown outcome, a value that its column cannot have, or a time that must not exist or is
+    missing.
+    """
     timed = records["departed_ns"] != NO_TIME
     faults = {
         "an unknown outcome": records["outcome"] >= len(OUTCOMES),

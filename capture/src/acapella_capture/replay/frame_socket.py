@@ -1,4 +1,4 @@
-"""The controller's side of in-band control: a socket for frames with the methods of a connection (frames.py).
+"""The controller's side of in-band control: a socket for frames (frames.py), used like a TCP socket.
 
 Its address is INTERFACE/MAC: this machine's interface on the data path, and the MAC address of a port of the bridge.
 """
@@ -18,11 +18,11 @@ from . import frames
 
 ADDRESS = re.compile(r"([A-Za-z0-9._-]{1,15})/((?:[0-9a-f]{2}:){5}[0-9a-f]{2})")
 REPEAT_S = 0.3  # interval at which an unanswered line is resent
-OWN = 4  # packet type of frames that this machine sent: PACKET_OUTGOING, packet(7)
+PACKET_OUTGOING = 4  # type of frames that this machine sent (packet(7), linux/if_packet.h)
 
 
 def is_frame_address(name: str) -> bool:
-    """Return whether an address belongs to a replayer on the data path."""
+    """Return whether an address is INTERFACE/MAC, for in-band control, not HOST:PORT."""
     return "/" in name
 
 
@@ -47,8 +47,8 @@ class FrameSocket:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
         try:
             self._socket.bind((interface, frames.ETHER_TYPE))
-            own = self._socket.getsockname()[4][:6]
-            self._head = frames.Frame(target, own, secrets.randbits(64), frames.REQUEST)
+            own_mac = self._socket.getsockname()[4][:6]
+            self._head = frames.Frame(target, own_mac, secrets.randbits(64), frames.REQUEST)
             self._send()
         except BaseException:
             self._socket.close()
@@ -63,7 +63,7 @@ class FrameSocket:
         self._timeout_s = timeout_s
 
     def sendall(self, line: bytes) -> None:
-        """Send a line. Later parts of earlier responses are ignored."""
+        """Send a line. Parts of earlier responses that still arrive are ignored."""
         self._line = line.removesuffix(b"\n")
         self._head = replace(self._head, number=self._head.number + 1)
         self._parts.expect(self._head.number)
@@ -99,7 +99,7 @@ class FrameSocket:
     def _next(self) -> bytes | None:
         """Return a line if the next frame completes one, else None."""
         data, (_, _, kind, *_) = self._socket.recvfrom(1 << 16)
-        if kind == OWN:
+        if kind == PACKET_OUTGOING:
             return None
         with contextlib.suppress(InvalidMessage):
             frame = frames.decode(data)

@@ -23,7 +23,7 @@ REQUEST, RESPONSE = 1, 2
 HEADER = struct.Struct(">6s6sH8sQIBBBBH")
 MIN_FRAME_BYTES = 60  # minimum length of a frame without FCS
 TEXT_BYTES = 1_514 - HEADER.size  # at an MTU of 1500
-MAX_PARTS = 96  # number of parts of an agent's longest line
+MAX_PARTS = 96  # a line of channel.MAX_RESPONSE_BYTES has 89
 
 
 @dataclass(frozen=True)

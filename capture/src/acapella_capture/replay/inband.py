@@ -127,7 +127,7 @@ class Limit:
 class Session:
     """The lines from and to one controller, as the streams of a connection.
 
-    ``latest`` is the latest line and ``number`` its number. The opening is the first one.
+    ``latest`` is the latest line and ``number`` its number. The opening has number 0.
     """
 
     def __init__(self, queue: asyncio.Queue, port: int, head: frames.Frame):
@@ -157,7 +157,7 @@ class Writer:
 
     def __init__(self, queue: asyncio.Queue, port: int, head: frames.Frame, reader: asyncio.StreamReader):
         self.sent: list[bytes] = []  # frames since the latest line of the controller
-        self.unanswered = deque([0])  # numbers of lines of the controller
+        self.unanswered = deque([0])  # numbers of the lines of the controller without a response
         self.transport = self
         self._queue = queue
         self._port = port
@@ -174,7 +174,7 @@ class Writer:
         self._enqueue(sent)
 
     def repeat(self) -> None:
-        """Resend the frames since the latest line, unless they are still waiting."""
+        """Resend the frames since the latest line, unless frames are still waiting to be sent."""
         if self._queue.empty():
             self._enqueue(self.sent)
 

@@ -16,7 +16,7 @@ from .departures import Origin, Summary, convert, leads_of
 from .program import ReplayProgram
 
 MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
-ALL = 2**64 - 1
+NO_LIMIT = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def decompress(capture: Path, target: Path, limits: Any) -> None:
         core = _native.Decompression(str(capture), limits or _native.DecompressionLimits())
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            core.write(descriptor, ALL)
+            core.write(descriptor, NO_LIMIT)
         finally:
             os.close(descriptor)
     except _native.InputError as error:

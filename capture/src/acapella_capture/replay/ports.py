@@ -39,7 +39,7 @@ class ProgramSettings:
     pace: str | None = None
     burst: int | None = None
     lead_ns: int | None = None
-    measure_lead: tuple[str, ...] = ()  # tx, or by port: the port that receives what it sends
+    measure_lead: tuple[str, ...] = ()  # tx, or for each port the one that receives what it sends
     retry_ns: int | None = None
     late_ns: int | None = None
     drop_late_ns: int | None = None
@@ -62,11 +62,10 @@ class ProgramSettings:
             )
             devices += options
             longest = max(longest, frame)
-        used = [ports[name] for name in self.ports]
-        roles = (
-            ["--bridge", ",".join(used)] if self.bridge else [argument for port in used for argument in ("--tx", port)]
-        )
-        numbers = {
+        port_names = [ports[name] for name in self.ports]
+        tx = [argument for port in port_names for argument in ("--tx", port)]
+        roles = ["--bridge", ",".join(port_names)] if self.bridge else tx
+        values = {
             "--queues": self.queues,
             "--packets": self.packets,
             "--departures": self.departures,
@@ -83,7 +82,7 @@ class ProgramSettings:
             "--priority": self.priority,
             "--wake-ns": self.wake_ns,
         }
-        options = [argument for key, value in numbers.items() if value is not None for argument in (key, str(value))]
+        options = [argument for key, value in values.items() if value is not None for argument in (key, str(value))]
         for name in self.measure_lead:
             options += ["--measure-lead", ports.get(name, name)]
         huge = ["--huge"] if self.huge else []

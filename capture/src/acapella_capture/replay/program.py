@@ -68,14 +68,14 @@ LACKING = {"recorded": "the recording lacks packets", "done": "packets were not 
 def losses(event: Mapping[str, Any]) -> list[str]:
     """Return a line for each port of a bridge that lost packets during a recording or a run before it received them.
 
-    ``event`` is `recorded` or `done` of the program. Values of a different type are not counted.
+    ``event`` is `recorded` or `done` of the program. Values that are not counts are ignored.
     """
     lacking = LACKING.get(event.get("event"), LACKING["done"])
     return [f"{name}: {lacking}: {counts}" for name, counts in receptions(event, LOST)]
 
 
 def drops_to_note(event: Mapping[str, Any]) -> list[str]:
-    """Return a line for each port with counts of an event that need not be losses of the bridge."""
+    """Return a line for each port with drops in an event that need not be losses of the bridge."""
     return [f"{name}: frames were counted as {counts}" for name, counts in receptions(event, NOTED)]
 
 
@@ -99,8 +99,8 @@ def number_in(value: object) -> int:
 class ReplayProgram:
     """One run of the program. As a context, it starts the program and always ends it.
 
-    ``events`` and ``state`` change while the program runs. Methods raise UserError if the program ends, does not reply
-    in time, or rejects a command. Only one thread at a time may send a command.
+    ``received`` and ``state`` change while the program runs. Methods raise UserError if the program ends, does not
+    reply in time, or rejects a command. Only one thread at a time may send a command.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ import numpy as np
 from .clocks import Offset
 from .departures import duration
 
-Z_95 = 1.959964  # quantile of the normal distribution for a 95 % interval
+Z_95 = 1.959964  # quantile of the normal distribution for a two-sided 95 % confidence interval
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Skew:
 def deviation(name: str, errors_ns: np.ndarray, clock: Offset) -> Deviation | None:
     """Return the deviation of a replayer; None if it sent nothing.
 
-    The interval of the median is bounded by the order statistics n/2 +/- 1.96 sqrt(n)/2 (binomial distribution).
+    The bounds of the median are the order statistics n/2 +/- 1.96 sqrt(n)/2 (binomial distribution).
     """
     if not len(errors_ns):
         return None

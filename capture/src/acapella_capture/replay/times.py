@@ -50,8 +50,8 @@ def instant_ns(text: str) -> int | None:
 def text(at_ns: int) -> str:
     """Return a time in ns since 1970 as RFC 3339 in UTC, such as 2026-01-31T12:00:00.25Z."""
     seconds, ns = divmod(at_ns, 10**9)
-    whole = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
-    return f"{whole.isoformat()}{f'.{ns:09d}'.rstrip('0') if ns else ''}Z"
+    instant = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=seconds)
+    return f"{instant.isoformat()}{f'.{ns:09d}'.rstrip('0') if ns else ''}Z"
 
 
 def speed_ppm(text: str) -> int:

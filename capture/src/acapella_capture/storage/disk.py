@@ -30,18 +30,18 @@ def run(*command: object) -> str:
 def directory(parent: Path, size: int, mbps: int | None) -> Iterator[Path]:
     """Yield an empty directory for `size` bytes on the disk of `parent`, or on a disk of `mbps` MB/s.
 
-    It is removed at the end. Raises NotMeasurable if such a disk cannot be created.
+    The directory is removed at the end. Raises NotMeasurable if such a disk cannot be created.
     """
     with scratch_directory(parent) as scratch:
         if mbps is None:
             yield scratch
             return
-        with slowed(scratch, size, mbps) as mounted:
+        with throttled_disk(scratch, size, mbps) as mounted:
             yield mounted
 
 
 @contextlib.contextmanager
-def slowed(scratch: Path, size: int, mbps: int) -> Iterator[Path]:
+def throttled_disk(scratch: Path, size: int, mbps: int) -> Iterator[Path]:
     """Yield the mount point of ext4 on a throttled loop device with direct I/O; both are removed at the end."""
     if not THROTTLE.exists():
         raise NotMeasurable(f"a disk of {mbps} MB/s cannot be created: no {THROTTLE} (cgroup v1)")

@@ -24,7 +24,7 @@ DIRECT_BYTES = 4096  # the direct writer writes multiples of this; a different c
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 LIMIT_MULTIPLE = 2  # multiple of the upper threshold to write, time permitting
-ORPHAN_S = 10  # a writer without a supervisor ends after this time
+ORPHAN_S = 10  # a writer whose supervisor was killed ends this long after the end of its run
 DISK_HEADROOM = 1.5  # size of the temporary disk, relative to the bytes written
 
 
@@ -102,7 +102,7 @@ def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
 
 
 def tables_of_rates(result: dict[str, Any], settings: Settings, parent: Path, report) -> None:
-    """Add the runs of Tables 1 and 2 to the result, with their thresholds on the whole machine's memory."""
+    """Add the runs of Tables 1 and 2 to the result, with thresholds that refer to the memory of the whole machine."""
     try:
         with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(parent, 0, None) as directory:
             for row in rates.measured(directory, settings.table_seconds):
@@ -141,12 +141,12 @@ def private_mounts() -> None:
 
 
 def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
-    """Return one run. Raises NotMeasurable if it is impossible."""
+    """Perform a run and return its results. Raises NotMeasurable if it is impossible."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         max_bytes = int(memory * case.limit_percent / 100 * LIMIT_MULTIPLE)
         with disk.directory(parent, int(max_bytes * DISK_HEADROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # exclude data of other programs
-            samples, tracing = watched(case, settings, directory, max_bytes)
+            samples, tracing = run_traced(case, settings, directory, max_bytes)
             accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))
     intervals, counts = tracing.intervals, rates.counted(accounts)
     return {
@@ -154,19 +154,20 @@ def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
         "call": CALLS[case.writer],
         "memory_bytes": memory,
         **counts,
-        "missed_bytes": call_bytes(case.writer, counts["written_bytes"]) - sum(each.bytes for each in intervals),
+        "missed_bytes": call_bytes(case.writer, counts["written_bytes"])
+        - sum(interval.bytes for interval in intervals),
         "skipped_events": tracing.skipped_events,
         "lost_messages": tracing.lost_messages,
-        "intervals": [joined(interval, samples) for interval in intervals],
+        "intervals": [with_dirty_memory(interval, samples) for interval in intervals],
     }
 
 
 def call_bytes(writer: str, written_bytes: int) -> int:
-    """Return the bytes of a file that the measured call wrote."""
+    """Return how many of the bytes of a file were written by the measured call."""
     return written_bytes // DIRECT_BYTES * DIRECT_BYTES if writer == "direct" else written_bytes
 
 
-def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, trace.Trace]:
+def run_traced(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, trace.Trace]:
     """Run the writer until `max_bytes` are written or the time is over; return samples of dirty memory and the
     trace."""
     command = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
@@ -201,7 +202,7 @@ def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> 
         kill_and_reap(writer)
 
 
-def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
+def with_dirty_memory(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
     """Return an interval with the dirty memory at its end."""
     earlier = [state for at_ns, state in samples if at_ns <= interval.at_ns]
     state = earlier[-1] if earlier else samples[0][1]

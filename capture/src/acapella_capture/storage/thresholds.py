@@ -42,7 +42,7 @@ def put(name: str, value: int) -> None:
 
 @contextlib.contextmanager
 def exclusive() -> Iterator[None]:
-    """Prevent other processes from setting the thresholds: at their end, they would restore ours."""
+    """Wait for other runs of this command, and prevent new ones: at their end, they would restore our thresholds."""
     with (VM / "dirty_ratio").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -56,10 +56,10 @@ def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -
     `memory_mb`.
     """
     with exclusive():
-        yield from kept(background_percent, limit_percent, memory_mb)
+        yield from set_locked(background_percent, limit_percent, memory_mb)
 
 
-def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
+def set_locked(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
     """Do the work of `set_to` while holding the lock."""
     previous = {f"{name}_{kind}": value_of(f"{name}_{kind}") for name in NAMES for kind in ("ratio", "bytes")}
     try:

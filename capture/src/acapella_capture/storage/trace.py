@@ -38,7 +38,7 @@ MEASURE = """
   if (args->{result} > 0) {{ @bytes = sum(args->{result}); }}
 }}
 """
-# Maps are never cleared: bpftrace reads them with a delay, and would lose events before the clear.
+# These maps are never cleared: bpftrace reads them with a delay, so a clear would also remove events it has not read.
 PRINT = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@bytes);'
 
 
@@ -53,7 +53,7 @@ def script(call: str, pid: int) -> str:
 
 
 def submit_probe() -> str:
-    """Return the tracepoint's name, which changed in Linux 6.4."""
+    """Return the name of the tracepoint of submissions, which changed in Linux 6.4."""
     for name in ("io_uring_submit_req", "io_uring_submit_sqe"):
         if (TRACEFS / "events" / "io_uring" / name).exists():
             return name
@@ -165,7 +165,7 @@ class Trace:
     def __enter__(self) -> "Trace":
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(self._command, text=True, **pipes)
-        self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
+        self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._read_errors)]
         for thread in self._threads:
             thread.start()
         attached = False
@@ -217,7 +217,7 @@ class Trace:
             parse_line(line, self._sums)
             self.lost_messages += lost_messages(line)
 
-    def _listen(self) -> None:
+    def _read_errors(self) -> None:
         self._errors.extend(line.strip() for line in self._process.stderr if line.strip())
 
     def _reason(self) -> str:

@@ -60,7 +60,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Host:
-    """The free resources of a machine of a site; a NIC is one dedicated NIC with two ports."""
+    """The free resources of a machine of a site; `nics` is the number of its dedicated NICs."""
 
     name: str
     cores: int
@@ -142,10 +142,10 @@ class MirrorCounters:
 
 @dataclass(frozen=True)
 class Replay:
-    """A capture that a testbed replays several times, and where each of these trials is recorded.
+    """The trials of a testbed: traffic that it sends several times, and the port at which each trial is recorded.
 
-    `filter` (pcap-filter(7)) selects the replayed frames only; `repeats` is the number of trials in each environment;
-    `notes` describe the replays of each environment in manifests.
+    `filter` (pcap-filter(7)) selects only the frames of the trials; `repeats` is the number of trials in each
+    environment; `notes` describe the trials of each environment in manifests.
     """
 
     site: Site
@@ -408,24 +408,24 @@ class Testbed(ABC):
         return None
 
     def replay_plan(self) -> Replay | None:
-        """Return the replay of the testbed; None if there is none. Known without allocating anything."""
+        """Return the trials of the testbed; None if there are none. Known without allocating anything."""
         return None
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """Set up the network conditions of a replay. Raises UserError if that fails."""
+        """Set up the network conditions of trials. Raises UserError if that fails."""
         yield
 
     def replay(self) -> int:
-        """Send the capture once in the current environment, wait until all packets have arrived or are lost, and return
-        the number of packets sent.
+        """Send the traffic of a trial in the current environment, wait until all packets have arrived or are lost, and
+        return the number of packets sent.
 
         Raises UserError if packets were not sent, or the environment was not as specified.
         """
         raise UserError("cannot replay", where=f"testbed {self.name}")
 
     def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
-        """Write the files of the last replay to ``raw``; return the manifest keys that describe it, or None.
+        """Write the files of the last trial to ``raw``; return the manifest keys that describe it, or None.
 
         Raises UserError if they cannot be written.
         """

@@ -26,8 +26,8 @@ PRINT = """echo "interface $dev"
 # Changes the interfaces given as arguments, and prints their settings. A NIC that lacks a setting keeps its own.
 SCRIPT = f"""for dev; do
     for feature in {" ".join(OFFLOADS)}; do ethtool -K "$dev" "$feature" off 2> /dev/null; done
-    most=$(ethtool -g "$dev" 2> /dev/null | sed -n "s/^RX:[[:space:]]*//p" | head -n 1)
-    ethtool -G "$dev" rx {RX_RING} 2> /dev/null || ethtool -G "$dev" rx "$most" 2> /dev/null
+    maximum=$(ethtool -g "$dev" 2> /dev/null | sed -n "s/^RX:[[:space:]]*//p" | head -n 1)
+    ethtool -G "$dev" rx {RX_RING} 2> /dev/null || ethtool -G "$dev" rx "$maximum" 2> /dev/null
     {PRINT}
 done
 true

@@ -1,4 +1,4 @@
-"""Writes the files that every sender of trials leaves in raw/, and its report about delays (manifest key `replay`)."""
+"""Records trials that `acapella replay`'s program has sent: captures in raw/, departures, and causes of delays."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from ..replay.departures import lost_in_kernel
 @dataclass(frozen=True)
 class Part:
     """The part that one process sends: its capture, the capture's name in raw/, and the time of its first packet
-    relative to the whole."""
+    after the first packet of all parts."""
 
     capture: Path
     name: str
@@ -42,11 +42,11 @@ def delays(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     None: unknown.
     """
     polling = [done.get("polling", {}) for done in reports]
-    gaps = [one.get("largest_gap_ns") for one in polling]
+    gaps = [counts.get("largest_gap_ns") for counts in polling]
     return {
         "sent_late": total([done.get("sent_late") for done in reports]),
         "late_ns": reports[0].get("late_ns"),
-        "preemptions": total([one.get("preemptions") for one in polling]),
+        "preemptions": total([counts.get("preemptions") for counts in polling]),
         "largest_gap_ns": None if None in gaps else max(gaps),
     }
 

@@ -69,7 +69,7 @@ class Prometheus:
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Return the rates over the last seconds. Raises UserError if the reply is not a Prometheus reply."""
+        """Return the rates over the last seconds. Raises UserError if Prometheus sends no valid reply."""
         now = time.time()
         window_s = seconds + 2 * self.every_s
         received, sent = self._readings(IN, window_s, now), self._readings(OUT, window_s, now)

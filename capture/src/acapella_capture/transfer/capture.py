@@ -27,7 +27,7 @@ FRAMES, FLOWS = "wire.parquet", "wire.flows.parquet"
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of tcpdump that differ from those of `collect`."""
+    """The settings of CaptureSettings that Tcpdump uses."""
 
     filter: str
     snaplen: int = SNAPLEN
@@ -45,8 +45,8 @@ class Capture:
         self._nodes = nodes
         self._sender = topology.sender
         device = nodes.device(topology.sender, topology.paths[next(iter(topology.paths))][1])
-        ports = f"tcp portrange {SERVER_PORT}-{SERVER_PORT + cell.streams - 1}"
-        self._program = Tcpdump(nodes, topology.sender, device, Options(ports), FILE)
+        expression = f"tcp portrange {SERVER_PORT}-{SERVER_PORT + cell.streams - 1}"
+        self._program = Tcpdump(nodes, topology.sender, device, Options(expression), FILE)
         self._stopped = False
         self._program.start()
 
@@ -58,7 +58,7 @@ class Capture:
             clean_up([self._program.kill], failed=kind is not None)
 
     def stop(self) -> dict[str, Any]:
-        """End the capture when all frames are written; return key `capture` of `cell.json`.
+        """End tcpdump once all frames are written; return the value of key `capture` of `cell.json`.
 
         Raises UserError if tcpdump failed.
         """

@@ -1,4 +1,4 @@
-"""Cleans up after an error: attempts all steps, and reports the first error as the error of the command."""
+"""Cleans up: attempts all steps, even if some of them fail, and raises the first error."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

@@ -136,8 +136,8 @@ def describe(settings: TransferSettings, campaign: str, runs: list[Cell], missin
     for name, path in topology.paths.items():
         lines.append(f"path {name}: {' - '.join(path)}")
     lines += [f"emulated link {name}: {' - '.join(link.between)}" for name, link in topology.emulated().items()]
-    used = [f"{key}: [{', '.join(map(str, values))}]" for key, values in settings.defaults.items() if values]
-    lines += [f"not set in transfer.grid, so defaults are used: {', '.join(used)}"] if used else []
+    unset = [f"{key}: [{', '.join(map(str, values))}]" for key, values in settings.defaults.items() if values]
+    lines += [f"not set in transfer.grid, so defaults are used: {', '.join(unset)}"] if unset else []
     lines += missing_algorithm(settings, missing)
     seconds = estimate_s(settings, missing)
     lines.append(
@@ -147,7 +147,7 @@ def describe(settings: TransferSettings, campaign: str, runs: list[Cell], missin
 
 
 def missing_algorithm(settings: TransferSettings, missing: list[Cell]) -> list[str]:
-    """Return a line if the kernel does not list an algorithm of runs on testbed local; otherwise, an empty list."""
+    """Return a line that names an algorithm of the runs that this machine's kernel does not list, if there is one."""
     if settings.testbed != "local":
         return []
     try:
@@ -162,7 +162,7 @@ def missing_algorithm(settings: TransferSettings, missing: list[Cell]) -> list[s
 
 
 def main() -> int:
-    """Run `acapella transfer` inside the sandbox, which may lack the package of the command line."""
+    """Run `acapella transfer` inside the sandbox, where the package of the command line need not be installed."""
     parser = Parser(prog="acapella transfer")
     add_arguments(parser)
     parser.add_argument("--debug", action="store_true")

@@ -2,10 +2,10 @@
 machine that delays packets.
 
 The return direction is delayed at the first router, towards the sender; the data direction is delayed at the last
-router, towards the receiver. Packets reach both routers after the emulated link.
+router, towards the receiver. So packets are delayed after an emulated link between routers.
 
-acapella-link reads packets from a TUN device per direction and writes them back when they are due. A policy routing
-rule sends packets for the host to the TUN device, except packets from that device.
+acapella-link reads packets from a TUN device per direction and writes them back when they are due. Policy routing rules
+send packets for the host to the TUN device if they arrive from another node, but not if they come from that device.
 """
 
 import json
@@ -30,7 +30,7 @@ from .routing import FIRST_RULE, other_end
 TABLE = 90
 DELAY_RULE = FIRST_RULE // 2  # preference of the rules
 FORWARD, RETURN = DELAY_DEVICES = ("delay-fwd", "delay-rev")
-NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
+NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops packets at 300 Mbit/s and 40 ms
 TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
 MILLION = 1_000_000
 DEVIATIONS = 4  # a difference of more standard deviations is not explained by chance
@@ -67,7 +67,7 @@ class Counts:
     """Packets of a delayed direction so far, and the delay error since `apply`. None: unknown."""
 
     packets: int  # arrived, including lost ones
-    lost: int  # as requested
+    lost: int  # as requested (netem: all drops)
     reordered: int | None
     dropped: int  # in addition to the requested loss
     late_p99_ns: int | None  # 99th percentile of the lateness
@@ -99,27 +99,29 @@ def is_share_off(found: int, total: int, percent: float) -> bool:
 def flags_of_counts(cell: Cell, counts: dict[str, Counts]) -> list[str]:
     """Return the flags of a run with these counts of delayed directions."""
     flags = set()
-    for each in counts.values():
-        if is_share_off(each.lost, each.packets, cell.loss_percent):
+    for measured in counts.values():
+        if is_share_off(measured.lost, measured.packets, cell.loss_percent):
             flags.add("loss_off")
-        if each.reordered is not None and is_share_off(each.reordered, each.packets - each.lost, cell.reorder_percent):
+        if measured.reordered is not None and is_share_off(
+            measured.reordered, measured.packets - measured.lost, cell.reorder_percent
+        ):
             flags.add("reorder_off")
-        if each.dropped:
+        if measured.dropped:
             flags.add("link_loss")
-        if each.late_p99_ns is not None and each.late_p99_ns > delay_error_ns(cell):
+        if measured.late_p99_ns is not None and measured.late_p99_ns > delay_error_ns(cell):
             flags.add("delay_late")
     return sorted(flags)
 
 
 class Delays:
-    """The delayed directions of a slice."""
+    """The delayed directions of a slice. This base class is for grids without delay, loss and reordering."""
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
         self._nodes = nodes
         self._directions = directions(topology, delay_on)
 
     def apply(self, cell: Cell) -> None:
-        """Delay packets as the cell requires. Raises UserError. This base class is for grids without delay."""
+        """Delay, drop and reorder packets as the cell requires. This base class does nothing. Raises UserError."""
 
     def remove(self) -> None:
         """Remove all delays. Raises UserError."""
@@ -136,7 +138,7 @@ class Delays:
         """Stop all programs that this object started."""
 
     def share_ns(self, cell: Cell) -> int:
-        """Return the delay of each direction."""
+        """Return a cell's delay in each delayed direction."""
         return cell.delay_ns // len(self._directions)
 
 
@@ -149,36 +151,36 @@ class NetemDelays(Delays):
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
         super().__init__(nodes, topology, delay_on)
-        for each in self._directions:
+        for direction in self._directions:
             for name, link in topology.emulated().items():
-                if topology.upstream(link) == (each.router, each.host):
+                if topology.upstream(link) == (direction.router, direction.host):
                     raise UserError(
                         f"transfer.delay_on: both: netem cannot delay data on the emulated link {name}, "
-                        f"which ends at {each.host}",
+                        f"which ends at {direction.host}",
                         fix="set delay_on: return, or add a router after this link",
                     )
 
     def apply(self, cell: Cell) -> None:
-        for each in self._directions:
-            device = self._nodes.device(each.router, each.host)
-            self._nodes.batch(each.router, "tc", [netem(device, self.share_ns(cell), cell)])
+        for direction in self._directions:
+            device = self._nodes.device(direction.router, direction.host)
+            self._nodes.batch(direction.router, "tc", [netem(device, self.share_ns(cell), cell)])
 
     def remove(self) -> None:
-        for each in self._directions:
-            device = self._nodes.device(each.router, each.host)
-            shown = json.loads(self._nodes.checked(each.router, ["tc", "-j", "qdisc", "show", "dev", device]))
+        for direction in self._directions:
+            device = self._nodes.device(direction.router, direction.host)
+            shown = json.loads(self._nodes.checked(direction.router, ["tc", "-j", "qdisc", "show", "dev", device]))
             if any(qdisc["kind"] == "netem" for qdisc in shown):
-                self._nodes.checked(each.router, ["tc", "qdisc", "del", "dev", device, "root"])
+                self._nodes.checked(direction.router, ["tc", "qdisc", "del", "dev", device, "root"])
 
     def counts(self) -> dict[str, Counts]:
         found = {}
-        for each in self._directions:
-            device = self._nodes.device(each.router, each.host)
-            shown = self._nodes.checked(each.router, ["tc", "-s", "-j", "qdisc", "show", "dev", device])
+        for direction in self._directions:
+            device = self._nodes.device(direction.router, direction.host)
+            shown = self._nodes.checked(direction.router, ["tc", "-s", "-j", "qdisc", "show", "dev", device])
             qdisc = next(qdisc for qdisc in json.loads(shown) if qdisc["kind"] == "netem")
             # netem counts packets when they leave; its drops include packets that found its queue full
             arrived = qdisc["packets"] + qdisc["drops"] + qdisc["qlen"]
-            found[each.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
+            found[direction.name] = Counts(arrived, qdisc["drops"], None, 0, None, None)
         return found
 
     def environment(self) -> dict[str, Any]:
@@ -208,7 +210,7 @@ def has_netem(nodes: Nodes, node: str) -> bool:
 
 
 class LinkDelays(Delays):
-    """Delays packets with acapella-link, which runs until `close`. Raises UserError if the program is missing."""
+    """Delays packets with acapella-link, which runs until `close`. Raises UserError if it is missing or fails."""
 
     def __init__(self, nodes: Nodes, topology: Topology, delay_on: str, seed: int):
         super().__init__(nodes, topology, delay_on)
@@ -217,16 +219,20 @@ class LinkDelays(Delays):
         program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
         if program is None:
             raise UserError(f"{PROGRAM} is missing, and this kernel has no netem", fix="make setup")
-        for each in self._directions:
-            nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
+        for direction in self._directions:
+            nodes.batch(direction.router, "ip", tun_lines(nodes, topology, direction))
         self._cpu = ReservedCpu() if nodes.on_this_machine else None
         self._steered = False
         try:
-            self._link = nodes.start_link(Path(program), [(each.name, each.router) for each in self._directions])
+            self._link = nodes.start_link(
+                Path(program), [(direction.name, direction.router) for direction in self._directions]
+            )
             if self._cpu:
                 self._cpu.assign(self._link.pid)
-                devices = [(each.host, nodes.device(each.host, each.router)) for each in self._directions]
-                self._steered = all([self._cpu.steer(nodes, *place) for place in devices])
+                interfaces = [
+                    (direction.host, nodes.device(direction.host, direction.router)) for direction in self._directions
+                ]
+                self._steered = all([self._cpu.steer(nodes, host, device) for host, device in interfaces])
         except BaseException:
             if self._cpu:
                 self._cpu.close()
@@ -234,9 +240,9 @@ class LinkDelays(Delays):
 
     def apply(self, cell: Cell) -> None:
         self._run += 1
-        for number, each in enumerate(self._directions):
+        for number, direction in enumerate(self._directions):
             self._link.set(
-                each.name,
+                direction.name,
                 delay_ns=self.share_ns(cell),
                 loss_ppm=round(cell.loss_percent * MILLION / 100),
                 reorder_ppm=round(cell.reorder_percent * MILLION / 100),
@@ -244,8 +250,8 @@ class LinkDelays(Delays):
             )
 
     def remove(self) -> None:
-        for each in self._directions:
-            self._link.set(each.name)
+        for direction in self._directions:
+            self._link.set(direction.name)
 
     def close(self) -> None:
         if self._cpu:
@@ -255,11 +261,11 @@ class LinkDelays(Delays):
     def counts(self) -> dict[str, Counts]:
         statistics = self._link.statistics()
         found = {}
-        for each in self._directions:
-            own = statistics[each.name]
-            dropped = own["full"] + own["unsent"] + self._queue_drops(each)
-            errors = (own["late_p99_ns"], own["early_p99_ns"])
-            found[each.name] = Counts(own["received"], own["lost"], own["reordered"], dropped, *errors)
+        for direction in self._directions:
+            counted = statistics[direction.name]
+            dropped = counted["full"] + counted["unsent"] + self._queue_drops(direction)
+            errors = (counted["late_p99_ns"], counted["early_p99_ns"])
+            found[direction.name] = Counts(counted["received"], counted["lost"], counted["reordered"], dropped, *errors)
         return found
 
     def environment(self) -> dict[str, Any]:
@@ -270,23 +276,25 @@ class LinkDelays(Delays):
             "steered": self._steered,
         }
 
-    def _queue_drops(self, each: Direction) -> int:
-        shown = json.loads(self._nodes.checked(each.router, ["ip", "-s", "-j", "link", "show", "dev", each.name]))
+    def _queue_drops(self, direction: Direction) -> int:
+        command = ["ip", "-s", "-j", "link", "show", "dev", direction.name]
+        shown = json.loads(self._nodes.checked(direction.router, command))
         return shown[0]["stats64"]["tx"]["dropped"]
 
 
-def tun_lines(nodes: Nodes, topology: Topology, each: Direction) -> list[str]:
+def tun_lines(nodes: Nodes, topology: Topology, direction: Direction) -> list[str]:
     """Return the lines of `ip` that route packets for a host through a TUN device."""
-    address = topology.address(each.host)
+    address = topology.address(direction.host)
     lines = [
-        f"tuntap add dev {each.name} mode tun",
-        f"link set {each.name} txqueuelen {TUN_PACKETS} up",
-        f"route replace {address} dev {each.name} table {TABLE}",
+        f"tuntap add dev {direction.name} mode tun",
+        f"link set {direction.name} txqueuelen {TUN_PACKETS} up",
+        f"route replace {address} dev {direction.name} table {TABLE}",
     ]
-    peers = [other_end(link.between, each.router) for link in topology.links.values() if each.router in link.between]
+    router = direction.router
+    peers = [other_end(link.between, router) for link in topology.links.values() if router in link.between]
     lines += [
-        f"rule add pref {DELAY_RULE} iif {nodes.device(each.router, peer)} to {address} lookup {TABLE}"
+        f"rule add pref {DELAY_RULE} iif {nodes.device(direction.router, peer)} to {address} lookup {TABLE}"
         for peer in peers
-        if peer != each.host
+        if peer != direction.host
     ]
     return lines

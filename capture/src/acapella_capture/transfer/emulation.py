@@ -16,7 +16,7 @@ from .grid import Cell
 from .nodes import ETHERNET_BYTES, MTU, Nodes
 
 FRAME_BYTES = MTU + ETHERNET_BYTES
-HTB_QUANTUM = 60_000  # larger than the largest frame; otherwise, the kernel prints a warning
+HTB_QUANTUM = 60_000  # bytes; the default grows with the rate, and the kernel warns if it is above 200,000
 
 
 class Emulation:
@@ -49,7 +49,7 @@ class Emulation:
         for name, link in self._topology.emulated().items():
             node, peer = self._topology.upstream(link)
             command = ["tc", "-s", "-j", "qdisc", "show", "dev", self._nodes.device(node, peer)]
-            qdisc = next(each for each in json.loads(self._nodes.checked(node, command)) if each["kind"] == "tbf")
+            qdisc = next(entry for entry in json.loads(self._nodes.checked(node, command)) if entry["kind"] == "tbf")
             found[name] = (qdisc["bytes"], qdisc["packets"], qdisc["drops"])
         return found
 
@@ -77,15 +77,15 @@ def queue(device: str, rate_bps: int, buffer_bytes: int, mode: str) -> list[str]
     if mode == "published":
         bucket = max(buffer_bytes, 2 * FRAME_BYTES)
         return [
-            *htb(device, rate_bps),
+            *htb_lines(device, rate_bps),
             f"qdisc add dev {device} parent 1:10 handle 10: tbf rate {rate_bps}bit burst {bucket} limit {buffer_bytes}",
         ]
     bucket = 2 * FRAME_BYTES
     return [f"qdisc add dev {device} root handle 10: tbf rate {rate_bps}bit burst {bucket} limit {buffer_bytes}"]
 
 
-def htb(device: str, rate_bps: int) -> list[str]:
-    """Return the lines of `tc` that limit the rate of an interface with the kernel's default burst."""
+def htb_lines(device: str, rate_bps: int) -> list[str]:
+    """Return the lines of `tc` that limit the rate of an interface, with the default burst of tc."""
     return [
         f"qdisc add dev {device} root handle 1: htb default 10",
         f"class add dev {device} parent 1: classid 1:10 htb rate {rate_bps}bit quantum {HTB_QUANTUM}",

@@ -9,8 +9,8 @@ from .settings import TransferSettings
 # Measured on two shared CPUs: a run without its transfer (settings, capture, digest), and the probe of a path.
 RUN_S = 2.5
 PROBE_S = 0.5
-# Assumed for FABRIC: a run or a probe needs about 100 commands, each with a round trip over SSH. A new slice is created
-# and set up, and its nodes are rebooted.
+# Assumed for FABRIC: a run or a probe needs about 100 commands, each with a round trip over SSH; a new slice is created
+# and set up (SET_UP_S), and its nodes are rebooted after CPUs and memory were placed (PLACEMENT_S).
 SSH_S = 20
 SET_UP_S, PLACEMENT_S = 600, 600
 

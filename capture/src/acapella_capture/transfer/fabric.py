@@ -68,7 +68,7 @@ class Lease:
             self._check()
 
     def _check(self) -> None:
-        """Extend the lease by more than needed, because FABRIC reconfigures a slice at each renewal."""
+        """Extend the lease if it ends too early, by more than needed: FABRIC reconfigures a slice at each renewal."""
         now = time.monotonic()
         self._next = now + LEASE_CHECK_S
         left_s = max(0.0, self._expected_s - (now - self._begin))
@@ -78,7 +78,7 @@ class Lease:
 
 
 def locked(campaign: Path) -> contextlib.AbstractContextManager:
-    """Prevent other processes from using the slice of a campaign. Raises UserError if it is in use."""
+    """Prevent other processes from running transfers of a campaign. Raises UserError if one does already."""
     return campaign_lock(campaign, LOCK, "is running transfers of this campaign")
 
 
@@ -109,7 +109,7 @@ def describe(settings: TransferSettings, campaign: str) -> list[str]:
     """Return the lines of a dry run: the slice, the permissions that it needs, and what this machine lacks."""
     plan, request, fabric = plan_slice(settings.topology), resource_request(settings), settings.fabric
     found = credentials.find(fabric.fabric_rc)
-    tags = ", ".join(" or ".join(each) for each in required_tags(fabric, plan, request))
+    tags = ", ".join(" or ".join(tag_names) for tag_names in required_tags(fabric, plan, request))
     pinned = ", pinned to the NUMA node of the NIC" if settings.nodes["pin"] else ""
     end = "kept at the end" if settings.keep else "deleted at the end"
     lines = [

@@ -1,7 +1,8 @@
 """Runs commands on the nodes of a slice on FABRIC over SSH; the commands are the same as for a local slice.
 
-The constructor finds the slice or creates it, places CPUs and memory of new nodes next to their NICs, and sets up the
-interfaces of the links. Addresses, routes, queues and transfers are then set up as on a local slice.
+The constructor finds the slice or creates it, places CPUs and memory of new nodes next to their NICs (with
+transfer.nodes.pin), and sets up the interfaces of the links. Addresses, routes, queues and transfers are then set up as
+on a local slice.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ from .remote_link import RemoteLink
 from .routing import FIRST_RULE
 from .settings import TransferSettings, check_algorithms
 
-PROBE = ["python3", "-I", "-S"]
+PYTHON = ["python3", "-I", "-S"]
 TO_LOG = ["sh", "-c", 'exec "$@" >&2', "sh"]  # writes the standard output of a program to the log of its job
 MODULES = ("sch_netem", "sch_tbf", "sch_htb")
 SET_UP_S = 600
@@ -73,7 +74,7 @@ for dev; do
 done
 """
 )
-DNF = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc"}  # packages whose names differ
+DNF_PACKAGES = {"ip": "iproute", "ss": "iproute", "tc": "iproute-tc"}  # different names in dnf
 
 
 def resource_request(settings: TransferSettings) -> ResourceRequest:
@@ -83,7 +84,11 @@ def resource_request(settings: TransferSettings) -> ResourceRequest:
 
 
 class FabricNodes(Nodes):
-    """The nodes of a slice on FABRIC. If the constructor raises UserError, nothing that it created remains."""
+    """The nodes of a slice on FABRIC.
+
+    If the constructor fails, it deletes the slice, unless the slice belongs to a different topology, or was kept and is
+    to be kept again (transfer.keep).
+    """
 
     def __init__(self, settings: TransferSettings, campaign: str, report: Callable[[str], None]):
         self._settings = settings
@@ -166,7 +171,7 @@ class FabricNodes(Nodes):
             tuning.check(name, self._placements[name])
 
     def _wait_for_boot(self, node: str, before: str) -> None:
-        """Wait until a node runs a kernel that was started later. Raises UserError on a timeout."""
+        """Wait until the boot ID of a node is not ``before``. Raises UserError on a timeout."""
         end = time.monotonic() + self._settings.fabric.wait_timeout_s
         while True:
             try:
@@ -201,7 +206,7 @@ class FabricNodes(Nodes):
     def _set_up_node(self, node: str) -> None:
         devices = self._devices_of(node)
         modules = [*MODULES, *(f"tcp_{name}" for name in self._settings.grid["algorithm"])]
-        programs = [f"{program}={package}/{DNF.get(program, package)}" for program, package in PROGRAMS.items()]
+        programs = [f"{name}={package}/{DNF_PACKAGES.get(name, package)}" for name, package in PROGRAMS.items()]
         for script, arguments in ((INSTALL, (" ".join(modules), *programs)), (SET_UP, (str(MTU), *devices))):
             done = self.run(node, ["sh", "-c", script, "sh", *arguments], timeout_s=SET_UP_S)
             if done.status != 0:
@@ -217,12 +222,12 @@ class FabricNodes(Nodes):
     def _restore(self, node: str) -> None:
         """End the programs of a grid, restore queues and settings, and remove rules and delaying devices.
 
-        Before a grid, these are remains of an earlier run; their number is reported. Raises UserError.
+        Before a grid, these are left from an earlier invocation; their number is reported. Raises UserError.
         """
         changes = self.checked(node, restore_argv(["lo", *self._devices_of(node)])).splitlines()
         rules = listed(node, self.checked(node, ["ip", "-j", "rule", "show"]), "priority")
-        ours = (DELAY_RULE, *range(FIRST_RULE, 2 * FIRST_RULE))
-        lines = [f"rule del pref {priority}" for priority in rules if priority in ours]
+        our_preferences = (DELAY_RULE, *range(FIRST_RULE, 2 * FIRST_RULE))
+        lines = [f"rule del pref {priority}" for priority in rules if priority in our_preferences]
         links = listed(node, self.checked(node, ["ip", "-j", "link", "show"]), "ifname")
         lines += [f"link del {name}" for name in links if name in DELAY_DEVICES]
         self.batch(node, "ip", lines)
@@ -261,7 +266,7 @@ class FabricNodes(Nodes):
         self._remote.call(node, "remove", paths=[file])
 
     def python(self, node: str, script: Path) -> list[str]:
-        return [*PROBE, self._upload(node, script)]
+        return [*PYTHON, self._upload(node, script)]
 
     def start_link(self, program: Path, devices: Sequence[tuple[str, str]]) -> Link:
         return RemoteLink(self.start, self.run, self._upload, program, devices)
@@ -281,7 +286,7 @@ class FabricNodes(Nodes):
         }
 
     def close(self) -> None:
-        """Delete the slice. With transfer.keep, restore its nodes and report how to delete it."""
+        """Delete the slice or, with transfer.keep, restore its nodes and report how to delete it."""
         if self._settings.keep:
             self._keep(RESTORE_S)
             return
@@ -292,13 +297,13 @@ class FabricNodes(Nodes):
         """Restore the nodes within a time limit, close their connections, and report nodes that were not restored."""
         self._ending = True
         restored = {node: submit(self._restore, node) for node in self._topology.nodes}
-        with contextlib.suppress(KeyboardInterrupt):  # the next start restores the other nodes
+        with contextlib.suppress(KeyboardInterrupt):  # the next invocation restores the other nodes
             wait(restored.values(), limit_s)
-        left = [node for node, each in restored.items() if not each.done() or each.exception()]
+        not_restored = [node for node, future in restored.items() if not future.done() or future.exception()]
         with ignored_signals():  # a second Ctrl-C
             self._slice.close()
-            if left:
-                nodes = ", ".join(left)
+            if not_restored:
+                nodes = ", ".join(not_restored)
                 self._report(f"warning: nodes {nodes} may have changed settings; the next start restores them")
             self._report(f"transfer: slice {self._slice.name} is kept; delete it with the same command and --release")
 

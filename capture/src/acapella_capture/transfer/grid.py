@@ -61,7 +61,7 @@ class Cell:
         return sum(self.share(flow) for flow in range(self.streams))
 
     def share(self, flow: int) -> int:
-        """Return the bytes that a flow sends. On a single path, the first flows also send the remainder."""
+        """Return the bytes that a flow sends: with several paths, `size_bytes`; with one, its share of `size_bytes`."""
         if self.several_paths:
             return self.size_bytes
         return self.size_bytes // self.streams + (flow < self.size_bytes % self.streams)
@@ -88,9 +88,9 @@ def plan(settings: TransferSettings) -> list[Cell]:
     repeats = settings.repeated_cells
     repeated = repeated_cells(cells, repeats["number"], rng)
     runs = []
-    for number, cell in enumerate(cells):
-        times = max(settings.repetitions, repeats["repetitions"] if number in repeated else 0)
-        runs += [Cell(**{**asdict(cell), "run": run}) for run in range(times)]
+    for index, cell in enumerate(cells):
+        repetitions = max(settings.repetitions, repeats["repetitions"] if index in repeated else 0)
+        runs += [Cell(**{**asdict(cell), "run": run}) for run in range(repetitions)]
     rng.shuffle(runs)
     return runs
 
@@ -98,8 +98,8 @@ def plan(settings: TransferSettings) -> list[Cell]:
 def repeated_cells(cells: list[Cell], number: int, rng: random.Random) -> set[int]:
     """Return the indexes of the cells that are repeated: all algorithms of randomly chosen settings.
 
-    If ``number`` is not a multiple of the number of algorithms, the last of the chosen settings are repeated with some
-    of the algorithms only.
+    If ``number`` is not a multiple of the number of algorithms, the last of the chosen settings are repeated with
+    only some of the algorithms.
     """
     by_settings: dict[Cell, list[int]] = {}
     for index, cell in enumerate(cells):

@@ -1,4 +1,4 @@
-"""Sets TCP options of both hosts, and restores them at the end."""
+"""Changes the TCP settings of both hosts (sysctl), and restores them at the end."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -15,8 +15,8 @@ from .settings import check_algorithms
 IPV4 = "/proc/sys/net/ipv4"
 ALGORITHM = f"{IPV4}/tcp_congestion_control"
 ALLOWED = f"{IPV4}/tcp_allowed_congestion_control"
-# The kernel charges memory for a segment, not its payload: up to 4 KiB for 1448 bytes. The limit of the sender grows to
-# twice (BBR: three times) the congestion window in this unit (tcp_sndbuf_expand). So 8 times the payload suffices.
+# The kernel counts the memory of a segment, not its payload: up to 4 KiB for 1448 bytes. The send buffer grows to twice
+# (BBR: three times) the memory of a congestion window (tcp_sndbuf_expand). So 8 times the payload suffices.
 MEMORY_PER_BYTE = 8
 MAX_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
 MIN_BYTES = 4 << 20
@@ -41,10 +41,12 @@ class Hosts:
             self._before.setdefault((host, path), before)
 
     def set_algorithm(self, name: str) -> None:
-        """Set the default congestion control algorithm. Raises UserError if the kernel lacks it, or setting it fails.
+        """Set the default congestion control algorithm.
+
+        Raises UserError if the kernel lacks the algorithm, or rejects it although it is allowed.
 
         In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
-        selects the algorithm for its own connections, so a rejected write is not an error; `transfer` checks which
+        selects the algorithm for its own connections, so a rejected write is not an error; transfer.py checks which
         algorithm the connections used. The reason is determined from the list, not from the message of the rejected
         write, because a shell may not print one.
         """
@@ -76,7 +78,7 @@ class Hosts:
 
     def restore(self) -> None:
         """Restore all previous values, even if one of them cannot be set. Raises UserError."""
-        steps = [partial(self._nodes.write, *place, value) for place, value in self._before.items()]
+        steps = [partial(self._nodes.write, host, path, value) for (host, path), value in self._before.items()]
         self._before.clear()
         clean_up(steps, failed=False)
 
@@ -100,7 +102,7 @@ class Hosts:
         }
 
     def _bbr_version(self, host: str, kernel: str) -> str:
-        """Return the version of BBR: the version of its module, or the kernel that contains it, or why it is unknown.
+        """Return the version of BBR: the version of its module, the kernel that contains it, or why it is unknown.
 
         Linux's module has no version number; the module of Google's BBRv3 has one.
         """

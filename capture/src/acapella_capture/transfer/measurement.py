@@ -1,7 +1,7 @@
 """Measures a slice before its grid: round-trip time, rate and queue of every path.
 
-The rate is the arrival rate of datagrams while the queue is full. The queue is the median number of datagrams that wait
-in a full queue. Both are measured at the hosts, not read from the settings.
+The rate is the arrival rate of datagrams that waited for at least half of the queue. The queue is the median number of
+datagrams in a full queue, times their size. Both are measured at the hosts, not read from the settings.
 """
 
 import bisect
@@ -30,7 +30,7 @@ RTT_TIMEOUT_S = 30
 TRIES = 2  # attempts per probe
 SATURATED_S = 0.25  # duration over which the rate is measured
 OVERLOAD = 3  # rate of the probe, relative to the link's rate
-MIN_OVERLOAD = 1.2  # below this, the queue may not be full, so that rate and queue are too small
+MIN_OVERLOAD = 1.2  # below this, the queue may not be full, so rate and queue may be too small
 LISTEN_S = 20
 MIN_ARRIVALS = 10
 QUANTILE = 0.9  # of the numbers of frames in a queue that may have been full
@@ -51,7 +51,7 @@ class PathMeasurement:
 
 
 class Measurements:
-    """Measures the settings of a grid: each delay once, and each combination of rate and queue."""
+    """Measures a slice with the settings of a grid: each delay once, and each combination of rate and queue once."""
 
     def __init__(self, nodes: Nodes, topology: Topology, apply: Callable[[Cell], None], scratch: Path):
         self._scratch = scratch
@@ -59,18 +59,19 @@ class Measurements:
         self._topology = topology
         self._apply = apply  # applies the settings of a cell to the slice
         self._rtt: dict[tuple[str, int], int] = {}  # by path and delay
-        self._queues: dict[tuple, dict[str, tuple[int | None, ...]]] = {}  # last fields of PathMeasurement
+        # by queue_key and path: the last fields of PathMeasurement
+        self._queues: dict[tuple, dict[str, tuple[int | None, ...]]] = {}
         self._errors: dict[object, str] = {}  # of probes that failed, by delay or queue_key
 
     def measure(self, cells: list[Cell]) -> None:
-        """Measure the settings that the cells need. `error_of` returns the error of a probe that failed.
+        """Measure the slice with the settings of the cells. `error_of` returns the error of a probe that failed.
 
         Raises UserError for an error outside of the slice, such as a full disk.
         """
-        without = {cell.delay_ns: cell for cell in cells}
-        if cells and 0 not in without:
-            without[0] = Cell(**{**asdict(cells[0]), "delay_ns": 0})
-        for delay, cell in sorted(without.items()):
+        by_delay = {cell.delay_ns: cell for cell in cells}
+        if cells and 0 not in by_delay:
+            by_delay[0] = Cell(**{**asdict(cells[0]), "delay_ns": 0})
+        for delay, cell in sorted(by_delay.items()):
             if (self._measured_paths()[0], delay) not in self._rtt:
                 self._attempt(delay, lambda cell=cell: self._measure_delay(cell))
         for cell in cells:
@@ -84,13 +85,13 @@ class Measurements:
     def round_trip_ns(self, cell: Cell) -> int:
         """Return the longest round-trip time of all paths with the delay of a cell.
 
-        For a delay that was not measured in this run, it is the sum of the delay and the round-trip time without delay.
+        If the delay was not measured by this process: the sum of the delay and the round-trip time without delay.
         """
         paths = self._measured_paths()
-        without = [self._rtt.get((path, 0), 0) for path in paths]
+        base_times = [self._rtt.get((path, 0), 0) for path in paths]
         return max(
             self._rtt.get((path, cell.delay_ns), base + cell.delay_ns)
-            for path, base in zip(paths, without, strict=True)
+            for path, base in zip(paths, base_times, strict=True)
         )
 
     def _attempt(self, key: object, measure: Callable[[], None]) -> None:
@@ -107,12 +108,12 @@ class Measurements:
                 return
 
     def _measure_delay(self, cell: Cell) -> None:
-        self._apply(quiet(cell))
+        self._apply(without_loss(cell))
         for path in self._measured_paths():
             self._rtt[path, cell.delay_ns] = self._round_trip(path)
 
     def _measure_queue(self, cell: Cell) -> None:
-        self._apply(quiet(Cell(**{**asdict(cell), "delay_ns": 0})))
+        self._apply(without_loss(Cell(**{**asdict(cell), "delay_ns": 0})))
         self._queues[queue_key(cell)] = {path: self._fill(cell, path) for path in self._measured_paths()}
 
     def of(self, cell: Cell) -> list[PathMeasurement]:
@@ -123,7 +124,7 @@ class Measurements:
         ]
 
     def _measured_paths(self) -> list[str]:
-        """Return the paths that a port can select; with a hash, only the first one."""
+        """Return the paths that the ports of a flow select; if a hash selects them, only the first path."""
         names = list(self._topology.paths)
         return names[:1] if self._topology.path_of_flow(0) is None else names
 
@@ -175,7 +176,7 @@ class Measurements:
         return json.loads(arrivals.read_text(encoding="utf-8"))
 
 
-def quiet(cell: Cell) -> Cell:
+def without_loss(cell: Cell) -> Cell:
     """Return a cell without loss and reordering."""
     return Cell(**{**asdict(cell), "loss_percent": 0, "reorder_percent": 0})
 
@@ -210,7 +211,7 @@ def sent_bps(arrivals: list[list[int]]) -> float:
 
 
 def arrived_bps(arrivals: list[list[int]]) -> int:
-    """Return the rate at which datagrams arrived, in bit/s. The link's rate is at least this."""
+    """Return the rate at which datagrams arrived, in bit/s: a lower bound of the link's rate."""
     return round((len(arrivals) - 1) * probe.FRAME * 8e9 / max(1, arrivals[-1][2] - arrivals[0][2]))
 
 
@@ -220,7 +221,7 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     ``arrivals``: number, time sent, time of arrival, time when the predecessor was sent, in ns.
 
     Only gaps between two datagrams that both waited for at least half of the queue count for the rate: the link was
-    busy in between, even if the probe's sender was not scheduled for some time.
+    busy in between, even if the sender of the probe was not scheduled for some time.
 
     A datagram that is queued immediately after a drop took the last free place in the queue: a frame had just left. The
     queue is the median number of frames that were in the queue after such a datagram was added, times the frame size.
@@ -229,17 +230,17 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     so busy that there are too few such datagrams, the queue is the 90 % quantile over all datagrams sent after a
     dropped one: a pause of the sender between the two can only make the number smaller.
 
-    Raises UserError if too few datagrams arrived.
+    Raises UserError if too few datagrams arrived, or if they did not fill the queue.
     """
     if len(arrivals) < MIN_ARRIVALS:
         raise UserError(f"only {len(arrivals)} datagrams of the probe arrived", where=where)
     delays = [arrived - sent for _, sent, arrived, _ in arrivals]
-    behind = [place for place in range(1, len(arrivals)) if arrivals[place][0] > arrivals[place - 1][0] + 1]
-    if len(behind) < MIN_ARRIVALS:
+    after_drops = [index for index in range(1, len(arrivals)) if arrivals[index][0] > arrivals[index - 1][0] + 1]
+    if len(after_drops) < MIN_ARRIVALS:
         raise UserError("the probe did not fill the queue", where=where)
-    least = min(delays)  # one-way time with an empty queue: nothing makes a datagram faster
-    usual = statistics.median(delays[place] for place in behind) - least
-    queued = [delay - least > usual / 2 for delay in delays]
+    min_delay = min(delays)  # one-way time with an empty queue: nothing makes a datagram faster
+    usual_wait = statistics.median(delays[index] for index in after_drops) - min_delay
+    queued = [delay - min_delay > usual_wait / 2 for delay in delays]
     gaps = [
         after[2] - before[2]
         for (before, after), waited in zip(pairwise(arrivals), pairwise(queued), strict=True)
@@ -248,11 +249,12 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     if len(gaps) < MIN_ARRIVALS or sum(gaps) <= 0:
         raise UserError("the probe did not fill the queue", where=where)
     frame_ns = sum(gaps) / len(gaps)
-    full = [place for place in behind if arrivals[place][1] - arrivals[place][3] < frame_ns / 2]
-    left = [*accumulate((arrived - least for _, _, arrived, _ in reversed(arrivals)), min)][::-1]  # the queue, in order
-    chosen, share = (full, 0.5) if len(full) >= MIN_ARRIVALS else (behind, QUANTILE)
-    waiting = sorted(place + 1 - bisect.bisect_right(left, arrivals[place][1]) for place in chosen)
-    return round(probe.FRAME * 8e9 / frame_ns), waiting[int(share * len(waiting))] * probe.FRAME
+    full = [index for index in after_drops if arrivals[index][1] - arrivals[index][3] < frame_ns / 2]
+    # for each frame, a time at which it had left the queue
+    departed = [*accumulate((arrived - min_delay for _, _, arrived, _ in reversed(arrivals)), min)][::-1]
+    chosen, share = (full, 0.5) if len(full) >= MIN_ARRIVALS else (after_drops, QUANTILE)
+    lengths = sorted(index + 1 - bisect.bisect_right(departed, arrivals[index][1]) for index in chosen)
+    return round(probe.FRAME * 8e9 / frame_ns), lengths[int(share * len(lengths))] * probe.FRAME
 
 
 def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
@@ -264,7 +266,7 @@ def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
         "rate_bps": first.rate_bps,
         "buffer_bytes": first.buffer_bytes,
         "rate_at_least_bps": first.rate_at_least_bps,
-        "paths": [asdict(each) for each in found],
+        "paths": [asdict(measurement) for measurement in found],
     }
 
 
@@ -281,20 +283,20 @@ def is_off(value: int | None, requested: float, error: float, *, above_only: boo
 
 
 def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> list[str]:
-    """Return the flags of values that differ from the settings by more than 5 %."""
+    """Return the flags of a measurement: values outside of the tolerance, and a probe that was too slow."""
     flags = set()
-    for each in found:
-        rate = topology.rate_of_path(each.path, cell.rate_bps, cell.ratio)
-        slow = each.rate_at_least_bps is not None  # then values below the request do not show an error
+    for measurement in found:
+        rate = topology.rate_of_path(measurement.path, cell.rate_bps, cell.ratio)
+        slow = measurement.rate_at_least_bps is not None  # then values below the request do not show an error
         if slow:
             flags.add("probe_limited")
-        bounds = ((each.rate_bps, slow), (each.rate_at_least_bps, True))
+        bounds = ((measurement.rate_bps, slow), (measurement.rate_at_least_bps, True))
         if any(is_off(value, rate, TOLERANCE * rate, above_only=above_only) for value, above_only in bounds):
             flags.add("rate_off")
         error = max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES)
-        if is_off(each.buffer_bytes, cell.buffer_bytes, error, above_only=slow):
+        if is_off(measurement.buffer_bytes, cell.buffer_bytes, error, above_only=slow):
             flags.add("buffer_off")
-        error = abs(each.rtt_ns - each.rtt_base_ns - cell.delay_ns)
+        error = abs(measurement.rtt_ns - measurement.rtt_base_ns - cell.delay_ns)
         if error > delay_error_ns(cell):
             flags.add("delay_off")
     return sorted(flags)

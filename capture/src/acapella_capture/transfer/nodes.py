@@ -90,10 +90,10 @@ class Nodes(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop all programs, and remove or release all nodes that were created."""
+        """Stop all programs, and remove or release the nodes unless they are kept."""
 
     def checked(self, node: str, argv: Sequence[str], *, stdin: str = "") -> str:
-        """Run a program and return its standard output. Raises UserError with its message if it fails."""
+        """Run a program and return its output. Raises UserError with the last line of its message if it fails."""
         done = self.run(node, argv, stdin=stdin)
         if done.status != 0:
             lines = (done.stderr or done.stdout).strip().splitlines()
@@ -102,7 +102,7 @@ class Nodes(ABC):
         return done.stdout
 
     def batch(self, node: str, program: str, lines: Sequence[str]) -> None:
-        """Run lines of `ip` or `tc`. Raises UserError with the message of the first failed line."""
+        """Run lines of `ip` or `tc`. Raises UserError at the first line that fails."""
         if lines:
             self.checked(node, [program, "-batch", "-"], stdin="\n".join(lines) + "\n")
 
@@ -156,9 +156,9 @@ class LocalNodes(Nodes):
                 self.write(node, f"/proc/sys/net/ipv4/conf/{scope}/rp_filter", "0")
         lines = []
         for link in topology.links.values():
-            one, other = link.between
-            near = f"{self.device(one, other)} mtu {MTU} netns {processes.NAMESPACES / one}"
-            far = f"{self.device(other, one)} mtu {MTU} netns {processes.NAMESPACES / other}"
+            first, second = link.between
+            near = f"{self.device(first, second)} mtu {MTU} netns {processes.NAMESPACES / first}"
+            far = f"{self.device(second, first)} mtu {MTU} netns {processes.NAMESPACES / second}"
             lines.append(f"link add {near} type veth peer name {far}")
         self.batch(topology.sender, "ip", lines)
         for link in topology.links.values():

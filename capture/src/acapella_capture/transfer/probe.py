@@ -16,11 +16,11 @@ import struct
 import sys
 import time
 
-HEAD = struct.Struct("!QQQ")  # number, send time, and send time of the predecessor, in ns
-HEADERS = 42  # Ethernet, IPv4, UDP
+HEADER = struct.Struct("!QQQ")  # number, send time, and send time of the predecessor, in ns
+HEADERS_BYTES = 42  # Ethernet, IPv4, UDP
 FRAME = 1514
 SO_TIMESTAMPNS = 35
-LAST_COPIES = 20  # copies of the end mark; most are lost in the full queue
+END_MARKS = 20  # copies of the end mark; the first ones may be lost in the full queue
 QUIET_S = 2.0
 FREE_S = 20.0
 
@@ -30,19 +30,19 @@ def send(address, port, rate_bps, total, source_port):
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(("", source_port))
     link.connect((address, port))
-    payload = bytes(FRAME - HEADERS - HEAD.size)
+    payload = bytes(FRAME - HEADERS_BYTES - HEADER.size)
     start, previous = time.monotonic_ns(), 0
     for number in range(max(1, total // FRAME)):
         due = start + number * FRAME * 8 * 10**9 // rate_bps  # no bursts: a queue may hold only two frames
         while time.monotonic_ns() < due:
             pass
         now = time.time_ns()
-        link.send(HEAD.pack(number, now, previous) + payload)
+        link.send(HEADER.pack(number, now, previous) + payload)
         previous = now
-    for _ in range(LAST_COPIES):
+    for _ in range(END_MARKS):
         time.sleep(0.02)
         try:
-            link.send(HEAD.pack(2**64 - 1, time.time_ns(), previous))
+            link.send(HEADER.pack(2**64 - 1, time.time_ns(), previous))
         except ConnectionRefusedError:  # the receiver has exited, so it has received the mark
             return
 
@@ -50,7 +50,7 @@ def send(address, port, rate_bps, total, source_port):
 def receive(port, seconds):
     """Print arrivals as JSON: [[number, sent_ns, arrived_ns, previous_ns], ...], until the end mark or silence."""
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    for option in (33, socket.SO_RCVBUF):  # SO_RCVBUFFORCE needs CAP_NET_ADMIN
+    for option in (33, socket.SO_RCVBUF):  # 33: SO_RCVBUFFORCE, which needs CAP_NET_ADMIN
         try:
             link.setsockopt(socket.SOL_SOCKET, option, 64 << 20)
             break
@@ -67,12 +67,12 @@ def receive(port, seconds):
         except TimeoutError:
             break
         link.settimeout(QUIET_S)
-        number, sent, previous = HEAD.unpack_from(data)
+        number, sent, previous = HEADER.unpack_from(data)
         if number == 2**64 - 1:
             break
         stamp = next(value for _, kind, value in control if kind == SO_TIMESTAMPNS)
-        whole, rest = struct.unpack("=qq", stamp[:16])
-        arrivals.append([number, sent, whole * 10**9 + rest, previous])
+        stamp_s, rest_ns = struct.unpack("=qq", stamp[:16])
+        arrivals.append([number, sent, stamp_s * 10**9 + rest_ns, previous])
     json.dump(arrivals, sys.stdout)
 
 

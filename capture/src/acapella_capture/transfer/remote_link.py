@@ -47,7 +47,7 @@ class RemoteLink(Link):
             argv = ["sh", "-c", START, "sh", COMMANDS, f"./{upload(node, program)}", *names]
             self._jobs[node] = start(node, argv, output=RESPONSES)
             self._responses[node] = 0
-            self.realtime &= self._send(node, "")["realtime"]  # it reports that it is ready
+            self.realtime &= self._send(node, "")["realtime"]  # the first response: it is ready
 
     def statistics(self) -> dict[str, dict[str, int]]:
         found: dict[str, dict[str, int]] = {}
@@ -65,7 +65,7 @@ class RemoteLink(Link):
         return self._send(self._nodes[name], line)
 
     def _send(self, node: str, line: str) -> dict:
-        """Send a command to the process of a node, if any; return the next response. Raises UserError."""
+        """Send a command, unless it is empty, to the process of a node; return the next response. Raises UserError."""
         if self._jobs[node].poll() is not None:
             raise self._ended(node)
         argv = ["sh", "-c", SEND, "sh", COMMANDS, line, RESPONSES, str(self._responses[node]), str(TRIES)]

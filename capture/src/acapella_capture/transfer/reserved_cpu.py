@@ -1,4 +1,4 @@
-"""Reserves a CPU for acapella-link, which neither other programs of a transfer nor the kernel's TCP use.
+"""Reserves a CPU for acapella-link: neither other programs of a transfer nor the kernel's TCP use it.
 
 A write to a TUN device processes the packet in the kernel immediately, up to the TCP stack of the host. There, an
 acknowledgment triggers data packets, which the kernel also processes before the write returns. acapella-link then sends

@@ -28,7 +28,7 @@ class Results:
         self.directory = campaign / "transfers"
 
     def prepare(self) -> None:
-        """Create the directory; remove incomplete files of a killed run."""
+        """Create the directory; remove the incomplete directories of processes that were killed."""
         self.directory.mkdir(parents=True, exist_ok=True)
         remove_abandoned_directories(self.directory, PREFIX, PART)
         for left in self.directory.glob(f"{PREFIX}*.old"):
@@ -72,7 +72,7 @@ class Results:
             remove_locked(descriptor, directory)
 
     def publish(self, part: Path, cell: Cell, content: dict[str, Any]) -> None:
-        """Write `cell.json` to a directory of `part`, and give the directory its final name. Replaces a failed run."""
+        """Write `cell.json` to a directory from `part()`, and give it its final name. Replaces a failed run."""
         (part / CELL).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         for file in part.iterdir():
             file.chmod(0o600)
@@ -95,4 +95,4 @@ class Results:
             content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())
             cells.append({key: content[key] for key in ("cell_id", "error", "flags")})
         atomic_text(self.directory / COMPLETE, json.dumps({"version": 1, "cells": cells}, indent=1) + "\n")
-        return [f"{each['cell_id']}: {each['error']}" for each in cells if each["error"] is not None]
+        return [f"{entry['cell_id']}: {entry['error']}" for entry in cells if entry["error"] is not None]

@@ -14,7 +14,7 @@ from .topology import SERVER_PORT
 FIRST_TABLE = 100  # routing table of the first path
 IPV4 = "/proc/sys/net/ipv4"
 HASH_FIELDS = 0x37  # source, destination, protocol, ports (ip-sysctl.rst)
-FIRST_RULE = 1000  # preference; rules of delayed links have smaller ones
+FIRST_RULE = 1000  # preference of the rules of flow 0; the rules of delayed directions have a smaller one
 
 
 def configure(nodes: Nodes, topology: Topology, flows: int) -> None:
@@ -89,7 +89,7 @@ def via(nodes: Nodes, topology: Topology, node: str, hop: str) -> str:
 
 
 def network_of(address: str) -> str:
-    """Return the network of an address."""
+    """Return the /24 network of an address."""
     return f"{address.rsplit('.', 1)[0]}.0/24"
 
 

@@ -24,7 +24,7 @@ from .settings import TransferSettings
 from .transfer import Outcome, Transfer, start_skew
 
 VERSION = 1
-IDLE_S = 30  # timeout for the queues to become empty after a transfer
+IDLE_S = 30  # timeout for the queues to become empty before a transfer
 BACKGROUND_S = 0.2
 BACKGROUND_SHARE = 0.001  # a run is flagged if other traffic exceeds this share of a link's rate
 WARM_UP_BYTES = 1 << 20
@@ -42,7 +42,10 @@ class Snapshot:
 
 
 class Runner:
-    """A slice with its emulated links, ready for transfers. As a context manager, it restores the hosts at the end."""
+    """A slice with its emulated links, ready for transfers.
+
+    As a context manager, it removes the emulation and restores the settings of the hosts at the end.
+    """
 
     def __init__(self, nodes: Nodes, settings: TransferSettings, runs: list[Cell], scratch: Path):
         self._nodes = nodes
@@ -50,7 +53,8 @@ class Runner:
         self._runs = runs
         self._scratch = scratch
         self._topology = settings.topology
-        flows = max(len(self._topology.paths), *(cell.streams for cell in runs))  # the probe of each path is a flow
+        # the probe of each path has the ports of a flow
+        flows = max(len(self._topology.paths), *(cell.streams for cell in runs))
         routing.configure(nodes, self._topology, flows)
         self._hosts = Hosts(nodes, (self._topology.sender, self._topology.receiver))
         self._delays = delays_of(nodes, settings)
@@ -67,7 +71,7 @@ class Runner:
     def prepare(self, runs: list[Cell]) -> None:
         """Measure the settings of these runs, and warm up.
 
-        A failed probe or warm-up does not end the grid: later runs contain their own errors.
+        A failed probe does not end the grid: the runs that need it get its error. A failed warm-up causes a warning.
         """
         self._measurements.measure(runs)
         self.set_buffers()
@@ -84,7 +88,7 @@ class Runner:
             names.report(f"transfer: warning: the warm-up failed: {error}")
 
     def set_buffers(self) -> None:
-        """Let TCP buffer the bytes that can be in flight in any run of the grid, including complete runs."""
+        """In mode clean, let TCP buffer the bytes that can be in flight in any run of the grid, complete ones too."""
         if self._settings.mode == "clean":
             self._hosts.set_window(max(self._flight_bytes(cell) for cell in self._runs))
 
@@ -94,7 +98,7 @@ class Runner:
     def _warm_up(self, runs: list[Cell]) -> None:
         """Run a short transfer. Raises UserError."""
         warm_up = Cell(**{**asdict(runs[0]), "size_bytes": WARM_UP_BYTES, "streams": 1})
-        self._emulation.apply(measurement.quiet(warm_up))
+        self._emulation.apply(measurement.without_loss(warm_up))
         self._hosts.set_algorithm(warm_up.algorithm)
         transfer = Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s, 0)
         outcome = transfer.run()
@@ -240,10 +244,10 @@ def add_counts(content: dict[str, Any], before: Snapshot, after: Snapshot) -> di
     for name in after.links:
         sent, _, dropped = (now - then for now, then in zip(after.links[name], before.links[name], strict=True))
         content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
-    delayed = {name: each.since(before.delays[name]) for name, each in after.delays.items()}
-    late = [each.late_p99_ns for each in delayed.values() if each.late_p99_ns is not None]
+    delayed = {name: counts.since(before.delays[name]) for name, counts in after.delays.items()}
+    late = [counts.late_p99_ns for counts in delayed.values() if counts.late_p99_ns is not None]
     content["measured"]["delay_late_p99_ns"] = max(late, default=None)
-    content["measured"]["delayed"] = {name: asdict(each) for name, each in delayed.items()}
+    content["measured"]["delayed"] = {name: asdict(counts) for name, counts in delayed.items()}
     return delayed
 
 
@@ -262,7 +266,7 @@ def extra_bytes(cell: Cell, flight: int) -> int:
     iperf3 stops when the last byte is in the send buffer, and its receiver then closes the connection. Bytes that have
     not been sent yet, or were lost and have not been retransmitted yet, never arrive. So the number of extra bytes is
     the maximum content of the send buffer at the end: unsent bytes, two of iperf3's blocks, and twice the flow's share
-    of the bytes in flight (``flight``).
+    of the bytes in flight (``flight``), but at most all of them.
     """
     if cell.mode == "published":
         return WMEM_BYTES

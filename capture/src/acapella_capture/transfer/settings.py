@@ -16,8 +16,8 @@ from .topology import read_topology
 KEYS = ("transfer", "fabric")
 MEGA = 1_000_000
 NS_PER_MS = 1_000_000
-MIN_BUFFER = 4096  # somewhat more than two frames
-MIN_REORDERED_NS = 2000  # delay; the unit of tc is 1 us, and each of the two directions gets half
+MIN_BUFFER = 4096  # bytes: between two and three frames
+MIN_REORDERED_NS = 2000  # shortest delay with reordering: tc counts 1 us, and each of two directions gets half
 ALGORITHMS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -30,7 +30,7 @@ class TransferSettings:
     mode: str
     delay_on: str
     grid: dict[str, tuple]
-    omitted: tuple[str, ...]  # algorithms
+    omitted: tuple[str, ...]  # algorithms that this kernel does not list
     defaults: dict[str, list]  # grid keys that the config does not set
     repetitions: int
     repeated_cells: dict[str, int]
@@ -110,7 +110,7 @@ def listed_algorithms() -> list[str]:
 
 
 def check_algorithms(wanted: Iterable[str], listed: list[str]) -> None:
-    """Raise UserError for the first algorithm that a kernel does not list. The error suggests a similar one."""
+    """Raise UserError for the first algorithm that a kernel does not list. The error suggests a similar one, if any."""
     for name in wanted:
         if name not in listed:
             near = difflib.get_close_matches(name, listed, n=1)
@@ -125,7 +125,7 @@ def check_algorithms(wanted: Iterable[str], listed: list[str]) -> None:
 
 def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
     """Return the values of a grid in base units. Raises UserError for an invalid size or a duplicate value."""
-    units = {
+    converted = {
         "algorithm": tuple(grid["algorithm"]),
         "delay_ns": tuple(round(value * NS_PER_MS) for value in grid["delay_ms"]),
         "buffer_bytes": tuple(bytes_of(value) for value in grid["buffer_bytes"]),
@@ -134,13 +134,13 @@ def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
         "size_bytes": tuple(bytes_of(value) for value in grid["size_bytes"]),
         "ratio": tuple(grid["ratio"]) or (None,),
     }
-    for name, each in units.items():
-        if len(set(each)) != len(each):
+    for name, values in converted.items():
+        if len(set(values)) != len(values):
             raise UserError(f"transfer.grid.{name}: the same value twice", where=where)
-    if min(units["buffer_bytes"]) < MIN_BUFFER:
-        least = min(units["buffer_bytes"])
-        raise UserError(f"transfer.grid.buffer_bytes: {least} bytes; at least {MIN_BUFFER}", where=where)
-    return units
+    if min(converted["buffer_bytes"]) < MIN_BUFFER:
+        smallest = min(converted["buffer_bytes"])
+        raise UserError(f"transfer.grid.buffer_bytes: {smallest} bytes; at least {MIN_BUFFER}", where=where)
+    return converted
 
 
 def bytes_of(value: int | str) -> int:

@@ -27,7 +27,7 @@ def sample(nodes: Nodes, sender: str, flows: int, t_ns: int) -> list[dict[str, A
     ports = f"( dport >= :{SERVER_PORT} and dport < :{SERVER_PORT + flows} )"
     shown = nodes.checked(sender, ["ss", "-tinHO", *ports.split()])
     found = [parse(line, flows, t_ns) for line in shown.splitlines()]
-    return sorted((each for each in found if each), key=lambda each: each["flow"])
+    return sorted((entry for entry in found if entry), key=lambda entry: entry["flow"])
 
 
 def parse(line: str, flows: int, t_ns: int) -> dict[str, Any] | None:
@@ -47,8 +47,8 @@ def parse(line: str, flows: int, t_ns: int) -> dict[str, Any] | None:
 
 def is_window_limited(samples: list[dict[str, Any]]) -> bool:
     """Return whether a sender waited for the receiver's window or its own buffer for a share of its busy time."""
-    last = {each["flow"]: each for each in samples}
+    last = {entry["flow"]: entry for entry in samples}
     return any(
-        each["busy_ns"] and each["rwnd_limited_ns"] + each["sndbuf_limited_ns"] > LIMITED_SHARE * each["busy_ns"]
-        for each in last.values()
+        entry["busy_ns"] and entry["rwnd_limited_ns"] + entry["sndbuf_limited_ns"] > LIMITED_SHARE * entry["busy_ns"]
+        for entry in last.values()
     )

@@ -25,7 +25,7 @@ CONNECT_MS = 10_000
 POLL_S = 0.02
 SAMPLES = 40  # samples of the TCP state during a transfer at the full rate
 MIN_SAMPLE_S, MAX_SAMPLE_S = 0.25, 2.0
-SLOWEST = 20  # timeout of a transfer, relative to its duration at the full rate
+TIMEOUT_FACTOR = 20  # timeout of a transfer, relative to its duration at the full rate
 SPARE_S = 60  # added to the timeout
 END_S = 5
 # Print the time of the node before and after a program, to standard error.
@@ -46,7 +46,7 @@ class Flow:
     server_port: int
     size_bytes: int
     extra_bytes: int  # sent after the requested bytes, so that these arrive before iperf3 stops
-    iperf3: str
+    iperf3: str  # file of the client's output
     started_ns: int | None = None
     ended_ns: int | None = None
     start_error_ns: int | None = None
@@ -64,7 +64,7 @@ class Outcome:
 
 
 class Transfer:
-    """The transfer of a run."""
+    """The transfer of a run: servers at the receiver, clients at the sender."""
 
     def __init__(self, nodes: Nodes, topology: Topology, cell: Cell, interval_s: float, extra_bytes: int):
         self._nodes = nodes
@@ -76,7 +76,7 @@ class Transfer:
         self._clients: list[Job] = []
         ideal_time_s = ideal_s(topology, cell) + 10 * cell.delay_ns / 1e9
         self._every_s = min(max(ideal_time_s / SAMPLES, MIN_SAMPLE_S), MAX_SAMPLE_S)
-        self.timeout_s = SLOWEST * ideal_time_s + SPARE_S
+        self.timeout_s = TIMEOUT_FACTOR * ideal_time_s + SPARE_S
 
     def run(self) -> Outcome:
         """Run the transfer and return the outcome. Raises UserError if a server does not listen."""
@@ -93,7 +93,7 @@ class Transfer:
         return outcome
 
     def fetch(self, outcome: Outcome, directory: Path) -> None:
-        """Move iperf3's output to a directory, and set the error of the outcome to that of the first failed flow."""
+        """Move iperf3's output to a directory. An outcome without an error gets that of the first failed flow."""
         for flow in outcome.flows:
             target = directory / flow.iperf3
             self._nodes.fetch(self._topology.sender, flow.iperf3, target)

@@ -1,4 +1,4 @@
-"""Agent on a listening node, run as root: `python3 -IS -c THIS DIRECTORY COMMAND ARGUMENTS` (base64 of JSON).
+"""Agent on a node, run as root: `python3 -IS -c THIS DIRECTORY COMMAND ARGUMENTS` (base64 of JSON).
 
 It is sent as text with each command and uses nothing beyond the standard library of Python 3.6. A program started here
 keeps running when the connection ends. Jobs have names, so a repeated command finds the job that it started.
@@ -89,8 +89,8 @@ def supervise(directory, argv, output):
     null_device = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null_device, descriptor)
-    for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)  # background jobs of a shell, and their children, would ignore SIGINT
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)  # background jobs of a shell, and their children, would ignore SIGINT
     # Standard error is not the log file itself: AppArmor on Ubuntu denies tcpdump files without suffix .pcap.
     with (directory / "log").open("wb") as log:
         with contextlib.suppress(FileNotFoundError):
@@ -164,7 +164,7 @@ def kill(job, name):
 
 
 def checksums(path, length):
-    """Return a file's size and the SHA-256 of the whole and of each part."""
+    """Return a file's size and the SHA-256 of the whole file and of each part."""
     total, parts = hashlib.sha256(), []
     try:
         with (DIRECTORY / path).open("rb") as stream:
@@ -186,8 +186,8 @@ def checksums(path, length):
 
 def extract_part(path, offset, length):
     """Copy one part to a file that the login user may read; return its path."""
-    name = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.part"
-    with (DIRECTORY / path).open("rb") as stream, name.open("wb") as part:
+    copied = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.part"
+    with (DIRECTORY / path).open("rb") as stream, copied.open("wb") as part:
         stream.seek(offset)
         while length:
             data = stream.read(min(BLOCK, length))
@@ -196,8 +196,8 @@ def extract_part(path, offset, length):
             part.write(data)
             length -= len(data)
     if os.geteuid() == 0:
-        os.chown(str(name), DIRECTORY.parent.stat().st_uid, -1)
-    return {"path": str(name)}
+        os.chown(str(copied), DIRECTORY.parent.stat().st_uid, -1)
+    return {"path": str(copied)}
 
 
 def accept_upload(path, file):
@@ -221,7 +221,7 @@ def remove(paths):
 
 
 def is_used():
-    """Return whether the agent's directory exists."""
+    """Return whether the agent has a directory on this node."""
     return {"used": (DIRECTORY / MARKER).is_file()}
 
 

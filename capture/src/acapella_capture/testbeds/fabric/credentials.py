@@ -84,7 +84,7 @@ class Credentials:
 
 
 def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
-    """Find and read fabric_rc. Raises UserError if the config names a file that does not exist."""
+    """Find and read fabric_rc. Raises UserError if the config or FABRIC_RC_FILE names a missing file."""
     configured = rc or environment.get("FABRIC_RC_FILE")
     candidates = [Path(configured)] if configured else [Path(directory) / "fabric_rc" for directory in DIRECTORIES]
     rc_file = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)

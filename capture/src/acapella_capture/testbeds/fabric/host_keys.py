@@ -56,7 +56,7 @@ class HostKeys:
         node._get_ssh_connection = checked
         return node
 
-    def check(self, place: str, key: Any) -> None:
+    def check(self, entry: str, key: Any) -> None:
         """Store the key of a new host. Raises HostKeyChangedError if the key of a known host has changed."""
         presented_key = f"{key.get_name()} {key.get_base64()}"
         try:
@@ -64,23 +64,23 @@ class HostKeys:
                 fcntl.flock(lines, fcntl.LOCK_EX)  # released when the file is closed
                 lines.seek(0)
                 keys = self._known(lines)
-                if place not in keys:
-                    lines.write(f"{place} {presented_key}\n")
+                if entry not in keys:
+                    lines.write(f"{entry} {presented_key}\n")
                     lines.flush()
                     os.fsync(lines.fileno())
                     return
         except (OSError, ValueError) as error:
             raise UserError(f"cannot update the file of host keys: {error}", where=self._file) from error
-        if keys[place] != presented_key:
-            host = place.partition("/")[2]
+        if keys[entry] != presented_key:
+            host = entry.partition("/")[2]
             raise HostKeyChangedError(
                 f"SSH host key changed to {presented_key}; connection closed",
                 where="bastion host" if host.startswith(BASTION) else f"node {host}",
-                fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
+                fix=f"delete the slice, or remove {entry} from {self._file} if you know why the key changed",
             )
 
     def _known(self, lines: TextIO) -> dict[str, str]:
-        """Return the keys by host. Raises UserError if others may write to the file, or a line is damaged.
+        """Return the keys by host. Raises UserError if others may access the file, or a line is damaged.
 
         If a damaged line were ignored, its node would count as new, and any key would be accepted.
         """

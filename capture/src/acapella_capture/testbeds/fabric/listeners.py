@@ -17,7 +17,7 @@ NODE = re.compile(r"(.+)-listener(\d+)")
 # A receiver must not send: NetworkManager, which FABRIC's Rocky images use (AMHandlers 18c9f98, playbook
 # nmcli_config_nw_interface), would request an address. The kernel would solicit routers and accept mirrored router
 # advertisements (Linux, ip-sysctl, accept_ra). The MTU is 9216 or 9000, the largest that the NIC accepts, so that
-# mirrored jumbo frames are received; otherwise, it is FABRIC's default.
+# mirrored jumbo frames are received; if it accepts neither, the MTU stays at FABRIC's default.
 SET_UP = (
     packages.DEFINE
     + """set -e

@@ -81,9 +81,9 @@ class Moves:
     ) -> None:
         """Raise UserError if a mirror would move although the config forbids it."""
         for name, receiver in wanted:
-            there = current[name, receiver]
-            if there and not self._settings.move_mirrors:
-                unchanged = f"{receiver} of {name} stays on {there[0]} ({there[1]})"
+            active = current[name, receiver]
+            if active and not self._settings.move_mirrors:
+                unchanged = f"{receiver} of {name} stays on {active[0]} ({active[1]})"
                 raise UserError(f"{unchanged}: fabric.move_mirrors is false", where=WHERE)
 
     def _obsolete(

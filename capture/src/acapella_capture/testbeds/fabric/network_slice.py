@@ -25,7 +25,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class NetworkSlice:
-    """The slice of a campaign. Its name differs from the slice names of `collect`, which would delete it."""
+    """The slice of a campaign. Its name is not one of `collect`'s slice names: `collect` deletes such slices."""
 
     def __init__(self, settings: FabricSettings, campaign: str):
         self.settings = settings
@@ -34,7 +34,7 @@ class NetworkSlice:
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
         self._nodes: dict[str, Any] = {}
         self._slice: Any = None
-        self.existed = False  # before `open`
+        self.existed = False  # whether it existed before `open`
 
     @property
     def name(self) -> str:

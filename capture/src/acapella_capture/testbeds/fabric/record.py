@@ -29,7 +29,7 @@ from .session import Session
 from .switch_counters import SWITCHES
 
 TIMEOUT_S = 120
-PATTERNS = {  # by the name of the placeholder; the first match of the text wins
+PATTERNS = {  # by the name of the placeholder; the first pattern that matches is used
     "token": credentials.TOKEN.pattern,
     "key": r"(?:ssh|ecdsa)-[\w-]+ [A-Za-z0-9+/=]{20,}[^\"\n]*",
     "email": r"[\w.+-]+@[\w-]+\.[\w.-]+",
@@ -46,7 +46,7 @@ PERSONAL = re.compile(
 
 @dataclass(frozen=True)
 class Request:
-    """A request to FABRIC; `named` is true if key `name` in its answer is the name of a person, project or slice."""
+    """A request to FABRIC; `named` is true if key `name` in its response is the name of a person, project or slice."""
 
     name: str
     host: str  # key of the credentials, or a URL
@@ -57,7 +57,7 @@ class Request:
     named: bool = True
 
 
-def requests_to(token: str, telemetry_url: str, slice_id: str | None) -> Iterator[Request]:
+def planned_requests(token: str, telemetry_url: str, slice_id: str | None) -> Iterator[Request]:
     """Yield the requests to record."""
     body = {"token": token, "type": "identity"}
     yield Request("token", "credmgr_host", "POST", "/credmgr/tokens/validate", body)
@@ -115,8 +115,8 @@ def is_address(text: str) -> bool:
     return True
 
 
-def ask(request: Request, values: Mapping[str, str], token: str) -> tuple[int, Any]:
-    """Return the HTTP status and the body of an answer; a non-JSON body is returned as text. Raises UserError."""
+def send(request: Request, values: Mapping[str, str], token: str) -> tuple[int, Any]:
+    """Return the HTTP status and the body of a response; a non-JSON body is returned as text. Raises UserError."""
     import requests  # noqa: PLC0415 - slow to import
 
     host = values.get(request.host, request.host)
@@ -124,41 +124,41 @@ def ask(request: Request, values: Mapping[str, str], token: str) -> tuple[int, A
     body = {"data" if request.scheme == "fabric-token" else "json": request.body} if request.body else {}
     headers = {"Authorization": f"{request.scheme} {token}"}
     try:
-        answer = requests.request(request.method, url, headers=headers, timeout=TIMEOUT_S, **body)
+        response = requests.request(request.method, url, headers=headers, timeout=TIMEOUT_S, **body)
     except requests.RequestException as error:
         raise UserError(credentials.redact(f"{request.name}: {error}"), where=url) from error
     try:
-        return answer.status_code, answer.json()
+        return response.status_code, response.json()
     except ValueError:
-        return answer.status_code, answer.text[:10_000]
+        return response.status_code, response.text[:10_000]
 
 
 def record(directory: Path, fabric_rc: str | None, telemetry_url: str, slice_name: str | None) -> list[Path]:
-    """Write an answer per file; return the paths. Raises UserError."""
+    """Write a file per response; return the paths. Raises UserError."""
     session = Session(credentials.find(fabric_rc))
     token, scrubber, paths = session.token(), Scrubber(), []
     slice_id = None
     if slice_name is not None:
         found = session.read("cannot list slices", lambda manager: manager.list_slices(return_fmt="dto", limit=200))
-        slice_id = next((one.slice_id for one in found if one.name == slice_name), None)
+        slice_id = next((entry.slice_id for entry in found if entry.name == slice_name), None)
         if slice_id is None:
             raise UserError(f"no slice {slice_name!r}", where="--slice")
     directory.mkdir(parents=True, exist_ok=True)
-    for request in requests_to(token, telemetry_url, slice_id):
-        status, body = ask(request, session.credentials.values, token)
-        answer = {
+    for request in planned_requests(token, telemetry_url, slice_id):
+        status, body = send(request, session.credentials.values, token)
+        response = {
             "request": f"{request.method} {scrubber.text(request.path)}",
             "status": status,
             "body": scrubber.scrub(body, named=request.named),
         }
         path = directory / f"{request.name}.json"
-        atomic_text(path, json.dumps(answer, indent=1) + "\n")
+        atomic_text(path, json.dumps(response, indent=1) + "\n")
         paths.append(path)
     return paths
 
 
 def main() -> int:
-    """Record answers; return the exit code."""
+    """Record responses; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     defaults = parse_settings({"testbed": "fabric"}).fabric
     parser.add_argument("directory", type=Path, metavar="DIRECTORY")

@@ -1,4 +1,4 @@
-"""Programs on listening nodes, over FABRIC's SSH.
+"""Programs on FABRIC's nodes, over SSH.
 
 FABRIC's client returns no exit status, repeats a command when the connection is lost, and fails on output that is not
 UTF-8. Therefore, an agent on the node (agent.py) executes each command. The agent replies in one line of base64; jobs
@@ -52,7 +52,8 @@ class TooMuchOutputError(Exception):
 
 
 class Remote:
-    """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError.
+    """The nodes of a collection or of a grid of transfers. `node_of` returns FABRIC's object of a node, or raises
+    UserError.
 
     `explain_refusal` is called after a rejected login; it raises UserError if retries are useless. `stopped` returns
     whether the collection ends; digests, compression and checksums, which may take an hour, are then not waited for.
@@ -89,14 +90,14 @@ class Remote:
             output, fault = self._execute(node, line, REPLY_S + duration_s)
             match = REPLY.search(output)
             if match:
-                reply = decoded(node, command, match[1])
+                reply = decode_reply(node, command, match[1])
                 if "error" in reply:
                     raise UserError(" ".join(reply["error"].split()), where=f"node {node}")
                 return reply
         raise UserError(f"no reply after {self._tries} attempts: {fault}", where=f"node {node}")
 
     def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
-        """Return a command's output, and the reason if it has no reply. A connection silent for `limit_s` is closed."""
+        """Return a command's output, and the reason if it has no reply. After `limit_s`, the connection is closed."""
         node_object = self._node_of(node)
         with GRAPH_LOCK:  # a connection needs the address, which the object caches
             node_object.get_management_ip()
@@ -207,7 +208,7 @@ def received(channel: Any) -> tuple[bytes, bytes]:
     return bytes(output), bytes(messages)
 
 
-def decoded(node: str, command: str, encoded: str) -> dict[str, Any]:
+def decode_reply(node: str, command: str, encoded: str) -> dict[str, Any]:
     """Return the reply of a node to a command. Raises UserError if it is malformed."""
     try:
         return replies.decode(command, encoded)

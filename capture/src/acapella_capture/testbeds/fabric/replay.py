@@ -30,7 +30,7 @@ from .replay_sender import KEY, PACING, PROGRAM, NodeSender, program
 
 SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 SENDER = "acapella replay"
-WHOLE = "replayed.pcap"  # the capture in raw/
+WHOLE = "replayed.pcap"  # name of the sent capture in raw/
 CONVERT_S = 600
 LEAD_NS = 2_000_000_000  # per replayer: from the command, which SSH has to transmit, to the start of a run
 PPM = 1_000_000
@@ -55,7 +55,10 @@ def describe(settings: FabricReplaySettings | None) -> list[str]:
         return []
     what = settings.capture or f"a generated capture of {replay_capture.PACKETS} packets"
     senders = "; ".join(f"node {sender.node}, interface {sender.interface}" for sender in settings.senders)
-    trials = [f"{one.name}-1 to {one.name}-{settings.repeats}{conditions(one)}" for one in settings.environments]
+    trials = [
+        f"{environment.name}-1 to {environment.name}-{settings.repeats}{conditions(environment)}"
+        for environment in settings.environments
+    ]
     return [
         f"replay: {what}, {settings.repeats} times in each environment, by {PROGRAM}",
         f"replay: uploaded to slice {settings.slice}: {senders}",
@@ -72,7 +75,7 @@ def conditions(environment: FabricReplayEnvironment) -> str:
 
 
 def plan(settings: FabricReplaySettings, site: Site, port: Port) -> Replay:
-    """Return the replay (testbeds.base), recorded at a port of a site."""
+    """Return the plan of the trials (testbeds.base), recorded at a port of a site."""
     return Replay(
         site=site,
         port=port,
@@ -115,14 +118,14 @@ def write_capture(given: str | None, target: Path, source_mac: str, destination_
 
 
 def write_parts(given: str | None, directory: Path, destination_macs: Sequence[str]) -> list[Part]:
-    """Write what each replayer sends to a directory. Raises UserError if there are fewer frames than replayers."""
-    whole = directory / WHOLE
-    write_capture(given, whole, SENDER_MAC.format(1), destination_macs[0])
+    """Write the capture of each replayer to a directory. Raises UserError if there are fewer frames than replayers."""
+    recording = directory / WHOLE
+    write_capture(given, recording, SENDER_MAC.format(1), destination_macs[0])
     count = len(destination_macs)
     if count == 1:
-        return [Part(whole, WHOLE)]
+        return [Part(recording, WHOLE)]
     names = [f"replayed-{number}of{count}.pcap" for number in range(1, count + 1)]
-    offsets = replay_capture.split(whole, [directory / name for name in names], f"{KEY}.capture")
+    offsets = replay_capture.split(recording, [directory / name for name in names], f"{KEY}.capture")
     for number, (name, mac) in enumerate(zip(names, destination_macs, strict=True), 1):
         replay_capture.put_between(directory / name, SENDER_MAC.format(number), mac)
     return [Part(directory / name, name, offset) for name, offset in zip(names, offsets, strict=True)]
@@ -207,7 +210,7 @@ class Replayer:
             written.append({"file": target.name, "sha256": sha256_of(target)})
             records.append(departures.read(binary))
             deviations.append(deviation_of(f"{sender.node}:{sender.interface}", records[-1], origin))
-        largest = skew.largest([one for one in deviations if one is not None])
+        largest = skew.largest([deviation for deviation in deviations if deviation is not None])
         return {
             "sender": SENDER,
             **{"replayers": len(self._senders), "polling": "separate", "speed": self._speed},
@@ -217,7 +220,7 @@ class Replayer:
             "recordings": recordings,
             "departures": written,
             **delays([sender.done for sender in self._senders]),
-            "median_gap_ns": departures.median_gap_ns(np.concatenate([one["requested_ns"] for one in records])),
+            "median_gap_ns": departures.median_gap_ns(np.concatenate([rows["requested_ns"] for rows in records])),
             "skew_ns": largest and largest.skew_ns,
             "skew_error_ns": largest and largest.error_ns,
         }
@@ -237,24 +240,24 @@ class Replayer:
             return [self._origin(0, state, state["source"], state["offset_ns"], state["error_ns"])]
         source, offsets = common_reference(before, self._clocks)
         return [
-            self._origin(place, clock.state, source, offset.offset_ns, offset.error_ns)
-            for place, (clock, offset) in enumerate(zip(self._clocks, offsets, strict=True))
+            self._origin(index, clock.state, source, offset.offset_ns, offset.error_ns)
+            for index, (clock, offset) in enumerate(zip(self._clocks, offsets, strict=True))
         ]
 
     def _origin(
-        self, place: int, state: dict[str, Any], source: str | None, offset_ns: int | None, error_ns: int | None
+        self, index: int, state: dict[str, Any], source: str | None, offset_ns: int | None, error_ns: int | None
     ) -> Origin:
-        """Return the origin of the departures of a replayer, by its place. ``error_ns``: error of its node's clock.
+        """Return the origin of the departures of a replayer, by its index. ``error_ns``: error of its node's clock.
 
         The error relative to the receiver is unknown: the receiver is a different machine, even if all replayers are on
         one node.
         """
-        program_ns = max_clock_error_ns(self._senders[place].done) or 0
+        program_ns = max_clock_error_ns(self._senders[index].done) or 0
         return Origin(
             clock_offset_ns=offset_ns,
             clock_error_ns=None if error_ns is None else error_ns + program_ns,
             clock_source=source,
-            recording_sha256=sha256_of(self._parts[place].capture),
+            recording_sha256=sha256_of(self._parts[index].capture),
             speed_ppm=self._speed_ppm,
             pacing=PACING,
             node_clock=state,

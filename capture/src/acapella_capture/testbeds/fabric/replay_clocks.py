@@ -16,7 +16,7 @@ SAME_CLOCK, CHRONY, ROUND_TRIPS = "system", "chrony", "round trips"
 
 @dataclass(frozen=True)
 class NodeClock:
-    """The clock of a node: the state that the node's own program reports, and the offset by round trips over SSH."""
+    """The clock of a node: the state that its clock program reports, and the offset by round trips over SSH."""
 
     node: str
     state: dict[str, Any]

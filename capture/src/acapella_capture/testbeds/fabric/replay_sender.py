@@ -72,9 +72,9 @@ class NodeSender:
         if not frames:
             raise UserError("the capture has no frames", where=f"{KEY}.capture")
         self._testbed.put(self.node, capture, self._file("capture"))
-        place = upload(self._testbed, self.node, program(), PROGRAM)
+        path = upload(self._testbed, self.node, program(), PROGRAM)
         settings = ProgramSettings((self.interface,), packets=frames, departures=frames, pace=PACING, mtu=self._mtu())
-        argv = ["sh", "-c", START, "sh", self._path("commands"), *settings.argv(place)]
+        argv = ["sh", "-c", START, "sh", self._path("commands"), *settings.argv(path)]
         self._job = self._testbed.start(self.node, argv, output=self._file("events"))
         self._wait(("ready",), 0, COMMAND_S)
         self._command(f"load {self._path('capture')}", ("loaded",))
@@ -105,7 +105,7 @@ class NodeSender:
         return NodeClock(self.node, state, measure(request, time.time_ns, ROUND_TRIPS))
 
     def clock_state(self) -> dict[str, Any]:
-        """Return the state of the node's clock that its own program reports."""
+        """Return the state of the node's clock, as the clock program there reports it."""
         return clock_of(self._testbed.run(self.node, ["sh", "-c", CLOCK]).stdout)
 
     def schedule(self, at_ns: int, speed_ppm: int) -> int:
@@ -192,9 +192,9 @@ class NodeSender:
     def _events(self) -> list[dict[str, Any]]:
         """Return the events of the program so far. Raises UserError if they are not JSON."""
         done = self._testbed.run(self.node, ["cat", self._path("events")])
-        whole = done.stdout[: done.stdout.rfind("\n") + 1] if done.status == 0 else ""
+        complete_lines = done.stdout[: done.stdout.rfind("\n") + 1] if done.status == 0 else ""
         try:
-            events = [json.loads(line) for line in whole.splitlines()]
+            events = [json.loads(line) for line in complete_lines.splitlines()]
             json.dumps(events, ensure_ascii=False).encode()  # fails for lone surrogates, which JSON may contain
         except (ValueError, RecursionError) as error:
             raise UserError("an event of the program is malformed", where=self._where) from error
@@ -210,7 +210,7 @@ def checked_report(done: dict[str, Any], where: str) -> dict[str, Any]:
         counts = [
             ("sent", done.get("sent")),
             *dropped.items(),
-            *(each for each in optional.items() if each[1] is not None),
+            *(item for item in optional.items() if item[1] is not None),
         ]
         if all(is_count(count) and count <= MAX_VALUES.get(key, MAX_COUNT) for key, count in counts):
             return done

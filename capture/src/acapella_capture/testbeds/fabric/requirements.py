@@ -59,9 +59,12 @@ def permitted_nics(models: Sequence[str], tags: Collection[str]) -> list[str]:
 
 
 def mirror_tags(settings: FabricSettings) -> list[tuple[str, ...]]:
-    """Return the permission tags that mirrors need: any one of each tuple. Within the user's slice, only a NIC's."""
-    of_nic = (*map(nic_tag, settings.nics), SMART_NIC)
-    return [of_nic] if settings.nodes == "own" else [(MIRRORING,), of_nic]
+    """Return the permission tags that mirrors need: any one of each tuple.
+
+    Mirrors within the user's slice need only the tag of a NIC.
+    """
+    nic_tags = (*map(nic_tag, settings.nics), SMART_NIC)
+    return [nic_tags] if settings.nodes == "own" else [(MIRRORING,), nic_tags]
 
 
 def required_tags(settings: FabricSettings, request: ResourceRequest) -> list[tuple[str, ...]]:

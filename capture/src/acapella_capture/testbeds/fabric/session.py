@@ -100,7 +100,7 @@ def is_transient(error: UserError) -> bool:
 
 
 class Session:
-    """The connection to FABRIC of one collection. Several threads may use it."""
+    """The connection to FABRIC of one collection or grid of transfers. Several threads may use it."""
 
     def __init__(self, user_credentials: Credentials, retry_s: float = 0):
         self.credentials = user_credentials
@@ -140,7 +140,7 @@ class Session:
             self.fablib().get_manager()
 
     def check_login(self, settings: FabricSettings, kept: type[UserError] = UserError) -> None:
-        """Raise UserError if no node can be reached over SSH, whatever FABRIC allocates.
+        """Raise UserError if no node can be reached over SSH, regardless of what FABRIC allocates.
 
         All sites share one check, because bastion hosts block a machine after repeated failed logins. Only errors of
         type `kept` are raised again without a new login.

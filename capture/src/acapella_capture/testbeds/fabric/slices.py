@@ -27,7 +27,7 @@ GONE = ("Closing", "Dead")
 LEASE = "%Y-%m-%d %H:%M:%S %z"  # the only format that FABRIC accepts
 CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only reports that another part failed
 UNSTABLE = ("Nascent", "Configuring", "Modifying")  # FABRIC neither changes nor deletes a slice in these states
-SITES = "[A-Z][A-Z0-9]*"  # names of FABRIC's sites
+SITES = "[A-Z][A-Z0-9]*"  # pattern of the names of FABRIC's sites
 PAGE = 200  # FABRIC's maximum of slices in one reply
 LOOKUP_TRIES = 8  # attempts to find a slice after a submission without a reply
 
@@ -51,7 +51,7 @@ def lease_end(record: Any | None) -> datetime.datetime | None:
 
 
 def check_lease(records: Iterable[Any], slice_id: str, until_ns: int) -> None:
-    """Raise UserError if the lease of a user's slice ends earlier: renewing it is up to the user."""
+    """Raise UserError if the lease of a user's slice ends before a time: renewing it is up to the user."""
     for record in records:
         end = lease_end(record)
         if record.slice_id == slice_id and end and end < datetime.datetime.fromtimestamp(until_ns / 1e9, datetime.UTC):
@@ -133,7 +133,7 @@ class Slices:
                 raise
         else:
             try:
-                self.delete_all([*listed, *(each for each in self.known_ids(site) if each not in listed)])
+                self.delete_all([*listed, *(slice_id for slice_id in self.known_ids(site) if slice_id not in listed)])
             except NotReleased as error:
                 fault, names = error.reason, list(error.names)
             unlisted = [name for name in self._unlisted if site in (None, self._site_of(name))]
@@ -360,7 +360,7 @@ class Slices:
 
     def known_ids(self, site: str | None = None) -> list[str]:
         """Return the ids of slices that this process created or used and has not deleted, of one site or of all."""
-        return [each for each, name in list(self._names.items()) if site in (None, self._site_of(name))]
+        return [slice_id for slice_id, name in list(self._names.items()) if site in (None, self._site_of(name))]
 
     def _try_delete(self, slice_id: str) -> tuple[str, bool]:
         """Request the deletion of a slice. Return why it still exists, or "", and whether retries are useless."""

@@ -13,7 +13,7 @@ EVERY_S = 30
 SWITCHES = 'job="data-sw"'
 
 
-def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
+def site_counters(url: str, token: Callable[[], str], site: str) -> Prometheus:
     """Return the counters of a site's switch; FABRIC's rack names are lower case."""
     return Prometheus(
         url=url.rstrip("/"),
@@ -26,7 +26,7 @@ def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
 
 def ports(url: str, token: Callable[[], str]) -> dict[str, set[str]]:
     """Return the ports with counters, by rack. Raises UserError if FABRIC does not provide them."""
-    response = of(url, token, "").query("query", query=f"{IN}{{{SWITCHES}}}")
+    response = site_counters(url, token, "").query("query", query=f"{IN}{{{SWITCHES}}}")
     names_by_rack: dict[str, set[str]] = {}
     for series in response.get("result", ()):
         labels = series.get("metric", {})

@@ -45,7 +45,7 @@ class NoSliceError(UserError):
 
 
 class FabricTestbed(NodePrograms):
-    """FABRIC as its users can access it.
+    """FABRIC, with one slice per site.
 
     `follow`: a slice of the project whose ports are sampled; `fixed`: ports by site that the config names.
     """
@@ -130,7 +130,7 @@ class FabricTestbed(NodePrograms):
             self._listener_ports.get(site, ()), Rates(0.0, 0.0)
         )  # these ports only carry our own copies
         try:
-            telemetry = switch_counters.of(self.settings.telemetry_url, self.session.token, site).telemetry(
+            telemetry = switch_counters.site_counters(self.settings.telemetry_url, self.session.token, site).telemetry(
                 seconds, names
             )
             return telemetry and replace(telemetry, ports={**telemetry.ports, **listener_ports})
@@ -237,14 +237,14 @@ class FabricTestbed(NodePrograms):
         """Move all mirrors of a site in one modification of its slice: each takes a minute and may hang."""
         for site in dict.fromkeys(request.instance.site for request in requests):
             listener_ports = self._listener_ports.get(site, ())
-            of_site = [
+            site_requests = [
                 request for request in requests if request.instance.site == site and request.port not in listener_ports
             ]
             with contextlib.suppress(UserError):  # `mirror` reports the error
-                for request in of_site:
+                for request in site_requests:
                     self.receiver(request.instance, request.receiver)
                     self.port(site, request.port)
-                self._move_mirrors(site, of_site)
+                self._move_mirrors(site, site_requests)
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
         """Move mirrors to their ports unless they are there. Raises UserError."""

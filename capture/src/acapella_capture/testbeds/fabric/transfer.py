@@ -94,7 +94,7 @@ def read_part(node: Any, path: str, length: int) -> bytes:
     try:
         _, client = node._get_ssh_connection()
         with client.open_sftp() as sftp, sftp.open(path, "rb") as stream:
-            stream._prefetch_thread = quiet(stream._prefetch_thread)
+            stream._prefetch_thread = suppress_lost_connection(stream._prefetch_thread)
             stream.prefetch(length)
             return stream.read(length)
     except Exception:
@@ -102,7 +102,7 @@ def read_part(node: Any, path: str, length: int) -> bytes:
         raise
 
 
-def quiet(request: Callable[..., None]) -> Callable[..., None]:
+def suppress_lost_connection(request: Callable[..., None]) -> Callable[..., None]:
     """Return a function that requests the next blocks in a thread of paramiko, without the error of a lost connection.
 
     The reader raises this error; if the thread also raised it, Python would print a traceback.
@@ -116,8 +116,9 @@ def quiet(request: Callable[..., None]) -> Callable[..., None]:
 
 
 def check_space(stream: BinaryIO, size: int, target: Path) -> None:
-    """Raise UserError if there is not enough space for the rest of a file of `size` bytes, which starts with
-    `stream`."""
+    """Raise UserError if there is not enough space for the rest of a file of `size` bytes after the content of
+    `stream`.
+    """
     system = os.fstatvfs(stream.fileno())
     free, needed = system.f_bavail * system.f_frsize, size - os.fstat(stream.fileno()).st_size
     if needed > 0 and needed + RESERVE_MB * MB > free:

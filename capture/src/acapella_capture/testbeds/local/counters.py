@@ -1,4 +1,4 @@
-"""Counters of a site's switch ports, read periodically by a thread inside the site's network namespace."""
+"""Counters of a site's switch ports, read periodically and on request by a thread in the site's network namespace."""
 
 import ctypes
 import threading
@@ -46,7 +46,7 @@ class Counters:
         self._thread.join()
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Return the rates up to now; None if the thread could not read."""
+        """Return the rates in the last seconds; None if no port has two readings."""
         with self._new_reading:
             if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < MIN_INTERVAL_S:
                 self._new_reading.wait_for(
@@ -82,7 +82,7 @@ class Counters:
 
 
 def interfaces(table: str) -> dict[str, tuple[int, int]]:
-    """Return bytes in and out of each interface from the text of /proc/net/dev."""
+    """Return the bytes that each interface received and sent, from the text of /proc/net/dev."""
     counts = {}
     for line in table.splitlines()[2:]:
         name, _, numbers = line.partition(":")

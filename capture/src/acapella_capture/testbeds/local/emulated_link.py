@@ -25,7 +25,7 @@ QUEUE_PACKETS = 10_000  # queue of the TUN device, until acapella-link reads it
 TABLE = 90
 GATEWAYS = {"-4": "192.0.2.1", "-6": "fe80::1"}  # addresses for documentation (RFC 5737), and link-local
 PPM_PER_PERCENT = 10_000
-MS_NS = 1_000_000
+NS_PER_MS = 1_000_000
 
 
 def executable() -> Path:
@@ -44,7 +44,7 @@ class EmulatedLink:
         self._mac = mac
         self._receiver_mac = receiver_mac
         self._values = {
-            "delay_ns": round(settings.delay_ms * MS_NS),
+            "delay_ns": round(settings.delay_ms * NS_PER_MS),
             "loss_ppm": round(settings.loss_percent * PPM_PER_PERCENT),
             "reorder_ppm": round(settings.reorder_percent * PPM_PER_PERCENT),
             "duplicate_ppm": round(settings.duplicate_percent * PPM_PER_PERCENT),
@@ -54,7 +54,7 @@ class EmulatedLink:
         self._before: dict[str, int] = {}
 
     @property
-    def places(self) -> list[tuple[str, str]]:
+    def queue_interfaces(self) -> list[tuple[str, str]]:
         """Node and interface of the queues of the router."""
         return [("site1", PORT), (NODE, DEVICE), (NODE, "eth0")]
 
@@ -89,7 +89,7 @@ class EmulatedLink:
         run("site1", ["ip", "link", "del", PORT])
 
     def begin(self) -> None:
-        """Begin a trial: the seed determines the treatment of all its packets. Raises UserError."""
+        """Begin a trial: the seed determines which packets are lost, reordered or duplicated. Raises UserError."""
         self._process.set(DEVICE, **self._values)
         self._before = self._process.statistics()[DEVICE]
 
@@ -118,9 +118,9 @@ def settings_script() -> str:
 
 
 def device_lines(mtu: int, mac: str) -> list[str]:
-    """Return the commands of `ip` that create the devices of the router. Without addresses, they send nothing."""
+    """Return the commands of `ip` that set up the devices of the router. Without addresses, they send nothing."""
     return [
-        "link set dev lo up",  # without any address, the kernel rejects gateways
+        "link set dev lo up",  # has the loopback addresses: without an address, the kernel rejects gateways
         f"link set dev eth0 address {mac} addrgenmode none",
         "link set dev eth0 multicast off",
         "link set dev eth0 up",
@@ -132,7 +132,7 @@ def device_lines(mtu: int, mac: str) -> list[str]:
 
 
 def route_lines(gateway: str, receiver_mac: str) -> list[str]:
-    """Return the commands of `ip`, of one version, for the routes: from eth0 to the program, and from it to eth0."""
+    """Return the commands of `ip` for the routes of one IP version: from eth0 to the program, and from it to eth0."""
     return [
         f"route add default dev {DEVICE} table {TABLE}",
         f"rule add pref {TABLE} iif eth0 lookup {TABLE}",

@@ -48,7 +48,7 @@ class Generator:
         self.receiver = network.hosts(2)[0]
         if network.slice_of(network.hosts(1)[0]) or network.slice_of(self.receiver):
             raise UserError("not supported by Open vSwitch", where=KEY, fix="local.switch: bridge")
-        self.environments = {one.name: one for one in settings.environments}
+        self.environments = {environment.name: environment for environment in settings.environments}
         for environment in settings.environments:
             check_path(network, environment, bridges=bridges)
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
@@ -64,7 +64,7 @@ class Generator:
             direction="tx",
             filter=f"ether src {SENDER_MAC} or ether src {ROUTER_MAC}",
             repeats=dict.fromkeys(self.environments, self.settings.repeats),
-            notes={name: self._note(one) for name, one in self.environments.items()},
+            notes={name: self._note(environment) for name, environment in self.environments.items()},
         )
 
     def _note(self, environment: GenerateEnvironment) -> str:
@@ -79,10 +79,10 @@ class Generator:
         return ReplayPath(self.network, environment, self._rate_bps, one_process=True)
 
     def require(self) -> None:
-        """Read the model. The scratch file system may hide it later. Raises UserError."""
+        """Check the programs, and read the model, which the scratch file system may hide later. Raises UserError."""
         program.executable()
         monitor.executable()
-        if any(one.link for one in self.settings.environments):
+        if any(environment.link for environment in self.settings.environments):
             link_program()
         self._model = model.read(Path(self.settings.model), program.read_trace)
         for number, flow in enumerate(self._model.flows):
@@ -101,8 +101,8 @@ class Generator:
             if environment.link:
                 link = EmulatedLink(self.network, environment.link, ROUTER_MAC, self.receiver.mac)
                 link.open(BRIDGE)
-            between = SENDER_MAC, ROUTER_MAC if link else self.receiver.mac
-            self._current = Run(between_macs(self._model, *between), path, link, self.receiver.name, self.network.mtu)
+            macs = SENDER_MAC, ROUTER_MAC if link else self.receiver.mac
+            self._current = Run(between_macs(self._model, *macs), path, link, self.receiver.name, self.network.mtu)
             yield
         finally:
             self._current = None
@@ -133,12 +133,12 @@ class Run:
         self._facts: dict[str, Any] = {}
 
     @property
-    def _places(self) -> list[tuple[str, str]]:
-        return [*self._path.places, *(self._link.places if self._link else [])]
+    def _queue_interfaces(self) -> list[tuple[str, str]]:
+        return [*self._path.queue_interfaces, *(self._link.queue_interfaces if self._link else [])]
 
     def play(self, rate_bps: int) -> int:
         """Send the traffic and count what arrives; return the number of packets sent. Raises UserError."""
-        before = drops.dropped(self._places)
+        before = drops.dropped_frames(self._queue_interfaces)
         if self._link:
             self._link.begin()
         settle_s = SETTLE_S + 4 * QUEUE_BYTES * 8 / rate_bps + (self._link.delay_ns / 1e9 if self._link else 0)
@@ -158,13 +158,13 @@ class Run:
                 sender.close()
             self._sent = sender.document()
             (scratch / LIST).write_text(json.dumps(self._sent))
-            lines = [tables.drift_of(port) for port in counted.ports]
-            self._rows = tables.rows_of(counted.ports, expected.read(scratch / LIST), lines, corrected=False)
-        wait_until(lambda: not any(drops.queued(*place) for place in self._path.places))
+            drifts = [tables.drift_of(port) for port in counted.ports]
+            self._rows = tables.rows_of(counted.ports, expected.read(scratch / LIST), drifts, corrected=False)
+        wait_until(lambda: not any(drops.queued_bytes(*interface) for interface in self._path.queue_interfaces))
         self._facts = {
             "path": self._path.facts(),
             "link": self._link.facts() if self._link else None,
-            "dropped": drops.since(before, drops.dropped(self._places)),
+            "dropped": drops.since(before, drops.dropped_frames(self._queue_interfaces)),
         }
         return self._sent["packets"]
 
@@ -232,9 +232,9 @@ def flow_between(flow: Flow, source: str, destination: str) -> Flow:
     """Return a flow with the given addresses in its outermost header."""
     macs = {"dst": bytes.fromhex(destination.replace(":", "")), "src": bytes.fromhex(source.replace(":", ""))}
     fields = tuple(
-        replace(one, value=int.from_bytes(macs[one.name]), varying=None)
-        if one.header == 0 and one.name in macs
-        else one
-        for one in flow.fields
+        replace(field, value=int.from_bytes(macs[field.name]), varying=None)
+        if field.header == 0 and field.name in macs
+        else field
+        for field in flow.fields
     )
     return replace(flow, fields=fields, template=macs["dst"] + macs["src"] + flow.template[2 * MAC_BYTES :])

@@ -29,7 +29,7 @@ from .slices import Slice, host_mac
 from .switch import Link, Switches
 
 STANDARD_MTU = 1500
-PATHS = {"standard": 10, "jumbo": 20, "vxlan": 30, "vlan": 40}  # second byte of the addresses; VNI, VLAN id
+PATHS = {"standard": 10, "jumbo": 20, "vxlan": 30, "vlan": 40}  # second number of addresses; VNI or VLAN ID
 DEVICES = {"vxlan": "vxlan0", "vlan": "vlan0"}
 VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
 

@@ -1,13 +1,13 @@
 """OpenFlow rules of a site's two bridges: `edge` adds and removes the slices' headers, `core` forwards.
 
-Between the switches a frame has the encapsulation of its slice (the part after -> is the host's own frame):
+Between the switches a frame has the encapsulation of its slice (the host sends and receives the part after ->):
 
     vlan        Ethernet / VLAN -> IP, ARP, anything
     mpls        Ethernet / VLAN / MPLS -> IP
     mpls2       Ethernet / VLAN / MPLS / MPLS -> IP
     pseudowire  Ethernet / VLAN / MPLS / MPLS -> Ethernet / IP, ARP, anything
 
-In mpls and mpls2, the Ethernet header is the host's; a pseudowire has an outer header with addresses of the edge
+In vlan, mpls and mpls2, the Ethernet header is the host's; a pseudowire has an outer header with addresses of the edge
 bridges. In a slice of mpls or mpls2, frames other than IP have only the VLAN tag, because labels do not identify the
 payload. OpenFlow can neither add nor remove the control word of a pseudowire (RFC 4448), so there is none. After each
 removed label or header, the frame is resubmitted to the next table, because it has to be parsed again.

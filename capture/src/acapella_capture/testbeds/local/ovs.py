@@ -118,14 +118,14 @@ class OvsSwitches(Switches):
         node = self.node(site, number)
         make_namespace(node, ipv6=False)
         receivers = []
-        for turn in range(RECEIVERS):
-            mirror, receiver = RECEIVERS * (number - 1) + turn, f"capture{turn}"
-            self._cable(site, mirror, node, receiver)
+        for index in range(RECEIVERS):
+            mirror, receiver = RECEIVERS * (number - 1) + index, f"capture{index}"
+            self._add_mirror_links(site, mirror, node, receiver)
             self.sites[site].add_mirror_port(mirror)
             receivers.append(receiver)
         return Instance(node, site, tuple(receivers))
 
-    def _cable(self, site: str, mirror: int, node: str, receiver: str) -> None:
+    def _add_mirror_links(self, site: str, mirror: int, node: str, receiver: str) -> None:
         """Create the links from a mirror port to a receiver, the second one rate-limited if there is a limit."""
         rate, mtu = self.network.mirror_rate_bps, self.network.mtu + TAGS
         if not rate:
@@ -135,7 +135,7 @@ class OvsSwitches(Switches):
         add_link(Link((site, f"mirror{mirror}"), (site, queue), mtu))
         add_link(Link((site, limit), (node, receiver), mtu))
         limit_mirror(site, limit, rate)
-        # puts the VLAN tag back into the frame before it is counted
+        # so that the VLAN tag is back in the frame when it is counted
         run_checked(site, ["ethtool", "-K", limit, "txvlan", "off"])
         every_frame = f"filter add dev {queue} parent ffff: protocol all prio 1 u32 match u32 0 0"
         lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress mirror dev {limit}"]
@@ -182,7 +182,7 @@ class Site:
     def _daemon(self, program: str, *arguments: str):
         control = f"--unixctl={self.directory / program}.ctl"
         logging = ["--no-chdir", "--verbose=console:warn", "--verbose=syslog:off"]
-        # directory of its bridges' sockets
+        # OVS_RUNDIR: directory of the bridges' sockets
         return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *logging])
 
     def wait_until_ready(self) -> None:
@@ -239,7 +239,7 @@ class Site:
         run(self.name, self._vsctl("--if-exists", "del-port", CORE, port))
 
     def mirror_port(self, mirror: int, port: str | None, direction: Direction = "both") -> None:
-        """Mirror a port, or none; active flows are revalidated."""
+        """Mirror a port, or none, and remove the datapath's flows, which still have the previous actions."""
         row = f"mirror{mirror}"
         arguments = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
         if port is not None:

@@ -31,7 +31,7 @@ from .replay_tcpreplay import TcpreplaySender
 KEY = "local.replay.capture"
 SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 CAPTURE = SPOOL / "replay.pcap"
-WHOLE = "replayed.pcap"  # the capture in raw/
+RECORDING_NAME = "replayed.pcap"  # name of the sent capture in raw/
 LOADED_S = 10  # timeout for a queue to form at the bottleneck
 SENDERS = {"acapella": AcapellaSender, "tcpreplay": TcpreplaySender}
 
@@ -58,10 +58,10 @@ class Replayer:
         self._source: BinaryIO | None = None
         self._current: tuple[ReplayEnvironment, ReplayPath, AcapellaSender | TcpreplaySender] | None = None
         self._load: Load | None = None
-        self._dropped: dict[str, int] = {}  # during the last trial, by place
+        self._dropped: dict[str, int] = {}  # during the last trial, by qdisc or interface
 
     def replay_plan(self) -> Replay:
-        """Return the replay (testbeds.base); frames are recorded as the receiver's switch port sends them."""
+        """Return the plan of the trials (testbeds.base): the receiver's switch port is mirrored as it sends frames."""
         site = self.network.site(self.receiver.site)
         macs = self._macs(max(environment.replayers for environment in self.settings.environments))
         return Replay(
@@ -98,7 +98,7 @@ class Replayer:
         return self.settings.polling == "shared"
 
     def require(self) -> None:
-        """Open the capture, because the scratch file system may hide it later. Raises UserError if it is missing."""
+        """Check the programs, and open the capture, which the scratch file system may hide later. Raises UserError."""
         for sender in sorted(self._senders):
             SENDERS[sender].require()
         if self.settings.capture is not None and "acapella" in self._senders:
@@ -179,10 +179,10 @@ class Replayer:
         return AcapellaSender(path.endpoints, parts, self.network.mtu, environment.speed, gap_ns)
 
     def _parts(self, environment: ReplayEnvironment) -> list[Part]:
-        """Write the captures of each process of an environment."""
+        """Write the capture of each process of an environment; return them."""
         macs = self._macs(environment.replayers)
         if len(macs) == 1:
-            return [Part(CAPTURE, WHOLE)]
+            return [Part(CAPTURE, RECORDING_NAME)]
         if self._one_process(environment):
             name = f"replayed-{len(macs)}ports.pcapng"
             replay_capture.write_interfaces(CAPTURE, SPOOL / name, macs)
@@ -198,12 +198,12 @@ class Replayer:
         environment, path, sender = self._current
         if self._load and self._load.fault():
             self._make_queue()
-        before = drops.dropped(path.places)
+        before = drops.dropped_frames(path.queue_interfaces)
         sent_packets = sender.send()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if not self._load:  # with it, the queues are never empty
-            wait_until(lambda: not any(drops.queued(*place) for place in path.places))
-        self._dropped = drops.since(before, drops.dropped(path.places))
+            wait_until(lambda: not any(drops.queued_bytes(*interface) for interface in path.queue_interfaces))
+        self._dropped = drops.since(before, drops.dropped_frames(path.queue_interfaces))
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where=f"environment {environment.name}")
         return sent_packets

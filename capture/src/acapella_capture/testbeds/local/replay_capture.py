@@ -1,9 +1,9 @@
-"""The default capture of trials: reproducible bytes, without traffic of users.
+"""Captures of trials: the default one, whose bytes are reproducible, and changes to a given pcap.
 
-UDP over IPv4 at a fixed rate, in eight flows. The last flow requests expedited forwarding (RFC 3246), so a switch with
-an expedited queue sends its packets before other waiting packets. Every packet is different: a sequence number and
-pseudorandom bytes follow the headers. The addresses are reserved for benchmarks of devices (RFC 2544, appendix C.2.2);
-no host uses them, so none replies.
+The default is UDP over IPv4 at a fixed rate, in eight flows, without traffic of users. The last flow requests expedited
+forwarding (RFC 3246), so a switch with an expedited queue sends its packets before other waiting packets. Every packet
+is different: a sequence number and pseudorandom bytes follow the headers. The addresses are reserved for benchmarks of
+devices (RFC 2544, appendix C.2.2); no host uses them, so none replies.
 """
 
 import contextlib
@@ -55,16 +55,16 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
     packets.
     """
     addresses = mac_bytes(target_mac, source_mac)
-    with mapped(path, mmap.ACCESS_WRITE, key) as data:
-        for at, captured in places(data, byte_order(data), key):
+    with map_pcap(path, mmap.ACCESS_WRITE, key) as data:
+        for at, captured in record_offsets(data, byte_order(data), key):
             frame = at + RECORD_HEADER_BYTES
             if captured > len(addresses) and frame + captured <= len(data):
                 data[frame : frame + len(addresses)] = addresses
 
 
 @contextlib.contextmanager
-def mapped(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
-    """Map a pcap, so that a large one is not copied into memory. Raises UserError if it has no file header."""
+def map_pcap(path: Path, access: int = mmap.ACCESS_READ, key: str = KEY) -> Iterator[mmap.mmap]:
+    """Map a pcap, so that a large one is not copied into memory. Raises UserError if it is too short."""
     mode = "rb" if access == mmap.ACCESS_READ else "r+b"
     if path.stat().st_size < FILE_HEADER_BYTES:
         raise UserError(f"{path.name} is not a pcap: it has no file header", where=key)
@@ -77,7 +77,7 @@ def byte_order(data: mmap.mmap) -> str:
     return "<" if data[3] == 0xA1 else ">"
 
 
-def places(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
+def record_offsets(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
     """Yield the offset of each record of a pcap and the captured length; the last frame may be truncated.
 
     This is a loop over packets, because only the length of a record leads to the next one. Raises UserError if there
@@ -97,13 +97,13 @@ def places(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int, int]]:
 
 def records(path: Path, key: str = KEY) -> Iterator[tuple[int, bytes]]:
     """Yield the time of each frame of a pcap in ns, and its record with the record header. Raises UserError."""
-    with mapped(path, key=key) as data:
+    with map_pcap(path, key=key) as data:
         order = byte_order(data)
         time = struct.Struct(f"{order}II")
         unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
-        for at, captured in places(data, order, key):
-            seconds, parts = time.unpack_from(data, at)
-            yield seconds * 10**9 + parts * unit_ns, data[at : at + RECORD_HEADER_BYTES + captured]
+        for at, captured in record_offsets(data, order, key):
+            seconds, fraction = time.unpack_from(data, at)
+            yield seconds * 10**9 + fraction * unit_ns, data[at : at + RECORD_HEADER_BYTES + captured]
 
 
 def mean_gap_ns(path: Path) -> float:
@@ -113,15 +113,15 @@ def mean_gap_ns(path: Path) -> float:
 
 
 def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
-    """Write frame i of a pcap to target i modulo their number; return the time of each one's first frame, ns.
+    """Write frame i of a pcap to target i modulo their number; return the time of each target's first frame, ns.
 
-    Times are relative to the first frame of the whole. Raises UserError, which names the config key of the capture, if
+    Times are relative to the first frame of the pcap. Raises UserError, which names the config key of the capture, if
     there are fewer frames than targets.
     """
     offsets: list[int] = []
     with contextlib.ExitStack() as files:
         streams = [files.enter_context(target.open("wb")) for target in targets]
-        with mapped(path, key=key) as data:
+        with map_pcap(path, key=key) as data:
             header = data[:FILE_HEADER_BYTES]
         for stream in streams:
             stream.write(header)
@@ -139,7 +139,7 @@ def write_interfaces(path: Path, target: Path, source_macs: Sequence[str]) -> No
     """Write a pcap as pcapng with an interface for each source MAC address: frame i belongs to interface i modulo their
     number, and gets its source address. Raises UserError if there are fewer frames than interfaces.
     """
-    with mapped(path) as data:
+    with map_pcap(path) as data:
         order = byte_order(data)
     sources = [mac_bytes(mac) for mac in source_macs]
     count = 0

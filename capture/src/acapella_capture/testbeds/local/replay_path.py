@@ -5,8 +5,9 @@
 
 The link between the sites has a bottleneck during all replays: a token bucket (tbf) followed by two queues, one of them
 for expedited packets with strict priority. A dedicated link has the same bottleneck; a direct link has only the rate
-limit of a port. The interfaces exist only as long as the path is open. Replayers after the first each have an
-interface, in separate network namespaces, or in host1's namespace if one process serves them all.
+limit of a port. The interfaces exist only as long as the path is open. The first replayer sends from host1, on a
+separate link from an additional interface. The others each have an interface, in separate network namespaces, or in
+host1's namespace if one process serves them all.
 """
 
 import json
@@ -65,9 +66,9 @@ class ReplayPath:
         return NEAR if self._separate else self._uplink
 
     @property
-    def places(self) -> list[tuple[str, str]]:
-        """Return node and interface of the queues before the mirror, which also copies what the mirrored port drops."""
-        return [*((one.node, one.interface) for one in self.endpoints), ("site1", self.link)]
+    def queue_interfaces(self) -> list[tuple[str, str]]:
+        """Return node and interface of each queue before the mirror, which also copies what the mirrored port drops."""
+        return [*((endpoint.node, endpoint.interface) for endpoint in self.endpoints), ("site1", self.link)]
 
     def facts(self) -> dict[str, Any]:
         """Return the path as manifest key `replay.path`."""
@@ -147,7 +148,7 @@ class ReplayPath:
 
 
 def check_path(network: Network, environment: Environment, *, bridges: bool) -> None:
-    """Raise UserError if the network cannot have the path. ``bridges``: the switches are kernel bridges."""
+    """Raise UserError if the network cannot provide the path. ``bridges``: the switches are kernel bridges."""
     key = "replay" if isinstance(environment, ReplayEnvironment) else "generate"
     where = f"local.{key}: environment {environment.name}"
     if not bridges and (environment.path != "shared" or environment.replayers > 1):

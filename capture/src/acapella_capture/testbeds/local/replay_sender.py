@@ -159,7 +159,7 @@ class AcapellaSender:
             "recordings": recordings,
             "departures": written,
             **delays([process.done for process in self._processes]),
-            "median_gap_ns": departures.median_gap_ns(np.concatenate([one["requested_ns"] for one in records])),
+            "median_gap_ns": departures.median_gap_ns(np.concatenate([rows["requested_ns"] for rows in records])),
             "skew_ns": largest and largest.skew_ns,
             "skew_error_ns": largest and largest.error_ns,
         }
@@ -169,7 +169,7 @@ def deviations_of(records: np.ndarray, endpoints: Sequence[Endpoint], clock_ns: 
     """Return the deviation of the replayer of each endpoint; ``clock_ns``: error of the process's clock."""
     found = []
     for port, endpoint in enumerate(endpoints):
-        own = records[(records["port"] == port) & (records["departed_ns"] != NO_TIME)]
-        errors_ns = np.asarray(own["departed_ns"] - own["requested_ns"], np.int64)
+        sent = records[(records["port"] == port) & (records["departed_ns"] != NO_TIME)]
+        errors_ns = np.asarray(sent["departed_ns"] - sent["requested_ns"], np.int64)
         found.append(skew.deviation(f"{endpoint.node}:{endpoint.interface}", errors_ns, Offset(0, clock_ns)))
-    return [one for one in found if one]
+    return [deviation for deviation in found if deviation]

@@ -4,7 +4,7 @@
 not root). When process 1 ends for any reason, the kernel kills every process of the PID namespace. The network
 and mount namespaces, with their interfaces, qdiscs, bind mounts and the scratch file system, end with the last of these
 processes. They have no names outside of the sandbox, so nothing remains. Process 1 itself ends with its caller:
-PDEATHSIG kills it if the caller was killed; a closed pipe (the lifeline) interrupts it if the caller was stopped.
+PDEATHSIG kills it if the caller was killed; a closed pipe (the lifeline) interrupts it if the caller is interrupted.
 """
 
 import ctypes
@@ -119,7 +119,7 @@ def enter() -> None:
 
     def watch() -> None:
         os.read(lifeline, 1)
-        # to the main thread, to interrupt its sleep; background jobs of a shell ignore SIGINT
+        # to the main thread, to interrupt its sleep; not SIGINT, which background jobs of a shell ignore
         signal.pthread_kill(main, signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Servers for the local testbed's traffic: iperf3, nginx (or Python's), dnsmasq, sshd."""
+"""Servers for the local testbed's traffic: iperf3, nginx (or Python's web server), dnsmasq, sshd."""
 
 import shutil
 from collections.abc import Iterable
@@ -51,23 +51,23 @@ class Services:
         """Return the output of the service."""
         return self._running[service, host.name].log()
 
-    def iperf3(self, places: dict[int, tuple[Host, int]]) -> dict[int, str]:
+    def iperf3(self, servers: dict[int, tuple[Host, int]]) -> dict[int, str]:
         """Start a server per client number and wait until they listen; return the reason for each that does not.
 
         A server that does not listen is restarted once.
         """
-        failed = self._listen(places)
-        failed = self._listen({number: places[number] for number in failed})
+        failed = self._listen(servers)
+        failed = self._listen({number: servers[number] for number in failed})
         return {
-            number: f"iperf3 does not listen on {places[number][0].name}: {job.last_line()}"
+            number: f"iperf3 does not listen on {servers[number][0].name}: {job.last_line()}"
             for number, job in failed.items()
         }
 
-    def _listen(self, places: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
+    def _listen(self, servers: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
         """Start these servers; return those that ended, or did not listen in time and were terminated."""
         jobs = {
             number: start(host.name, ["iperf3", "-s", "-1", "-p", str(port), "--forceflush"])
-            for number, (host, port) in places.items()
+            for number, (host, port) in servers.items()
         }
         self._iperf3 |= jobs
 

@@ -3,7 +3,8 @@
     site1: snmpd 169.254.1.2  --- manage1     the sandbox's own namespace:
     site2: snmpd 169.254.2.2  --- manage2     prometheus-snmp-exporter, prometheus on 127.0.0.1
 
-They use a separate management network, so that none of their traffic crosses a switch or uses a port of the machine.
+Agents and exporter use a separate management network, so that none of their traffic crosses a switch or uses a port of
+the machine.
 """
 
 import json
@@ -60,9 +61,9 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
     start(OPERATOR, ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
                      "--storage.tsdb.wal-segment-size=10MB", "--web.listen-address=127.0.0.1:9090"])  # fmt: skip
     for site, address in agents.items():
-        # by default, the agent reads counters every 3 s; if it does not listen in time, it continues to do so
+        # by default, the agent reads counters every 3 s; if it does not listen in time, it keeps this interval
         options = ["-v2c", "-c", COMMUNITY, "-r", "10", "-t", "0.2"]
-        run(site, ["env", *paths(directory, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
+        run(site, ["env", *file_variables(directory, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
     return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=10) for site in agents}
 
 
@@ -78,11 +79,11 @@ def _agent(number: int, site: str, directory: Path) -> str:
         run_checked(node, ["ip", "-batch", "-"], stdin="\n".join(lines))
     config = directory / f"{site}.conf"
     config.write_text(f"agentAddress udp:{address}:161\nrwcommunity {COMMUNITY}\ndontLogTCPWrappersConnects yes\n")
-    start(site, ["env", *paths(directory, site), "snmpd", "-f", "-Lo", "-C", "-c", str(config)])
+    start(site, ["env", *file_variables(directory, site), "snmpd", "-f", "-Lo", "-C", "-c", str(config)])
     return address
 
 
-def paths(directory: Path, site: str) -> list[str]:
+def file_variables(directory: Path, site: str) -> list[str]:
     """Return variables that prevent net-snmp from using files of this machine."""
     return [f"SNMP_PERSISTENT_DIR={directory}/{site}", f"SNMPCONFPATH={directory}", "MIBS="]
 

@@ -81,7 +81,7 @@ class LocalTestbed(Testbed):
             from .generate import Generator  # noqa: PLC0415 - imports numpy and pyarrow
 
             self._generator = Generator(self.network, settings.generate, bridges=not ovs)
-        self._trials: Any = None  # the one that sends in the current environment
+        self._trials: Any = None  # the replayer or generator of the current environment
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
         self._lock = threading.RLock()  # each site is used by its own thread
@@ -119,8 +119,8 @@ class LocalTestbed(Testbed):
             return self._inventories[site].free()
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        """Return SNMP rates if their readings cover at least half of the interval, otherwise rates from the switch
-        counters.
+        """Return SNMP rates if they cover at least half as much time as the rates from the switch counters, otherwise
+        the latter.
 
         Unless the config requires SNMP, rates of short intervals come from the switch counters, because SNMP readings
         are a second apart.
@@ -245,7 +245,7 @@ class LocalTestbed(Testbed):
 
     def replay_plan(self) -> Replay | None:
         plans = [trials.replay_plan() for trials in (self._replayer, self._generator) if trials]
-        return combined(plans) if plans else None
+        return combine_plans(plans) if plans else None
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
@@ -265,7 +265,7 @@ class LocalTestbed(Testbed):
         return [*note, *(self._traffic.notes if self._traffic else [])]
 
 
-def combined(plans: Sequence[Replay]) -> Replay:
+def combine_plans(plans: Sequence[Replay]) -> Replay:
     """Return one plan for all replays, which are recorded at the same port."""
     return replace(
         plans[0],

@@ -212,7 +212,7 @@ class Traffic:
         record.reason = reason
 
     def start_servers(self) -> None:
-        """Start the servers of the plan and try each client once; failing clients are noted and excluded."""
+        """Start the servers of the plan, and exclude items whose client gets no reply from its server, with a note."""
         working = []
         for item in self.items:
             reason = self._ensure_service(item, try_client=True)
@@ -239,7 +239,7 @@ class Traffic:
         return self._wait_for_reply(item) if started or try_client else None
 
     def _wait_for_reply(self, item: TrafficItem) -> str | None:
-        """Retry the client until it gets a reply. Return the reason if it gets none; otherwise None."""
+        """Retry the client until it gets a reply or the service ends. Return the reason if it gets none, else None."""
         kind = KINDS[item.kind]
         last: list[LocalJob] = []
 

@@ -85,7 +85,7 @@ class Step:
 
 @dataclass(frozen=True)
 class NodeBuild:
-    """The build on one node. `report` prints a line of progress; `stopped` is true if the collection ends.
+    """The build on one node. `report` prints a line of progress; `stopped` returns whether the collection ends.
 
     `logs`: local directory for the log of a step that fails. `installs`: whether packages may be installed.
     """
@@ -101,15 +101,15 @@ class NodeBuild:
         """Return the path of the program on the node, which is built if missing. Raises UserError."""
         archive = source_archive()
         directory = f"programs-{hashlib.sha256(archive).hexdigest()[:16]}"
-        place = self.testbed.path_on_node(self.node, directory)
-        path = f"{place if '/' in place else f'./{place}'}/program"
+        build_path = self.testbed.path_on_node(self.node, directory)
+        path = f"{build_path if '/' in build_path else f'./{build_path}'}/program"
         if self._succeeds(f'"{path}" --version'):  # fails if its libraries were removed or replaced
             return path
         self._install()
         self._upload(archive, f"{directory}.tar.gz")
-        self.run_step(Step("configure", CONFIGURE, (place,), 300))
-        self.run_step(Step("compile", COMPILE, (place, TARGET), 1800))
-        self.run_step(Step("check", FINISH, (place, TARGET), 60))
+        self.run_step(Step("configure", CONFIGURE, (build_path,), 300))
+        self.run_step(Step("compile", COMPILE, (build_path, TARGET), 1800))
+        self.run_step(Step("check", FINISH, (build_path, TARGET), 60))
         return path
 
     def _install(self) -> None:
@@ -124,9 +124,9 @@ class NodeBuild:
                 f"packages are missing or too old: {', '.join(missing)}", where=f"node {self.node}", fix=fix
             )
         self.run_step(Step("install packages", INSTALL, missing, 1200))
-        old = self.testbed.run(self.node, ["sh", "-c", MISSING]).stdout.split()
-        if old:
-            raise UserError(f"packages are missing or too old after apt-get: {', '.join(old)}",
+        outdated = self.testbed.run(self.node, ["sh", "-c", MISSING]).stdout.split()
+        if outdated:
+            raise UserError(f"packages are missing or too old after apt-get: {', '.join(outdated)}",
                             where=f"node {self.node}", fix=f"use {SYSTEMS}")  # fmt: skip
 
     def _upload(self, archive: bytes, file: str) -> None:
@@ -136,7 +136,7 @@ class NodeBuild:
             self.testbed.put(self.node, source, file)
 
     def run_step(self, step: Step) -> None:
-        """Run a step to its end. Raises UserError, with the last line of its log, if it fails or takes too long."""
+        """Run a step to its end. Raises UserError, with a decisive line of its log, if it fails or takes too long."""
         self.report(f"{self.node}: {PROGRAM}: {step.name}")
         output = f"{PROGRAM}-{step.name.replace(' ', '-')}.log"
         job = self.testbed.start(self.node, ["sh", "-c", step.script, "sh", *step.arguments], output=output)
@@ -163,8 +163,8 @@ class NodeBuild:
         """Return the error of a failed step. The end of its log is copied to this machine. Raises UserError."""
         log = self.logs / f"{self.node}-{output}"
         self.logs.mkdir(parents=True, exist_ok=True)
-        place = self.testbed.path_on_node(self.node, output)
-        printed = self.testbed.run(self.node, ["tail", "-c", str(LOG_BYTES), place]).stdout  # not all: it may be long
+        remote_log = self.testbed.path_on_node(self.node, output)
+        printed = self.testbed.run(self.node, ["tail", "-c", str(LOG_BYTES), remote_log]).stdout  # it may be long
         atomic_text(log, printed)
         lines = [line.strip() for line in printed.splitlines()]
         reason = decisive_line(lines) or status

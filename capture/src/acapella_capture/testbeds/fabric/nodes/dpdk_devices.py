@@ -64,7 +64,7 @@ GRUB_S = 120
 
 @dataclass(frozen=True)
 class HugePages:
-    """Huge pages that captures need, and those that the kernel has reserved."""
+    """Huge pages that captures need, and those that the kernel has reserved (-1 if it cannot reserve any)."""
 
     needed: int
     reserved: int

@@ -69,7 +69,7 @@ class NodePrograms(Testbed):
         return upload(self, node, source, f"{sha256_of(source)[:16]}-{source.name}")
 
     def end_programs(self, node: str) -> None:
-        """End all programs of this campaign on a node that a killed collection left. Raises UserError."""
+        """End all programs of this campaign that a killed collection left on a node. Raises UserError."""
         self._remote.call(node, "end_programs")
 
     def _end_killed_collection(self, node: str) -> None:

@@ -50,14 +50,14 @@ def placement(node: Any) -> Placement:
         host, instance, numa_node = node.get_host(), node.get_instance_name(), node.get_component(NIC).get_numa_node()
         cpus, memory = node.get_cpu_info(), node.get_numa_info()
         near = cpu_list(cpus[host][f"NUMA node{numa_node} CPU(s):"])
-        allowed = [cpu_list(each["CPU Affinity"]) for each in cpus[instance]]
-        own = memory[instance]
-        total = int(own["Total"]["Total"])
-        share = int(own[f"Node {numa_node}"]["Total"]) / total if total else 0.0
+        allowed = [cpu_list(cpu["CPU Affinity"]) for cpu in cpus[instance]]
+        instance_memory = memory[instance]
+        total = int(instance_memory["Total"]["Total"])
+        share = int(instance_memory[f"Node {numa_node}"]["Total"]) / total if total else 0.0
     return Placement(
         numa_node=str(numa_node),
         cpus=tuple(sorted(set().union(*allowed))),
-        pinned=bool(allowed) and all(len(each) == 1 and each <= near for each in allowed),
+        pinned=bool(allowed) and all(len(cpu) == 1 and cpu <= near for cpu in allowed),
         memory_share=share,
     )
 

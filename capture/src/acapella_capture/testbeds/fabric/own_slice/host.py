@@ -288,10 +288,12 @@ def own_nodes(fabric_slice: Any, watched: Callable[[Any], Any], ours: re.Pattern
     """
     machines = [node for node in topology.machines(fabric_slice) if not ours.fullmatch(node.get_name())]
     for node in sorted(machines, key=lambda node: natural_key(node.get_name())):
-        interfaces = [each for each in node.get_interfaces(include_subs=False) if each.get_network() is not None]
-        interfaces.sort(key=lambda each: natural_key(each.get_name()))
-        macs = {each.get_name(): str(each.get_mac()).lower() for each in interfaces}
-        rates = {each.get_name(): rate_bps(each.get_component().get_model()) for each in interfaces}
+        interfaces = [
+            interface for interface in node.get_interfaces(include_subs=False) if interface.get_network() is not None
+        ]
+        interfaces.sort(key=lambda interface: natural_key(interface.get_name()))
+        macs = {interface.get_name(): str(interface.get_mac()).lower() for interface in interfaces}
+        rates = {interface.get_name(): rate_bps(interface.get_component().get_model()) for interface in interfaces}
         yield node.get_name(), OwnNode(watched(node), node.get_site(), macs, rates)
 
 

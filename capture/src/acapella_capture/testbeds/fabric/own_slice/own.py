@@ -64,8 +64,8 @@ class OwnSliceTestbed(FabricTestbed):
                     if name is not None:
                         port = Port(name, resources.rate_bps(name), "downlink", (self._own,))
                         ports.setdefault(node.get_site(), {})[name] = port
-        return {site: sorted(each.values(), key=lambda port: resources.natural_key(port.name))
-                for site, each in ports.items()}  # fmt: skip
+        return {site: sorted(by_name.values(), key=lambda port: resources.natural_key(port.name))
+                for site, by_name in ports.items()}  # fmt: skip
 
     def _own_port(self, interface: Any) -> str | None:
         """Return the port of an interface; None if it is in no network, or if frames of other users could be copied."""
@@ -180,7 +180,7 @@ class OwnSliceTestbed(FabricTestbed):
 
         Raises UserError if FABRIC does not respond and none is known.
         """
-        current = {instance for each in self._site_slices.values() for instance in each.nodes}
+        current = {instance for site_slice in self._site_slices.values() for instance in site_slice.nodes}
         ours = self._ours()
         try:
             names = self._names(self._own_slice(), ours)

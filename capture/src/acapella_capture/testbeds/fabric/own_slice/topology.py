@@ -20,9 +20,9 @@ def machines(fabric_slice: Any) -> list[Any]:
 
 def our_names(campaign: str, site: str | None = None) -> re.Pattern[str]:
     """Return the pattern of the names of our nodes, and mirrors, in a user's slice; group 1 is the node's name."""
-    place = SITES if site is None else re.escape(site)
+    site_pattern = SITES if site is None else re.escape(site)
     return re.compile(
-        rf"(?:mirror-)?({re.escape(node_prefix(campaign, ''))}{place}-listener\d+)(?:-[A-Za-z0-9]+-[0-9a-f]+)?"
+        rf"(?:mirror-)?({re.escape(node_prefix(campaign, ''))}{site_pattern}-listener\d+)(?:-[A-Za-z0-9]+-[0-9a-f]+)?"
     )
 
 
@@ -40,7 +40,7 @@ def without_ours(fabric_slice: Any, campaign: str) -> Topology:
     elements: dict[str, Element] = {}
     for group in networkx.connected_components(graph.to_undirected()):
         named = (graph.nodes[node] for node in group)
-        if any(is_top(each) and ours.fullmatch(each.get("Name", "")) for each in named):
+        if any(is_top(element) and ours.fullmatch(element.get("Name", "")) for element in named):
             continue
         for node in group:
             properties = {key: str(value) for key, value in graph.nodes[node].items() if key not in VOLATILE}
@@ -56,7 +56,7 @@ def is_top(properties: Mapping[str, Any]) -> bool:
 
 def differences(before: Topology, after: Topology) -> Iterator[str]:
     """Yield descriptions of the differences of two topologies."""
-    for identifier in [*before, *(each for each in after if each not in before)]:
+    for identifier in [*before, *(added for added in after if added not in before)]:
         old, new = before.get(identifier), after.get(identifier)
         if old == new:
             continue
