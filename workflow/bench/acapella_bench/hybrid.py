@@ -31,11 +31,11 @@ class Reference:
         """Return the command line: with our preferences, or with tshark's defaults."""
         reference = tshark.find()
         if self.our_preferences:
-            return reading(capture, ("frame.protocols",))
+            return reference_words(capture, ("frame.protocols",))
         return [reference.path, "-r", str(capture), "-T", "fields", "-e", "frame.protocols"]
 
 
-def reading(capture: Path, fields: Sequence[str], **how: bool) -> list[str]:
+def reference_words(capture: Path, fields: Sequence[str], **how: bool) -> list[str]:
     """Return tshark's command line with our preferences for a file instead of standard input."""
     words = tshark.find().command(fields, **how)
     words[words.index("-r") + 1] = str(capture)
@@ -108,7 +108,7 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
         cpu_s = dict.fromkeys(selections, float("inf"))
         for _ in range(TUNNEL_RUNS):
             for name, names in selections.items():
-                words = reading(capture, names, as_columns=as_columns)
+                words = reference_words(capture, names, as_columns=as_columns)
                 run = bench.measure([*words, "-c", str(bench.scale["tshark_default"])], env=tshark.environment())
                 cpu_s[name] = min(cpu_s[name], run.cpu_s)
         rows.append(

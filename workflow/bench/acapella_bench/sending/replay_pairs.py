@@ -37,8 +37,8 @@ def orders_of(bench: Bench, raw: Path) -> list[dict]:
     """Return the counts of `acapella kappa` of each trial."""
     samples = [f"{ENVIRONMENT}-{number}" for number in range(1, RUNS + 1)]
     replays = [json.loads((raw / f"{sample}.json").read_text())["replay"] for sample in samples]
-    recordings = [raw / one["file"] for one in replays[0]["recordings"]]
-    departures = [",".join(str(raw / one["file"]) for one in replay["departures"]) for replay in replays]
+    recordings = [raw / entry["file"] for entry in replays[0]["recordings"]]
+    departures = [",".join(str(raw / entry["file"]) for entry in replay["departures"]) for replay in replays]
     output = bench.directory / "pairs.json"
     words = ["kappa", *(raw / f"{sample}.pcap" for sample in samples), "--recording", *recordings]
     bench.run(acapella(*words, "--departures", *departures, "--json", "-o", output))

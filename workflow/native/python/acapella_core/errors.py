@@ -7,7 +7,7 @@ import os
 DAMAGED = 1  # the capture is damaged, or results differ; output contains the part that could be read
 MISTAKE = 2  # invalid input: no output
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: an error in the program, with a traceback
-OUTSIDE = 75  # EX_TEMPFAIL: no space or memory, or a disk error; the input may be valid
+OUTSIDE = 75  # EX_TEMPFAIL: lack of space, memory, time or a program, or a disk error; the input may be valid
 INTERRUPTED = (129, 130, 143)  # 128 + SIGHUP, SIGINT, SIGTERM
 
 MACHINE = {

@@ -33,7 +33,8 @@ class TimedTrial:
     ``keys`` uint32, ``ts_ns`` int64; ``late_ns`` int64: how much later than its timestamp a packet may have departed;
     ``run`` int64: equal for neighbors that departed in one burst in this order; ``sigma_ns``: largest standard
     deviation of the random error; ``drift_ns``: bound for the change of the clock during the trial; ``skew_ns``: bound
-    for the difference between the clocks of several replayers; ``alternations``: neighbors from different replayers.
+    for the difference between the clocks of several replayers; ``alternations``: number of neighbors from different
+    replayers.
     """
 
     keys: np.ndarray
@@ -203,7 +204,7 @@ def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
     ``distance_of(packets of A, packets of B)`` returns the sum for packets at these indices of both trials. Both trials
     are divided wherever the packets before the division are the same regardless of errors. The result is the sum over
     all parts. It is exact in a part without close pairs. In other parts it is between 0 and sum |a - b| over all
-    packets, which a swap of neighbors changes by at most 2, regardless of which packets are kept.
+    packets of the part, whichever of them count as moved. A swap of neighbors changes this sum by at most 2.
     """
     changes = differences(a, b)
     from_a = np.zeros(len(a.keys), dtype=bool)
@@ -246,6 +247,6 @@ def first_close(trial: TimedTrial, common: np.ndarray) -> np.ndarray:
 
 
 def kappa_limits(limits: dict[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the limits of equation 5 for limits of U, O, L and I."""
+    """Return the limits of kappa (equation 5) for limits of U, O, L and I."""
     low, high = (1 - math.sqrt(sum(limits[name][side] ** 2 for name in "UOLI")) / 2 for side in (1, 0))
     return low, high

@@ -33,7 +33,7 @@ def ordering_published(distance: int, moved: int, n_common: int) -> Fraction | N
 
 
 def ordering_kendall(inversions: int, n_common: int) -> Fraction | None:
-    """Return the share of pairs of common packets in opposite order (Kendall 1938): O without tie-breaking."""
+    """Return the share of pairs of common packets in opposite order (Kendall 1938), which needs no tie-breaking."""
     return ratio(inversions, n_common * (n_common - 1) // 2) if n_common else None
 
 

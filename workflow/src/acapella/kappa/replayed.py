@@ -1,6 +1,6 @@
-"""Separate the replayer from the path: kappa of the departures, and trials corrected by each packet's departure.
+"""Separates the replayer from the path: the departures of each trial, and trials corrected by them.
 
-docs/kappa_path.md defines both. Packets are numbered by keys (acapella_core.kappa.align).
+docs/kappa_path.md defines both. Packets are identified by keys, which acapella_core.kappa.align assigns.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
 
 @dataclass(frozen=True)
 class Numbering:
-    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, and SHA-256."""
+    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, loops and SHA-256."""
 
     sha256: list[str]
     frames: list[int]
@@ -32,7 +32,7 @@ class Numbering:
     def first(self) -> list[int]:
         """The first key of each recording."""
         sizes = [frames * loops for frames, loops in zip(self.frames, self.loops, strict=True)]
-        return [sum(sizes[:place]) for place in range(len(sizes))]
+        return [sum(sizes[:index]) for index in range(len(sizes))]
 
     @property
     def replayed(self) -> int:
@@ -110,10 +110,10 @@ def reason(measured: bool, unbounded: str, comparable: bool) -> str:
 
 def queues_of(rows: Departures, timed: np.ndarray) -> list[np.ndarray]:
     """Return the indices of the timed packets of each Tx queue of each port; of each port if queues are unknown."""
-    number = rows.port.astype(np.int64) << QUEUE_BITS
+    numbers = rows.port.astype(np.int64) << QUEUE_BITS
     if rows.queue is not None:
-        number = number + rows.queue
-    return [np.flatnonzero(timed & (number == one)) for one in np.unique(number)]
+        numbers = numbers + rows.queue
+    return [np.flatnonzero(timed & (numbers == number)) for number in np.unique(numbers)]
 
 
 def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
@@ -198,8 +198,8 @@ def correct(
     size = len(own.usable)
     in_recording = keys < size
     number = np.where(in_recording, keys, 0).astype(np.int64) if size else np.zeros(len(keys), dtype=np.int64)
-    both = own.usable & schedule_of_other.usable
-    compared = ~in_recording | (both[number] if size else False)
+    usable = own.usable & schedule_of_other.usable
+    compared = ~in_recording | (usable[number] if size else False)
     arrived_unsent = int((~own.sent[number[in_recording]]).sum())
     excluded = int(len(keys) - compared.sum())
     keys, ts_ns, in_recording, number = keys[compared], ts_ns[compared], in_recording[compared], number[compared]

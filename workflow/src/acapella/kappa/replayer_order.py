@@ -19,7 +19,7 @@ Z_95 = 1.959964  # quantile of the normal distribution
 
 @dataclass(frozen=True)
 class OrderCounts:
-    """Counts of a trial: pairs of neighbors from different replayers that arrived, and reversed pairs among them.
+    """Counts of a trial: arrived pairs of neighbors from different replayers, and reversed pairs among them.
 
     ``unexplained``: reversed pairs that the replayers do not explain. ``sent_in_order``: reversed pairs that certainly
     departed in the requested order, however late the two packets were.

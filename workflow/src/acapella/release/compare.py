@@ -167,7 +167,7 @@ class Comparison:
         return found
 
     def _different_versions(self) -> dict[str, list]:
-        """Return the versions in the release and on this machine, if they differ; for queries, only their number."""
+        """Return the versions that differ, each with its values in the release and on this machine."""
         path = self.release / results.VERSIONS
         if not path.is_file():
             return {}

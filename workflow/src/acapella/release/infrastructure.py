@@ -116,7 +116,7 @@ def properties(element: ET.Element, names: Mapping) -> dict[str, str]:
 
 
 def published(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the published properties of a node: names of sites and trunk ports, numbers of trunk ports and NICs."""
+    """Return the published properties of a node: class, type and site; name and rate of trunk ports; number of NICs."""
     kind, type_ = values.get("Class", ""), values.get("Type", "")
     kept = {"Class": kind, "Type": type_}
     if kind in SITES:

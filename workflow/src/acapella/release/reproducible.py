@@ -19,7 +19,7 @@ CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
-INNER_KEYS = {  # config keys that a release may set only in part: the parts that it may set
+INNER_KEYS = {  # config keys that a release may set only in part, each with the inner keys that it may set
     **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
 }
 STUDY = "infrastructure"  # its files are in the release
@@ -131,8 +131,8 @@ def kept_keys(config: Mapping) -> dict:
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
     """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
-    Environments of trials keep their order, because tables list them in that order. The infrastructure study also
-    includes its files.
+    Environments of trials keep their order, because tables list them in that order. Key `infrastructure` is
+    written with the study's files.
     """
     path = campaign / CAMPAIGN_CONFIG
     study = config.get(STUDY) or {}

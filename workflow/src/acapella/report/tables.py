@@ -137,9 +137,8 @@ def ip_versions(source: Source) -> dict:
         ]
         for row in rows
     ]
-    return table(
-        "ip_versions", "IP versions", "Intervals: bootstrap over samples, if there are at least 6.", columns, cells
-    )
+    note = "Confidence intervals: bootstrap over samples, if there are at least 6."
+    return table("ip_versions", "IP versions", note, columns, cells)
 
 
 def tcp_control(source: Source) -> dict:

@@ -57,7 +57,7 @@ def shorten_list(names: list[str], separator: str = ", ") -> str:
 def not_collected(source: Source) -> str | None:
     """Return the warning about planned samples that were not collected (raw/failed.tsv).
 
-    If the tables have pseudonyms, it only names sites and ports.
+    If the tables have pseudonyms, it contains only the pseudonyms of sites and ports.
     """
     raw = source.campaign.directory / "raw"
     rows = sheets.read(raw / "failed.tsv", sheets.FAILED)
@@ -122,7 +122,7 @@ def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
 def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that are in no table.
 
-    It contains only their number, because names would reveal pseudonyms.
+    It contains only their number, because the tables may have pseudonyms instead of their names.
     """
     sample_names = collected(source)
     missing = len(set(sample_names) - set(excluded)) - len(source.quality)
@@ -331,7 +331,7 @@ def misdated(rows):
 
 
 def far_apart(rows):
-    """Return the warning about the longest time without a sample, if it is over a year; else None."""
+    """Return the warning about the longest time in which no sample starts, if it is over a year; else None."""
     dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
     dated.sort(key=lambda row: row["actual_start_ns"])
     starts = [row["actual_start_ns"] for row in dated]

@@ -11,7 +11,8 @@ from .exit import exit_on_user_error
 from .sample_names import check_names, configured_names
 from .snakemake_internals import is_dry_run
 
-# Config keys that determine which samples are captured, by testbed. Other keys do not cause a new collection.
+# Config keys that determine which samples are captured, by testbed; collection_config adds those that only affect their
+# content. Other keys do not cause a new collection.
 KEYS = {
     "files": ("testbed", "samples"),
     "local": ("testbed", "runs", "capture", "collect", "local"),

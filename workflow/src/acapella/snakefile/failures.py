@@ -84,7 +84,8 @@ def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tu
     """Return the jobs whose failure may be caused by their sample, each with the reason.
 
     Unlike in the report, these include jobs that exceeded memory or time, and jobs that a cluster ended if their
-    logs are not empty. If the disk is full, or Snakemake is being stopped, they are not counted.
+    logs are not empty. If Snakemake is being stopped, these additional jobs are not included; if the
+    disk is full, no job is.
     """
     if is_disk_full(jobs):
         return []

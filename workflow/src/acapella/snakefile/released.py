@@ -53,8 +53,8 @@ def check_keys(config: Mapping, path: Path, allowed: Iterable[str]) -> None:
 def with_release(config: Mapping) -> dict[str, Any]:
     """Return the config of a campaign that is recreated from a release; any other config unchanged.
 
-    Raises UserError for keys that can be set neither by the release nor on the command line, and for an invalid list of
-    generated traffic.
+    Raises UserError for keys that can be set neither by the release nor on the command line, for a link to a file
+    outside of the release, and for an invalid list of generated traffic.
     """
     if not config.get("reproduce"):
         return dict(config)
