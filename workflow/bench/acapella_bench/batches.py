@@ -104,7 +104,7 @@ def make_campaign(bench: Bench, samples: int, *, linked: bool) -> Path:
         if linked and capture is not first:
             capture.hardlink_to(first)
         else:
-            capture.write_bytes(later(content, number))
+            capture.write_bytes(shift_start(content, number))
     write_sheet(directory, rows)
     config = {
         "campaign": "bench",
@@ -156,7 +156,7 @@ def write_sheet(directory: Path, rows: list[tuple]) -> None:
     (directory / "config" / "samples.tsv").write_text(text, encoding="utf-8")
 
 
-def later(content: bytes, seconds: int) -> bytes:
+def shift_start(content: bytes, seconds: int) -> bytes:
     """Return a pcap whose first frame is a number of seconds later, so that its bytes differ."""
     end = PCAP_HEADER_BYTES + 4
     (first,) = struct.unpack("<I", content[PCAP_HEADER_BYTES:end])
@@ -166,7 +166,9 @@ def later(content: bytes, seconds: int) -> bytes:
 def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
     """Return the time of queries about one site and day on a catalog extended to about ``samples`` samples."""
     large = bench.directory / "catalog"
-    shutil.copytree(campaign / "acap", large / "acap")  # acapella sql creates the view of frames over one of them
+    shutil.copytree(
+        campaign / "acap", large / "acap"
+    )  # acapella sql creates the view of frames over one of these files
     shutil.copyfile(campaign / "catalog.duckdb", large / "catalog.duckdb")
     site, start_ns, number = extend_catalog(large / "catalog.duckdb", samples)
     size_mb = (large / "catalog.duckdb").stat().st_size / 1e6
@@ -208,7 +210,7 @@ def add_sample(directory: Path, samples: int) -> None:
     row = row_of(samples)
     capture = directory / "config" / row[3]
     capture.parent.mkdir(parents=True, exist_ok=True)
-    capture.write_bytes(later((directory / "config" / row_of(0)[3]).read_bytes(), samples))
+    capture.write_bytes(shift_start((directory / "config" / row_of(0)[3]).read_bytes(), samples))
     write_sheet(directory, [row_of(number) for number in range(samples + 1)])
 
 

@@ -71,14 +71,14 @@ def order(ranks: list[int]) -> tuple[list[tuple[int, int]], int]:
         if highest == index:  # up to this index, both trials contain the same packets
             if index > start:
                 block = ranks[start : index + 1]
-                still = kept(block, start)
+                still = unmoved(block, start)
                 moved += [(a, b) for b, a in enumerate(block, start) if a not in still]
                 inversions += sum(x > y for n, x in enumerate(block) for y in block[n + 1 :])
             start = index + 1
     return moved, inversions
 
 
-def kept(block: list[int], start: int) -> set[int]:
+def unmoved(block: list[int], start: int) -> set[int]:
     """Return the longest increasing subsequence; of several, the one with the largest sum of distances.
 
     Of those, return the one with the smallest ranks.

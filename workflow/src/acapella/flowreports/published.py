@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     ours = (samples_of(campaign) if args.flowreports else {}) | (study_of(campaign) if args.flowstudy else {})
     rows = [table_row(row_number, row, ours.get(row["name"])) for row_number, row in enumerate(read(args.printed), 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
-    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # it contains no names
+    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # the table contains no names
     counts = {row["verdict"]: sum(other["verdict"] == row["verdict"] for other in rows) for row in rows}
     print(f"tables/{TABLE}: " + ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())))
 

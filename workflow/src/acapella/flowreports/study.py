@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     for name, rows in rows_by_table.items():
         written += tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
         names.report(f"flowstudy: tables/{name}: {names.pluralize(len(rows), 'row')}")
-    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # they contain no names
+    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # the tables contain no names
 
 
 def read(campaign: Campaign, name: str, command: str) -> dict:

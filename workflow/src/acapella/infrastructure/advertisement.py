@@ -117,7 +117,9 @@ def read(paths: Iterable[Path]) -> Infrastructure:
                 raise UserError(f"site {key[0]} is also in {files[key]}", where=path)
             files[key] = path
         result.ports += found.ports
-        result.nics += [row for row in found.nics if row["site"] not in with_nics]  # both list the same NICs
+        result.nics += [
+            row for row in found.nics if row["site"] not in with_nics
+        ]  # an advertisement lists the same ones
         with_nics |= {row["site"] for row in found.nics}
     result.sites = [{"site": site} for site in dict.fromkeys(site for site, _ in files)]
     return result

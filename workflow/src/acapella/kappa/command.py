@@ -261,7 +261,7 @@ def compare(args: argparse.Namespace) -> dict:
 
 
 def truncated_frames(native: dict, trials: list[list[str]], kind: str, packet_selection, resources: dict) -> list[int]:
-    """Return, for each trial in which most packets lack their tag or region, the number of truncated frames; else 0.
+    """Return for each trial the number of truncated frames if most packets lack their tag or region, else 0.
 
     The core counts truncated frames only among the compared packets, and if the snap length removed every trailer, no
     packet is compared. Such trials are reread with whole frames as identity, which only the shortest truncated frames

@@ -9,7 +9,7 @@ from acapella_core import names
 from .warnings import end_of_file
 
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
-BARS = " ▁▂▃▄▅▆▇█"  # blank: no packets; the others from consistent to the worst window
+BARS = " ▁▂▃▄▅▆▇█"  # blank: windows without packets; the others: from consistent to the worst window
 TIMELINE_COLUMNS = 60
 WORST_WINDOWS = 3  # listed below the bars
 WIDTH = 110

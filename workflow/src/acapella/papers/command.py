@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     rows = [row for paper in PAPERS if paper in args.papers for row in table_rows(paper, own)]
     rows = [{"row": number, **row} for number, row in enumerate(rows, 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
-    provenance.write_outputs(campaign, STAGE, written, pseudonyms=True)  # it contains no names
+    provenance.write_outputs(campaign, STAGE, written, pseudonyms=True)  # the table contains no names
     verdicts = Counter(row["verdict"] for row in rows)
     names.report(f"papers: tables/{TABLE}: " + ", ".join(f"{verdicts[key]} {key}" for key in sorted(verdicts)))
 

@@ -227,7 +227,7 @@ def writer(tables: CampaignTables) -> dict[str, Value]:
 def latency_ratio(tables: CampaignTables, rows: list[dict]) -> Value | None:
     """Return the ratio of the summed latencies of long calls for two pairs of thresholds, on the same disk.
 
-    The sums are those when MEMORY_PERCENT of the memory have been written.
+    The sums are those when the written bytes reach MEMORY_PERCENT of the memory.
     """
     sums: dict[tuple, int] = {}
     for run in tables.rows("storage_runs") or []:

@@ -138,7 +138,7 @@ def object_of(values: Mapping[str, str], name: str, keys: tuple[str, ...]) -> di
     """Return the listed keys of a property that contains JSON; empty if it does not."""
     try:
         content = json.loads(values.get(name) or "{}")
-    except (ValueError, RecursionError):  # at a node that the study does not use
+    except (ValueError, RecursionError):  # the study does not use this property, or it would have failed
         return {}
     return {key: content[key] for key in keys if key in content} if isinstance(content, dict) else {}
 

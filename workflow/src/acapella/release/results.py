@@ -59,7 +59,7 @@ def versions(campaign: Campaign) -> dict:
 
 
 def copy_digest(campaign: Campaign, release: Path, sample: str) -> None:
-    """Copy the acap, flow table and manifest of a sample from a release. Raises UserError if it altered."""
+    """Copy the acap, flow table and manifest of a sample from a release. Raises UserError if one was altered."""
     sums = checksums.read(release)
     copies = {
         f"acap/{sample}.parquet": campaign.acap(sample),

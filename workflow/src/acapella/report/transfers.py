@@ -26,7 +26,7 @@ OUTCOMES = {
     "equal": transfer_outcome.EQUAL,
     "undecided": transfer_outcome.UNDECIDED,
 }
-COMPARISONS = {  # without a gain in percent
+COMPARISONS = {  # outcomes without a gain in percent
     "bbr_zero": "Cubic; BBR transferred nothing",
     "cubic_zero": "BBR; Cubic transferred nothing",
     "both_zero": "neither transferred anything",

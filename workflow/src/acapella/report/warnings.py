@@ -15,7 +15,7 @@ from acapella.figures.source import Source
 from acapella_core import sheets
 
 YEAR_NS = 31_557_600_000_000_000
-COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link share timestamps (67 ns apart at least)
+COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link, which are at least 67 ns apart, share timestamps
 MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 
 

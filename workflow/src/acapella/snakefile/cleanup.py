@@ -89,7 +89,7 @@ def remove_unlisted(campaign: str, rows: Mapping) -> None:
     print_lines(lines)
     try:
         remove_samples(directory, rows)
-    except UserError as error:  # index writes a new catalog
+    except UserError as error:  # stage index writes a new catalog
         names.report(f"acapella: {error}")
 
 

@@ -88,7 +88,7 @@ def figure_digest(figure: str) -> str:
 def sql_digest(*stages: str) -> str:
     """Return the SHA-256, in hexadecimal, of the queries in the directories workflow/sql/STAGE and below.
 
-    A rule cannot have them as inputs, because an edited comment changes the modification time.
+    A rule cannot have the queries as inputs, because an edited comment changes the modification time.
     """
     total = hashlib.sha256()
     for stage in stages:

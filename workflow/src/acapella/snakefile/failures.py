@@ -14,7 +14,7 @@ from .job_records import FailedJob, JobRecords
 
 MIN_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze")  # rules whose failures are attributed to the sample
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 # Signals caused by the program itself. Other signals are sent by users, Slurm, or the kernel if memory is exhausted.
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 HINTS = {
@@ -77,7 +77,7 @@ def failure_report(
 
 def is_disk_full(jobs: Sequence[FailedJob]) -> bool:
     """Return whether the disk of the working directory is full, or was full when a job failed."""
-    return shutil.disk_usage(".").free < MIN_FREE or any(job.errno in FULL for job in jobs)
+    return shutil.disk_usage(".").free < MIN_FREE or any(job.errno in DISK_FULL_ERRNOS for job in jobs)
 
 
 def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tuple[FailedJob, str]]:

@@ -79,7 +79,7 @@ class Result:
     disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # without erratum
     partly_compared: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: frames not compared on it
     errata: dict[str, FrameExamples] = field(default_factory=dict)
-    faults: int = 0  # frames in one digest only, or with an unexplained fault as defined by ALWAYS_FAULTS
+    faults: int = 0  # number of frames with a fault, as defined by Comparison._faults
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
 
