@@ -36,13 +36,15 @@ def run(bench: Bench) -> list[dict]:
     campaigns, total = bench.scale["congestion_campaigns"], 0
     for number in range(campaigns):
         plan, directory = Plan(number, bench.seed), kept / f"campaign-{number}"
-        manifests, taken = collected(directory, plan)
+        manifests, is_new = collected(directory, plan)
         total += len(manifests)
         found += judged(directory, plan, manifests)
         unknown += judged(without_buffer(directory, manifests), plan, manifests)
         minutes = (time.monotonic() - started_s) / 60
-        how = "taken" if taken else "taken before"
-        print(f"  campaign {number + 1} of {campaigns}: {len(manifests)} samples {how}, {minutes:.1f} min", flush=True)
+        origin = "captured" if is_new else "captured before"
+        print(
+            f"  campaign {number + 1} of {campaigns}: {len(manifests)} samples {origin}, {minutes:.1f} min", flush=True
+        )
     if campaigns:
         shutil.rmtree(kept)
     held_out, tuned = halves(found, bench.seed)

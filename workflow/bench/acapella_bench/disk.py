@@ -35,5 +35,5 @@ def speed(directory: Path, seconds: float, sizes: tuple[str, int] = DEEP_QUEUE) 
     if done.returncode:
         note = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
         return Speed(0, f"not measured: fio: {note[0]}")
-    wrote = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
-    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, block size {block}, queue depth {depth}")
+    write_result = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
+    return Speed(write_result["bw_bytes"], f"fio, O_DIRECT, block size {block}, queue depth {depth}")

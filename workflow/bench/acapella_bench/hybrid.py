@@ -96,8 +96,10 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
     """Return rows on the CPU time that fields of tunnels add to tshark: the minimum of alternating runs."""
 
     def without(columns: list[str]) -> list[str]:
-        left = (" || ".join(f for f in column.split(" || ") if not f.startswith(TUNNEL_FIELDS)) for column in columns)
-        return [column for column in left if column]
+        remaining = (
+            " || ".join(f for f in column.split(" || ") if not f.startswith(TUNNEL_FIELDS)) for column in columns
+        )
+        return [column for column in remaining if column]
 
     rows = []
     for label, fields, as_columns in (

@@ -165,8 +165,8 @@ CHUNK = 1 << 20  # bytes
 def read_all(path: Path) -> None:
     """Read a file once."""
     with path.open("rb", buffering=0) as file:
-        into = bytearray(CHUNK)
-        while file.readinto(into):
+        buffer = bytearray(CHUNK)
+        while file.readinto(buffer):
             pass
 
 

@@ -71,8 +71,8 @@ def order(ranks: list[int]) -> tuple[list[tuple[int, int]], int]:
         if highest == index:  # up to this index, both trials contain the same packets
             if index > start:
                 block = ranks[start : index + 1]
-                still = unmoved(block, start)
-                moved += [(a, b) for b, a in enumerate(block, start) if a not in still]
+                unmoved_ranks = unmoved(block, start)
+                moved += [(a, b) for b, a in enumerate(block, start) if a not in unmoved_ranks]
                 inversions += sum(x > y for n, x in enumerate(block) for y in block[n + 1 :])
             start = index + 1
     return moved, inversions
@@ -214,9 +214,9 @@ def compare(a: list, b: list) -> dict:
 
 def main(paths: list[str]) -> None:
     """Compare two trials and print the result."""
-    (a, of_a), (b, of_b) = map(read, paths)
-    pair = {"ambiguous_a": of_a["ambiguous"], "ambiguous_b": of_b["ambiguous"], **compare(a, b)}
-    print(json.dumps({"trials": [of_a, of_b], "pair": pair}, sort_keys=True))
+    (a, counts_a), (b, counts_b) = map(read, paths)
+    pair = {"ambiguous_a": counts_a["ambiguous"], "ambiguous_b": counts_b["ambiguous"], **compare(a, b)}
+    print(json.dumps({"trials": [counts_a, counts_b], "pair": pair}, sort_keys=True))
 
 
 if __name__ == "__main__":

@@ -233,16 +233,16 @@ def veth_rows(bench: Bench) -> list[dict]:
     if reason is not None:
         return [{"measured": "programs that generate", "value": "not measured", "note": reason}]
     packets = max(100, round(bench.scale["replay_s"] * 1e6 / GAP_US))
-    many = bench.scale["generate"] // 10
+    fast_packets = bench.scale["generate"] // 10
     rows = []
     with two_hosts() as (inside, receiver):
         veth = VethPath(bench, inside, receiver)
         for name, words in senders(bench, packets).items():
             with served(name, receiver) as reason:
                 rows += [absent(name, reason)] if reason else rows_of(name, veth.send(words, packets), packets)
-        for name, words in fast_senders(bench, many).items():
+        for name, words in fast_senders(bench, fast_packets).items():
             with served(name, receiver) as reason:
-                rows.append(absent(name, reason) if reason else rate_row(name, veth.top_rate(words), many))
+                rows.append(absent(name, reason) if reason else rate_row(name, veth.top_rate(words), fast_packets))
     return rows
 
 

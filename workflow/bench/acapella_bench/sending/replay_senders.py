@@ -364,6 +364,7 @@ def jitter_rows(bench: Bench, veth: VethPath, capture: Capture) -> list[dict]:
         {
             "measured": f"kappa with an injected {changed.name}, {JITTER_RUNS} runs: {OURS}",
             "value": f"{mean:.6f}",
-            "note": f"95 % interval {mean - half:.6f} to {mean + half:.6f}; of the schedules alone {injected:.6f}",
+            "note": f"95 % confidence interval {mean - half:.6f} to {mean + half:.6f}; of the schedules alone "
+            f"{injected:.6f}",
         }
     ]

@@ -86,8 +86,8 @@ def wrong_size(error: "ValidationError", _: "Validator") -> tuple[str]:
     bound = "at least" if error.validator.startswith("min") else "at most"
     limit = names.pluralize(error.validator_value, "item" if error.validator.endswith("Items") else "key")
     about = error.schema.get("description", "")
-    of_what = f" ({about})" if 0 < len(about) <= MAX_ABOUT else ""
-    return (f"expected {bound} {limit}, found {len(error.instance) or 'none'}{of_what}",)
+    description = f" ({about})" if 0 < len(about) <= MAX_ABOUT else ""
+    return (f"expected {bound} {limit}, found {len(error.instance) or 'none'}{description}",)
 
 
 def repeated_item(error: "ValidationError", _: "Validator") -> tuple[str]:

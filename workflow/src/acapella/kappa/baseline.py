@@ -40,14 +40,16 @@ def baseline_warning(pairs: list[dict], names: list[str]) -> dict | None:
     pair_count = len(names) * (len(names) - 1) // 2
     if len(names) < 3 or len(pairs) < pair_count or any(pair["kappa"] is None for pair in pairs):
         return None
-    far, near = ([pair["kappa"] for pair in group] for group in (with_baseline, others))
-    if max(far) >= min(near) or median_distance(far) < DISTANCE_RATIO * median_distance(near):
+    with_first, without_first = ([pair["kappa"] for pair in group] for group in (with_baseline, others))
+    if max(with_first) >= min(without_first) or median_distance(with_first) < DISTANCE_RATIO * median_distance(
+        without_first
+    ):
         return None
     trials = listed(names[1:]) if len(names) <= 6 else f"the other {len(names) - 1}"
     text = (
-        f"the baseline {names[0]} is an outlier: kappa with it is {kappa_range(far)}, but among {trials} it is "
-        f"{kappa_range(near)}. Each kappa therefore measures the distance of this trial from the others, not their "
-        "consistency: check its capture and its run, or list another trial first."
+        f"the baseline {names[0]} is an outlier: kappa with it is {kappa_range(with_first)}, but among {trials} it is "
+        f"{kappa_range(without_first)}. Each kappa therefore measures the distance of this trial from the others, not "
+        "their consistency: check its capture and its run, or list another trial first."
     )
     return {"code": CODE, "components": affected_components(with_baseline, others), "text": text}
 
@@ -68,7 +70,11 @@ def affected_components(with_baseline: list[dict], others: list[dict]) -> list[s
         name: [statistics.median(component_value(pair, name) for pair in group) for group in (with_baseline, others)]
         for name in COMPONENTS
     }
-    return [name for name, (far, near) in medians.items() if 0 < far >= DISTANCE_RATIO * near] or list(COMPONENTS)
+    return [
+        name
+        for name, (with_first, without_first) in medians.items()
+        if 0 < with_first >= DISTANCE_RATIO * without_first
+    ] or list(COMPONENTS)
 
 
 def component_value(pair: dict, name: str) -> float:

@@ -193,7 +193,7 @@ def table_row(index: int, row: dict, runs: list[dict], errata: list[dict]) -> di
         if verdict == DISAGREES and agrees({name: means[name] for name in COMPONENTS}, row["kappa"]):
             verdict = LOOSELY
         differing = [name for name, mean in means.items() if not mean.overlaps(row[name])]
-    notes = [e for e in errata if e["environment"] == row["environment"] and row["run"] in e["printed"]]
+    matching = [e for e in errata if e["environment"] == row["environment"] and row["run"] in e["printed"]]
     longest, shortest = (distance(components, end) for end in ("high", "low"))
     return {
         **{"row": index, "environment": row["environment"], "run": row["run"]},
@@ -201,9 +201,9 @@ def table_row(index: int, row: dict, runs: list[dict], errata: list[dict]) -> di
         **{"kappa": float(row["kappa"].value), "kappa_recomputed": 1 - distance(components, "value") / 2},
         **{"kappa_lo": 1 - longest / 2, "kappa_hi": 1 - shortest / 2, "agrees": verdict == AGREES, "verdict": verdict},
         **{"I_implied": implied_i(row), "unlike_runs": ", ".join(differing) or None},
-        "erratum": " ".join(e["note"] for e in notes) or None,
+        "erratum": " ".join(e["note"] for e in matching) or None,
         "needs": [verdict] * (verdict != AGREES) + differing,
-        "explained": [what for e in notes for what in e["explains"]],
+        "explained": [what for e in matching for what in e["explains"]],
     }
 
 

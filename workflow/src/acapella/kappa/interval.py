@@ -113,11 +113,11 @@ def latency_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[flo
         return (a.sigma_ns**2 + b.sigma_ns**2) * float(slope @ slope)
 
     low, high = absolute_sum(changes.latency_ns, math.hypot(a.sigma_ns, b.sigma_ns), variance)
-    late = float(a.late_ns[changes.at_a].sum() + b.late_ns[changes.at_b].sum())
-    late += common * (a.skew_ns + b.skew_ns)
+    late_sum = float(a.late_ns[changes.at_a].sum() + b.late_ns[changes.at_b].sum())
+    late_sum += common * (a.skew_ns + b.skew_ns)
     # The error of a trial's first packet shifts all latencies of the trial.
     shift = sum(Z * trial.sigma_ns + float(trial.late_ns[0]) + trial.drift_ns for trial in (a, b))
-    return low - late - common * shift, high + late + common * shift
+    return low - late_sum - common * shift, high + late_sum + common * shift
 
 
 def gap_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, float]:
@@ -126,10 +126,10 @@ def gap_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, 
     def variance(slope: np.ndarray) -> float:
         total = 0.0
         for trial, positions in ((a, changes.at_a), (b, changes.at_b)):
-            of_gap = np.zeros(len(trial.keys) + 1)
-            of_gap[positions] = slope
-            of_gap[0] = 0  # the gap of the first packet is always 0
-            gradient = np.diff(of_gap)  # a time is the end of one gap and the start of the next
+            gap_slopes = np.zeros(len(trial.keys) + 1)
+            gap_slopes[positions] = slope
+            gap_slopes[0] = 0  # the gap of the first packet is always 0
+            gradient = np.diff(gap_slopes)  # a time is the end of one gap and the start of the next
             total += trial.sigma_ns**2 * float(gradient @ gradient)
         return total
 

@@ -88,7 +88,7 @@ def deltas(sums: dict, count: int) -> dict:
 
 
 def moments(sums: dict) -> dict:
-    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma of moves and of sizes."""
+    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma, signed and absolute."""
     count = sums["count"]
     if not count:
         return dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))

@@ -108,7 +108,7 @@ def hash_of(path: str) -> str:
 
 def check_speeds(sources: list[list[departures.Departures]]) -> None:
     """Raise UserError if the trials were replayed at different speeds."""
-    speeds = sorted({str(rows.speed) for of_trial in sources for rows in of_trial})
+    speeds = sorted({str(rows.speed) for trial_sources in sources for rows in trial_sources})
     if len(speeds) > 1:
         raise UserError(f"the trials were replayed at different speeds: {', '.join(speeds)}", where="--departures")
 
@@ -118,7 +118,7 @@ def pair_results(replay: Replay, trials: list[list[str]], names: list[str], nati
 
     ``trials``: the files of each trial; ``options``: options of align. Raises UserError.
     """
-    sources = [rows for of_trial in replay.sources for rows in of_trial]
+    sources = [rows for trial_sources in replay.sources for rows in trial_sources]
     loops = [max([1, *(rows.loops for rows in sources if rows.recording_sha256 == digest)]) for digest in replay.sha256]
     aligned = core.align(list(zip(replay.recordings, loops, strict=True)), trials, **options)
     numbering = replayed.Numbering(replay.sha256, aligned["frames"], loops)

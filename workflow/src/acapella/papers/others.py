@@ -158,8 +158,8 @@ def sliced_wan(tables: CampaignTables) -> dict[str, Value]:
         return Value(max(gains), signed(max(gains), f"largest of {count(len(gains), 'setting')}")) if gains else None
 
     def ends(rows):
-        apart = [row["ends_apart_mean"] for row in rows if row["ratio"] == 2 and row["ends_apart_mean"] is not None]
-        return text(sum(apart) / len(apart)) if apart else None
+        shares = [row["ends_apart_mean"] for row in rows if row["ratio"] == 2 and row["ends_apart_mean"] is not None]
+        return text(sum(shares) / len(shares)) if shares else None
 
     return {
         "gain_shallow": tables.value("transfer_gain", gain(lambda row, _: row["buffer_bdp"] < SHALLOW_BDP)),

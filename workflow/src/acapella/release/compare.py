@@ -129,9 +129,12 @@ class Comparison:
         expected = {
             name.removeprefix(f"{RESULTS}/"): digest for name, digest in self.sums.items() if name.startswith(compared)
         }
-        made = {*results.paths_of(self.campaign), *(results.digest_paths(self.campaign) if self.has_captures else ())}
+        created = {
+            *results.paths_of(self.campaign),
+            *(results.digest_paths(self.campaign) if self.has_captures else ()),
+        }
         states = {}
-        for name in sorted(expected.keys() | made):
+        for name in sorted(expected.keys() | created):
             if name not in expected:
                 states[name] = EXTRA
             elif not (self.campaign.directory / name).is_file():

@@ -154,13 +154,13 @@ def renamed_flowreports(flowreports: Mapping, names: Mapping[str, str]) -> tuple
 def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:
     """Return trials with the names of samples in the release; None if a sample is not released."""
     groups = {
-        environment: [[trial] if isinstance(trial, str) else list(trial) for trial in of_environment]
-        for environment, of_environment in trials.items()
+        environment: [[trial] if isinstance(trial, str) else list(trial) for trial in environment_trials]
+        for environment, environment_trials in trials.items()
     }
     if not {sample for trials in groups.values() for trial in trials for sample in trial} <= names.keys():
         return None
     shown = environment_pseudonyms([*groups]) if hidden else [*groups]
     return {
-        name: [[names[sample] for sample in trial] for trial in of_environment]
-        for name, of_environment in zip(shown, groups.values(), strict=True)
+        name: [[names[sample] for sample in trial] for trial in environment_trials]
+        for name, environment_trials in zip(shown, groups.values(), strict=True)
     }

@@ -233,8 +233,8 @@ def overlapping(rows):
         for row in distinct:
             if row["direction"] != other and row["actual_start_ns"] is not None:
                 ports[row["site"], row["port"]].append(row)
-        for of_port in ports.values():
-            names |= overlaps(of_port)
+        for port_rows in ports.values():
+            names |= overlaps(port_rows)
     overlapping_rows = [row for row in rows if row["sample"] in names]
     if not overlapping_rows:
         return None

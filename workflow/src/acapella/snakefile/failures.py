@@ -49,10 +49,10 @@ def failure_report(
     outside = {job: reason for job in jobs if (reason := reason_outside(job))}
     stopped = [job for job in jobs if job not in outside and is_stopped(job)]
     failed = [job for job in jobs if job not in outside and job not in stopped]
-    of_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
-    others = [job for job in failed if job not in of_samples.values()]
-    lines = [*about_samples(of_samples, excluded, missing)]
-    if outside and not of_samples and not others:  # other logs may name a sample that caused the failure
+    failed_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
+    others = [job for job in failed if job not in failed_samples.values()]
+    lines = [*about_samples(failed_samples, excluded, missing)]
+    if outside and not failed_samples and not others:  # other logs may name a sample that caused the failure
         lines.append("acapella: no sample caused this failure")
     if others:
         lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]

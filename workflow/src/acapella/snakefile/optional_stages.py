@@ -153,8 +153,8 @@ def figures(
     stages: Iterable[OptionalStage], only: Collection[str] | None = None, *, with_samples: bool = True
 ) -> list[str]:
     """Return the names of the figures of a campaign. ``only``: config key figures.only."""
-    of_stages = [figure for stage in stages if stage.runs for figure in stage.output.figures]
-    candidates = [*(TRAFFIC_FIGURES if with_samples else ()), *of_stages]
+    stage_figures = [figure for stage in stages if stage.runs for figure in stage.output.figures]
+    candidates = [*(TRAFFIC_FIGURES if with_samples else ()), *stage_figures]
     return [figure for figure in candidates if only is None or figure in only]
 
 

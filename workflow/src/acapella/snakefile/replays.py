@@ -118,7 +118,7 @@ class ReplayFiles:
 
     def paths(self) -> list[str]:
         """Return all files."""
-        return [*self.recordings, *(path for of_trial in self.departures for path in of_trial)]
+        return [*self.recordings, *(path for trial_paths in self.departures for path in trial_paths)]
 
     def options(self) -> list[str]:
         """Return the options of `acapella kappa`."""

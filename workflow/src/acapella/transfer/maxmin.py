@@ -83,7 +83,7 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
 
     Rates are computed by `fair_shares` whenever a flow ends.
     """
-    left = [Fraction(8 * flow.size_bytes) for flow in flows]
+    remaining_bits = [Fraction(8 * flow.size_bytes) for flow in flows]
     found: list[Completion | None] = [None] * len(flows)
     now = Fraction(0)
     active = list(range(len(flows)))
@@ -92,13 +92,13 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
         active = [n for n in active if shares[n].rate_bps is not None]  # the others complete immediately
         if not active:
             break
-        step = min(left[n] / shares[n].rate_bps for n in active)
+        step = min(remaining_bits[n] / shares[n].rate_bps for n in active)
         now += step
         for n in active:
-            left[n] -= step * shares[n].rate_bps
-            if left[n] == 0:
+            remaining_bits[n] -= step * shares[n].rate_bps
+            if remaining_bits[n] == 0:
                 found[n] = Completion(now, shares[n].bottleneck)
-        active = [n for n in active if left[n] > 0]
+        active = [n for n in active if remaining_bits[n] > 0]
     return found
 
 
