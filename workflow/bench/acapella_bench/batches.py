@@ -166,9 +166,8 @@ def shift_start(content: bytes, seconds: int) -> bytes:
 def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
     """Return the time of queries about one site and day on a catalog extended to about ``samples`` samples."""
     large = bench.directory / "catalog"
-    shutil.copytree(
-        campaign / "acap", large / "acap"
-    )  # acapella sql creates the view of frames over one of these files
+    # acapella sql creates the view of frames over one of these files.
+    shutil.copytree(campaign / "acap", large / "acap")
     shutil.copyfile(campaign / "catalog.duckdb", large / "catalog.duckdb")
     site, start_ns, number = extend_catalog(large / "catalog.duckdb", samples)
     size_mb = (large / "catalog.duckdb").stat().st_size / 1e6

@@ -117,9 +117,8 @@ def read(paths: Iterable[Path]) -> Infrastructure:
                 raise UserError(f"site {key[0]} is also in {files[key]}", where=path)
             files[key] = path
         result.ports += found.ports
-        result.nics += [
-            row for row in found.nics if row["site"] not in with_nics
-        ]  # an advertisement lists the same ones
+        # An advertisement lists the same NICs as the models of its sites.
+        result.nics += [row for row in found.nics if row["site"] not in with_nics]
         with_nics |= {row["site"] for row in found.nics}
     result.sites = [{"site": site} for site in dict.fromkeys(site for site, _ in files)]
     return result

@@ -42,7 +42,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII) or not low <= int(text) <= high:
-            raise ValueError(f"expected a whole_number number from {low} to {high}")
+            raise ValueError(f"expected a whole number from {low} to {high}")
         return int(text)
 
     return parse
