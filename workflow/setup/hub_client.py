@@ -25,8 +25,8 @@ try:
     found = version({CLIENT!r})
 except PackageNotFoundError:
     found = None
-places = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
-print(json.dumps([found, [place for place in places if os.path.isdir(place)]]))
+directories = [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+print(json.dumps([found, [path for path in directories if os.path.isdir(path)]]))
 """
 # Run with the .pth file: checks the requirements of the client, as pip does, and imports it.
 CHECK = f"""
@@ -69,10 +69,10 @@ def problem(base: str, needed: str, pth: Path) -> str | None:
     ended = subprocess.run([base, "-c", FIND], capture_output=True, text=True, check=False, timeout=CHECK_S)
     if ended.returncode:
         return f"{base} does not run"
-    found, places = json.loads(ended.stdout)
+    found, directories = json.loads(ended.stdout)
     if found != needed:
         return f"{base} has {f'version {found}' if found else 'none'}, version {needed} is needed"
-    pth.write_text("".join(f"{place}\n" for place in places), encoding="utf-8")
+    pth.write_text("".join(f"{path}\n" for path in directories), encoding="utf-8")
     ended = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, check=False, timeout=CHECK_S)
     lines = ended.stderr.strip().splitlines()
     return (lines[-1] if lines else "the check failed") if ended.returncode else None

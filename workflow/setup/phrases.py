@@ -65,7 +65,7 @@ def report(names: list[str]) -> int:
     phrases, faults = expressions(), 0
     for name in names:
         for number, line, phrase, better in found_in(name, phrases):
-            entry = next((one for one in allowed if one[0] == name and one[1] in line), None)
+            entry = next(((path, text) for path, text in allowed if path == name and text in line), None)
             if entry:
                 allowed[entry] += 1
             else:

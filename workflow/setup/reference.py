@@ -134,7 +134,7 @@ def values(schema: dict) -> str:
     if "enum" in schema:
         return ", ".join(code(value) for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(values(one) for one in schema["anyOf"])
+        return " or ".join(values(alternative) for alternative in schema["anyOf"])
     kinds = schema.get("type", "any")
     kinds = [kinds] if isinstance(kinds, str) else kinds
     words = " or ".join({"null": "`null`", "object": "mapping", "array": "list"}.get(kind, kind) for kind in kinds)
@@ -148,16 +148,16 @@ def values(schema: dict) -> str:
 def key_rows(schema: dict, prefix: str) -> list[list[str]]:
     """Return a row for each key of a mapping, and of the mappings in it."""
     rows = []
-    for name, one in schema.get("properties", {}).items():
+    for name, inner in schema.get("properties", {}).items():
         path = f"{prefix}{name}"
         default = (
-            code(one["default"]) if "default" in one else ("required" if name in schema.get("required", ()) else "")
+            code(inner["default"]) if "default" in inner else ("required" if name in schema.get("required", ()) else "")
         )
         if len(default) > 60:
             default = f"see `{path}` in the schema"
-        rows.append([f"`{path}`", default, values(one), cell(one.get("description", ""))])
-        rows += key_rows(one, f"{path}.")
-        for item in one.get("items", {}).get("anyOf", [one.get("items", {})]):
+        rows.append([f"`{path}`", default, values(inner), cell(inner.get("description", ""))])
+        rows += key_rows(inner, f"{path}.")
+        for item in inner.get("items", {}).get("anyOf", [inner.get("items", {})]):
             rows += key_rows(item, f"{path}[].")
     return rows
 
@@ -168,12 +168,12 @@ def configuration() -> str:
     heads = ["Key", "Default", "Values", "Meaning"]
     top = {"properties": {}, "required": schema.get("required", ())}
     sections = ""
-    for name, one in schema["properties"].items():
-        if "properties" not in one:
-            top["properties"][name] = one
+    for name, inner in schema["properties"].items():
+        if "properties" not in inner:
+            top["properties"][name] = inner
             continue
-        sections += f"## {name}\n\n{one.get('description', '').rstrip('.')}.\n\n" + table(
-            heads, key_rows(one, f"{name}.")
+        sections += f"## {name}\n\n{inner.get('description', '').rstrip('.')}.\n\n" + table(
+            heads, key_rows(inner, f"{name}.")
         )
     return (
         GENERATED.format(source="schemas/config.schema.json")
@@ -187,7 +187,7 @@ def configuration() -> str:
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-def one_table(schema: dict) -> str:
+def table_section(schema: dict) -> str:
     """Return the section of one table."""
     rows = [
         [
@@ -210,13 +210,13 @@ def tables() -> str:
     """Return docs/tables.md."""
     paths = sorted((ROOT / "schemas" / "tables").glob("*.yaml"))
     schemas = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in paths]
-    listed = [[f"[`{one['table']}`](#{anchor(one['table'])})", cell(one["grain"])] for one in schemas]
+    listed = [[f"[`{schema['table']}`](#{anchor(schema['table'])})", cell(schema["grain"])] for schema in schemas]
     return (
         GENERATED.format(source="the files in schemas/tables")
         + "# Tables\n\nEvery column of every table. The column *Null* shows when a value is null. Times are integer"
         " nanoseconds. Lengths exclude FCS and preamble.\n\n"
         + table(["Table", "Rows"], listed)
-        + "".join(map(one_table, schemas))
+        + "".join(map(table_section, schemas))
     )
 
 

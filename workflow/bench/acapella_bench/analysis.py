@@ -16,7 +16,7 @@ SAMPLE_GAP_NS = 300_000_000_000  # samples start five minutes apart
 
 
 def run(bench: Bench) -> list[dict]:
-    """Return the time of each stage on all cores. Generating and digesting the samples is not measured."""
+    """Return the time of each stage, which may use all cores. Generating and digesting samples is not measured."""
     samples, frames = bench.scale["samples"], bench.scale["frames_a_sample"]
     campaign = bench.directory / "campaign"
     names = []
@@ -80,8 +80,8 @@ def make_sample(bench: Bench, campaign: Path, sample: Sample) -> None:
     capture = bench.directory / "sample.pcap"
     bench.run([native_program("acapella-generate"), *sample.generator_words(), "-o", capture])
     acap, flows = (campaign / directory / f"{sample.name}.parquet" for directory in ("acap", "flows"))
-    place = ["--site", sample.site, "--port", PORT]
-    bench.run(acapella("digest", capture, "-o", acap, "--flows", flows, "--engine", "native", *place))
+    location = ["--site", sample.site, "--port", PORT]
+    bench.run(acapella("digest", capture, "-o", acap, "--flows", flows, "--engine", "native", *location))
     manifest = json.dumps(manifest_of(sample, capture))
     (campaign / "raw" / f"{sample.name}.json").write_text(manifest, encoding="utf-8")
     with (campaign / "raw" / "samples.tsv").open("a", encoding="utf-8") as sheet:

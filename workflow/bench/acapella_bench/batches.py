@@ -37,7 +37,7 @@ STAGES = ("collect", "digest", "analyze")
 DAY_NS = 24 * 3600 * 10**9
 YEAR_NS = 365 * DAY_NS
 TIMES = ("start_ns", "end_ns", "first_ns", "last_ns")
-QUESTIONS = {  # by table of the catalog
+QUERIES = {  # by table of the catalog
     "samples": """
 select count(*) as samples, sum(frames) as frames from samples
 where site = '{site}' and start_ns between {start_ns} and {end_ns} having count(*) > 0""",
@@ -55,69 +55,70 @@ def run(bench: Bench) -> Iterator[dict]:
     for samples in bench.scale["planned_samples"]:
         yield from plan_rows(bench, samples)
     samples = bench.scale["batched_samples"]
-    place = make_campaign(bench, samples, linked=False)
-    campaign = place / "results" / "bench"
-    whole = snakemake(bench, place)
+    directory = make_campaign(bench, samples, linked=False)
+    campaign = directory / "results" / "bench"
+    processed = snakemake(bench, directory)
     note = f"{samples:,} captures of {FRAMES:,} frames on one core, from the sample sheet to the report"
-    yield {"measured": "all stages", "value": whole.wall_s, "unit": "s", "note": note}
-    yield {"measured": "all stages, per capture", "value": 1000 * whole.wall_s / samples, "unit": "ms", "goal": "< 20"}
-    for row in stage_rows(stages_of(campaign), whole.wall_s, cores=1):
+    yield {"measured": "all stages", "value": processed.wall_s, "unit": "s", "note": note}
+    capture_ms = 1000 * processed.wall_s / samples
+    yield {"measured": "all stages, per capture", "value": capture_ms, "unit": "ms", "goal": "< 20"}
+    for row in stage_rows(stages_of(campaign), processed.wall_s, cores=1):
         yield {**row, "goal": ""}
     for stage in STAGES:
         yield from costs(campaign / "benchmarks" / "batches" / stage)
     yield from catalog_rows(bench, campaign, max(bench.scale["planned_samples"]))
-    add_sample(place, samples)
-    added = snakemake(bench, place, "--until", "process")
+    add_sample(directory, samples)
+    added = snakemake(bench, directory, "--until", "process")
     yield {"measured": "one more sample", "value": added.wall_s, "unit": "s", "note": "up to its tables"}
     yield {"measured": "jobs for it", "value": jobs(added), "unit": "jobs"}
 
 
 def plan_rows(bench: Bench, samples: int) -> Iterator[dict]:
     """Yield the rows on the plan of a campaign, without results and with an empty file for each result."""
-    place = make_campaign(bench, samples, linked=True)
-    measured = snakemake(bench, place, "--dry-run")
+    directory = make_campaign(bench, samples, linked=True)
+    measured = snakemake(bench, directory, "--dry-run")
     goal = {"goal": "< 60"} if samples >= 100_000 else {}
     yield {"measured": f"plan of {samples:,} samples", "value": measured.wall_s, "unit": "s", **goal}
     yield {"measured": f"jobs for {samples:,} samples", "value": jobs(measured), "unit": "jobs"}
     yield {"measured": f"memory for {samples:,} samples", "value": measured.peak_mib, "unit": "MiB"}
-    add_results(place, samples)
-    again = snakemake(bench, place, "--dry-run")
+    add_results(directory, samples)
+    again = snakemake(bench, directory, "--dry-run")
     note = "with empty files as results of all samples"
     yield {"measured": f"plan of {samples:,} results", "value": again.wall_s, "unit": "s", **goal, "note": note}
-    yield {"measured": "its largest directory", "value": largest_directory(place / "results"), "unit": "entries"}
+    yield {"measured": "its largest directory", "value": largest_directory(directory / "results"), "unit": "entries"}
 
 
 def make_campaign(bench: Bench, samples: int, *, linked: bool) -> Path:
     """Return a directory with a config, a sheet and captures. ``linked``: all captures are the same file."""
-    place = bench.directory / f"{'plan' if linked else 'campaign'}-{samples}"
-    (place / "config").mkdir(parents=True)
+    directory = bench.directory / f"{'plan' if linked else 'campaign'}-{samples}"
+    (directory / "config").mkdir(parents=True)
     source = bench.directory / "sample.pcap"
     bench.run([native_program("acapella-generate"), "--frames", FRAMES, "-o", source])
     content = source.read_bytes()
     rows = [row_of(number) for number in range(samples)]
     for number, row in enumerate(rows):
-        capture = place / "config" / row[3]
+        capture = directory / "config" / row[3]
         if number % DIRECTORY_FILES == 0:
             capture.parent.mkdir(parents=True)
             first = capture
         if linked and capture is not first:
             capture.hardlink_to(first)
         else:
-            capture.write_bytes(later(content, number))
-    write_sheet(place, rows)
+            capture.write_bytes(shift_start(content, number))
+    write_sheet(directory, rows)
     config = {
         "campaign": "bench",
         "samples": "config/samples.tsv",
         "batches": {"samples": BATCH},
         "digest": {"engine": "native"},
     }
-    (place / "config" / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    return place
+    (directory / "config" / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    return directory
 
 
-def add_results(place: Path, samples: int) -> None:
+def add_results(directory: Path, samples: int) -> None:
     """Write an empty file for each result of each sample, and the plan and lists of all batches."""
-    campaign = Campaign(place / "results" / "bench", frozenset(shards.STAGES))
+    campaign = Campaign(directory / "results" / "bench", frozenset(shards.STAGES))
     members = [Member(BATCH_NAME.format(n // BATCH + 1), *row_of(n)) for n in range(samples)]
     write_plan(campaign.directory, members)
     for stage in STAGES:
@@ -148,13 +149,14 @@ def row_of(number: int) -> tuple[str, str, str, str]:
     return name, f"SITE{number % SITES}", f"p{number % PORTS}", f"captures/{number // DIRECTORY_FILES:03}/{name}.pcap"
 
 
-def write_sheet(place: Path, rows: list[tuple]) -> None:
+def write_sheet(directory: Path, rows: list[tuple]) -> None:
     """Write the sample sheet."""
     lines = (("sample", "site", "port", "file"), *rows)
-    (place / "config" / "samples.tsv").write_text("".join("\t".join(line) + "\n" for line in lines), encoding="utf-8")
+    text = "".join("\t".join(line) + "\n" for line in lines)
+    (directory / "config" / "samples.tsv").write_text(text, encoding="utf-8")
 
 
-def later(content: bytes, seconds: int) -> bytes:
+def shift_start(content: bytes, seconds: int) -> bytes:
     """Return a pcap whose first frame is a number of seconds later, so that its bytes differ."""
     end = PCAP_HEADER_BYTES + 4
     (first,) = struct.unpack("<I", content[PCAP_HEADER_BYTES:end])
@@ -164,18 +166,19 @@ def later(content: bytes, seconds: int) -> bytes:
 def catalog_rows(bench: Bench, campaign: Path, samples: int) -> list[dict]:
     """Return the time of queries about one site and day on a catalog extended to about ``samples`` samples."""
     large = bench.directory / "catalog"
-    shutil.copytree(campaign / "acap", large / "acap")  # acapella sql creates the view of frames over one of them
+    # acapella sql creates the view of frames over one of these files.
+    shutil.copytree(campaign / "acap", large / "acap")
     shutil.copyfile(campaign / "catalog.duckdb", large / "catalog.duckdb")
     site, start_ns, number = extend_catalog(large / "catalog.duckdb", samples)
     size_mb = (large / "catalog.duckdb").stat().st_size / 1e6
     rows = [{"measured": f"catalog of {number:,} samples", "value": size_mb, "unit": "MB"}]
-    for table, question in QUESTIONS.items():
-        query = question.format(site=site, start_ns=start_ns, end_ns=start_ns + DAY_NS)
-        asked = bench.measure([sys.executable, "-m", "acapella.cli.main", "sql", large, query], keep=True)
-        if asked.stdout.count(b"\n") <= 1:
+    for table, template in QUERIES.items():
+        query = template.format(site=site, start_ns=start_ns, end_ns=start_ns + DAY_NS)
+        done = bench.measure([sys.executable, "-m", "acapella.cli.main", "sql", large, query], keep=True)
+        if done.stdout.count(b"\n") <= 1:
             raise Failed(f"no {table} of {site} on one day")
         note = f"one site and day of {number:,} samples"
-        rows.append({"measured": f"{table} of a day", "value": asked.wall_s, "unit": "s", "goal": "< 1", "note": note})
+        rows.append({"measured": f"{table} of a day", "value": done.wall_s, "unit": "s", "goal": "< 1", "note": note})
     return rows
 
 
@@ -196,25 +199,26 @@ def extend_catalog(catalog: Path, samples: int) -> tuple[str, int, int]:
             source = f"select t.* replace ({', '.join(changed)}) from {schema}.{table} as t, range(1, {copies}) as r(k)"
             con.execute(f"insert into {schema}.{table} {source}")
         con.execute("checkpoint")
-        place = "select site, max(start_ns), (select count(*) from samples) from samples group by site order by site"
-        site, start_ns, number = con.execute(place).fetchall()[0]
+        query = "select site, max(start_ns), (select count(*) from samples) from samples group by site order by site"
+        site, start_ns, number = con.execute(query).fetchall()[0]
     return site, start_ns - DAY_NS // 2, number
 
 
-def add_sample(place: Path, samples: int) -> None:
+def add_sample(directory: Path, samples: int) -> None:
     """Add a capture to a campaign."""
     row = row_of(samples)
-    capture = place / "config" / row[3]
+    capture = directory / "config" / row[3]
     capture.parent.mkdir(parents=True, exist_ok=True)
-    capture.write_bytes(later((place / "config" / row_of(0)[3]).read_bytes(), samples))
-    write_sheet(place, [row_of(number) for number in range(samples + 1)])
+    capture.write_bytes(shift_start((directory / "config" / row_of(0)[3]).read_bytes(), samples))
+    write_sheet(directory, [row_of(number) for number in range(samples + 1)])
 
 
-def snakemake(bench: Bench, place: Path, *arguments: str) -> Measured:
+def snakemake(bench: Bench, directory: Path, *arguments: str) -> Measured:
     """Run Snakemake in a directory on one core."""
-    words = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", place, "--cores", "1"]
+    words = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile"]
+    words += ["--directory", directory, "--cores", "1"]
     merged = ["sh", "-c", 'exec "$@" 2>&1', "sh"]  # Snakemake prints plans on standard output, jobs on standard error
-    return bench.measure([*merged, *words, *arguments], keep=True, cwd=place)
+    return bench.measure([*merged, *words, *arguments], keep=True, cwd=directory)
 
 
 def jobs(measured: Measured) -> int:

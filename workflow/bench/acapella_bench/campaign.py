@@ -149,6 +149,6 @@ def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
 def processes_left(seen: set[str]) -> dict:
     """Return a row with the number of processes that are still in one of the campaign's namespaces."""
     pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-    there = [pid for pid in pids if namespaces_of([pid]) & seen]
+    remaining = [pid for pid in pids if namespaces_of([pid]) & seen]
     note = f"of {len(seen)} namespaces"
-    return {"measured": "processes left", "value": len(there), "unit": "processes", "goal": "0", "note": note}
+    return {"measured": "processes left", "value": len(remaining), "unit": "processes", "goal": "0", "note": note}

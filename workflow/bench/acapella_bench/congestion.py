@@ -21,7 +21,8 @@ from . import congestion_samples
 from .congestion_samples import Plan
 from .programs import BUILD, Bench, Failed
 
-HALF, MUCH, LITTLE = 0.5, 0.05, 0.01  # load of the mirror; shares of lost bytes
+HALF_LOAD = 0.5  # of the mirror's rate
+LARGE_LOSS, SMALL_LOSS = 0.05, 0.01  # shares of lost bytes
 CLEAR, CONGESTED = "clear", "congested"
 Judged = dict  # a row of table congestion with the true values: loss, load, shape, counters_s, mtu
 
@@ -35,13 +36,15 @@ def run(bench: Bench) -> list[dict]:
     campaigns, total = bench.scale["congestion_campaigns"], 0
     for number in range(campaigns):
         plan, directory = Plan(number, bench.seed), kept / f"campaign-{number}"
-        manifests, taken = collected(directory, plan)
+        manifests, is_new = collected(directory, plan)
         total += len(manifests)
         found += judged(directory, plan, manifests)
         unknown += judged(without_buffer(directory, manifests), plan, manifests)
         minutes = (time.monotonic() - started_s) / 60
-        how = "taken" if taken else "taken before"
-        print(f"  campaign {number + 1} of {campaigns}: {len(manifests)} samples {how}, {minutes:.1f} min", flush=True)
+        origin = "captured" if is_new else "captured before"
+        print(
+            f"  campaign {number + 1} of {campaigns}: {len(manifests)} samples {origin}, {minutes:.1f} min", flush=True
+        )
     if campaigns:
         shutil.rmtree(kept)
     held_out, tuned = halves(found, bench.seed)
@@ -67,21 +70,21 @@ def classes(samples: list[Judged]) -> Iterable[tuple[str, list[Judged]]]:
 
 def collected(directory: Path, plan: Plan) -> tuple[list[Path], bool]:
     """Return the manifests of a campaign, and whether it was newly collected. Complete earlier campaigns are reused."""
-    whole = directory.with_name(f"{directory.name}.whole")
-    if whole.exists():
+    marker = directory.with_name(f"{directory.name}.whole")
+    if marker.exists():
         return sorted((directory / "raw").glob("*.json")), False
     shutil.rmtree(directory, ignore_errors=True)
     manifests = congestion_samples.collect(directory, plan)
     for path in manifests:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        place = ("--site", manifest["site"], "--port", manifest["port"])
+        location = ("--site", manifest["site"], "--port", manifest["port"])
         tables = [directory / kind / f"{path.stem}.parquet" for kind in ("acap", "flows")]
         for table in tables:
             table.parent.mkdir(exist_ok=True)
         capture = directory / "raw" / manifest["file"]
-        call("digest", capture, "-o", tables[0], "--flows", tables[1], "--engine", "native", *place)
+        call("digest", capture, "-o", tables[0], "--flows", tables[1], "--engine", "native", *location)
         capture.unlink()
-    whole.touch()
+    marker.touch()
     return manifests, True
 
 
@@ -159,9 +162,9 @@ def goal_rows(samples: list[Judged], which: str) -> list[dict]:
     free = [s for s in samples if s["loss"] == 0]
     covered = [s for s in samples if s["loss_low"] <= s["loss"] <= s["loss_high"]]
     widths = [100 * (s["loss_high"] - s["loss_low"]) for s in samples]
-    wrong = [s for s in samples if s["verdict"] == CLEAR and s["loss"] > LITTLE]
-    lossy = [s for s in samples if s["loss"] > MUCH]
-    quiet = [s for s in free if s["load"] < HALF]
+    wrong = [s for s in samples if s["verdict"] == CLEAR and s["loss"] > SMALL_LOSS]
+    lossy = [s for s in samples if s["loss"] > LARGE_LOSS]
+    quiet = [s for s in free if s["load"] < HALF_LOAD]
     return [
         {
             "measured": f"{which}: clear, loss above 1 %",

@@ -17,7 +17,7 @@ FAN_IN_SITES = 2  # per campaign
 # Hosts of a site: one receiver and its senders.
 FAN_INS = (((1, 2, 3), (4, 5, 6)), ((1, 2, 3, 4), (5, 6)), ((1, 2, 3, 4, 5),))
 END_S = 240  # in addition to the duration of the samples
-# Rates of ports and mirrors, Mbit/s: ports much faster than the mirror, as fast, and slower than half of it.
+# Rates of ports and mirrors, Mbit/s: ports are 10, 2, 0.4 and 4 times as fast as the mirror.
 RATES = ((100, 10), (20, 10), (8, 20), (40, 10))
 REQUESTS_PER_S = 5
 BURST_FRAMES = (20, 60, 120)  # UDP frames: less than the queue of 96 KiB, as much, and more
@@ -119,7 +119,7 @@ def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float
 
 
 def lines(draw: random.Random, shape: str, rate_mbps: float, port_mbps: float, ends: tuple[str, str]) -> list[dict]:
-    """Return the traffic of a pair of hosts. Traffic that exceeds the rate of one direction is sent in the other."""
+    """Return the traffic of a pair of hosts. If the rate is too high for one direction, both carry half."""
     ways = 1 if rate_mbps <= 0.9 * port_mbps else 2
     each = min(rate_mbps / ways, 0.95 * port_mbps)
     span = draw.choice(("sample", "run"))

@@ -1,4 +1,4 @@
-"""Measure the sequential write speed of the disk with fio and O_DIRECT."""
+"""Measures the sequential write speed of the disk with fio and O_DIRECT."""
 
 import json
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-MANY, ONE = ("1M", 16), ("16M", 1)  # block size and queue depth; ONE is used by our writer
+DEEP_QUEUE, ONE_WRITE = ("1M", 16), ("16M", 1)  # block size and queue depth; our writer uses ONE_WRITE
 LONGEST_S = 60
 
 
@@ -18,11 +18,11 @@ class Speed:
     note: str
 
 
-def speed(directory: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed:
-    """Return the write speed of the disk that contains ``directory``; delete the written file."""
+def speed(directory: Path, seconds: float, sizes: tuple[str, int] = DEEP_QUEUE) -> Speed:
+    """Return the write speed of the disk that contains ``directory``; ``sizes``: block size and queue depth."""
     if shutil.which("fio") is None:
         return Speed(0, "not measured: fio is not installed; apt-get install fio")
-    path, (block, depth) = directory / "fio.tmp", how
+    path, (block, depth) = directory / "fio.tmp", sizes
     words = ["fio", "--name=disk", f"--filename={path}", "--rw=write", "--direct=1", "--ioengine=io_uring"]
     words += [f"--bs={block}", f"--iodepth={depth}", "--size=4G", "--time_based", f"--runtime={max(seconds, 1):.0f}"]
     words += ["--output-format=json"]
@@ -35,5 +35,5 @@ def speed(directory: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed
     if done.returncode:
         note = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
         return Speed(0, f"not measured: fio: {note[0]}")
-    wrote = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
-    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, block size {block}, queue depth {depth}")
+    write_result = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
+    return Speed(write_result["bw_bytes"], f"fio, O_DIRECT, block size {block}, queue depth {depth}")

@@ -31,11 +31,11 @@ class Reference:
         """Return the command line: with our preferences, or with tshark's defaults."""
         reference = tshark.find()
         if self.our_preferences:
-            return reading(capture, ("frame.protocols",))
+            return reference_words(capture, ("frame.protocols",))
         return [reference.path, "-r", str(capture), "-T", "fields", "-e", "frame.protocols"]
 
 
-def reading(capture: Path, fields: Sequence[str], **how: bool) -> list[str]:
+def reference_words(capture: Path, fields: Sequence[str], **how: bool) -> list[str]:
     """Return tshark's command line with our preferences for a file instead of standard input."""
     words = tshark.find().command(fields, **how)
     words[words.index("-r") + 1] = str(capture)
@@ -96,8 +96,10 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
     """Return rows on the CPU time that fields of tunnels add to tshark: the minimum of alternating runs."""
 
     def without(columns: list[str]) -> list[str]:
-        left = (" || ".join(f for f in column.split(" || ") if not f.startswith(TUNNEL_FIELDS)) for column in columns)
-        return [column for column in left if column]
+        remaining = (
+            " || ".join(f for f in column.split(" || ") if not f.startswith(TUNNEL_FIELDS)) for column in columns
+        )
+        return [column for column in remaining if column]
 
     rows = []
     for label, fields, as_columns in (
@@ -108,7 +110,7 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
         cpu_s = dict.fromkeys(selections, float("inf"))
         for _ in range(TUNNEL_RUNS):
             for name, names in selections.items():
-                words = reading(capture, names, as_columns=as_columns)
+                words = reference_words(capture, names, as_columns=as_columns)
                 run = bench.measure([*words, "-c", str(bench.scale["tshark_default"])], env=tshark.environment())
                 cpu_s[name] = min(cpu_s[name], run.cpu_s)
         rows.append(

@@ -62,7 +62,7 @@ def cost_text(run: Measured) -> str:
 
 
 def trials(bench: Bench, packets: int, order: str) -> tuple[Path, Path]:
-    """Write two captures, with the packets of B in this order. The caller deletes them."""
+    """Write two captures; ``order``: order of the packets of B. The caller deletes them."""
     paths = bench.directory / f"{order}-a.pcap", bench.directory / f"{order}-b.pcap"
     bench.run([native_program("acapella-trials"), "write", packets, order, *paths])
     return paths
@@ -165,8 +165,8 @@ CHUNK = 1 << 20  # bytes
 def read_all(path: Path) -> None:
     """Read a file once."""
     with path.open("rb", buffering=0) as file:
-        into = bytearray(CHUNK)
-        while file.readinto(into):
+        buffer = bytearray(CHUNK)
+        while file.readinto(buffer):
             pass
 
 

@@ -14,9 +14,9 @@ def run(bench: Bench) -> list[dict]:
     Writing is the time beyond the last pass, with Parquet and Python. Shares are of CPU time.
     """
     frames = bench.scale["native"]
-    capture, nothing = bench.generate(frames), bench.generate(1000)
-    bench.measure(digest_words(nothing, bench.directory, "native"))  # loads modules into the page cache
-    start = bench.measure(digest_words(nothing, bench.directory, "native"))
+    capture, short_capture = bench.generate(frames), bench.generate(1000)
+    bench.measure(digest_words(short_capture, bench.directory, "native"))  # loads modules into the page cache
+    start = bench.measure(digest_words(short_capture, bench.directory, "native"))
     digest = bench.measure(digest_words(capture, bench.directory, "native"))
     stages = bench.measure([native_program("acapella-stages"), capture], keep=True)
     return rows_of(frames, start, digest, json.loads(stages.stdout))

@@ -19,7 +19,9 @@ CONTROL = {"flowstats": REPORTING}
 
 
 def run(bench: Bench) -> list[dict]:
-    """Measure each program with iperf-like traffic and with all encapsulations. Tables are empty, registers initial.
+    """Measure each program with iperf-like traffic and with all encapsulations.
+
+    Tables are empty, and registers have their initial values, except those in CONTROL.
 
     If the source of the installed DPDK is available, also run each program compiled, directly after the interpreter.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = ROOT / "build" / "bench" / "native"
 
-# Frames of each benchmark. Full runs are long enough for stable results; small ones only test the benchmarks.
+# Sizes and durations of each benchmark. Full runs are long enough for stable results; small ones test the benchmarks.
 SCALES = {
     "small": {
         "native": 1_000_000,
@@ -100,7 +100,7 @@ SCALES = {
 
 
 class Failed(Exception):
-    """A measured program failed; the text is its last line of output."""
+    """A program failed, or its result is wrong or missing; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Bench:
     def measure(self, words: list, keep: bool = False, source: int | None = None, **how) -> Measured:
         """Run a command on the measured core; keep or discard its standard output.
 
-        ``how``: any_core=True for commands that may use all cores; env for a different environment.
+        ``how``: any_core=True for commands that may use all cores; other options are those of subprocess.Popen.
         """
         where = [] if how.pop("any_core", False) else ["taskset", "-c", str(self.core)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error_output:
@@ -161,7 +161,7 @@ class Bench:
             return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out.read())
 
     def generate(self, frames: int, profile: str = "fabric", *more: object) -> Path:
-        """Return a generated capture. It is generated only once for equal arguments."""
+        """Return a generated capture. It is generated only once for each profile and number of frames."""
         path = self.directory / f"{profile}-{frames}.pcap"
         if not path.exists():
             self.run([native_program("acapella-generate"), *generator_words(frames, profile), *more, "-o", path])

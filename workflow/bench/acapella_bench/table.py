@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Iterable
 
-FLOOR = re.compile(r"(?P<relation>>=|<=|<|>|)\s*(?P<number>\d[\d,]*(?:\.\d+)?)(?![\d.])")
+GOAL = re.compile(r"(?P<relation>>=|<=|<|>|)\s*(?P<number>\d[\d,]*(?:\.\d+)?)(?![\d.])")
 RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operator.gt, "": operator.eq}
 
 
@@ -14,7 +14,7 @@ def checked(rows: Iterable[dict]) -> Iterable[dict]:
     Rows whose goal starts with any other word, such as "aim", are not changed. A missing value does not reach any goal.
     """
     for row in rows:
-        goal = FLOOR.match(row.get("goal", ""))
+        goal = GOAL.match(row.get("goal", ""))
         if goal is None:
             yield row
             continue

@@ -44,10 +44,10 @@ def write_files(data: Path, files: int) -> None:
         "end": {"streams": [end], "sender_tcp_congestion": "bbr"},
     }
     interval = {"streams": [STREAM], "sum": SUM}
-    each = len(json.dumps({"intervals": [interval, interval]}, indent="\t")) - len(
+    interval_bytes = len(json.dumps({"intervals": [interval, interval]}, indent="\t")) - len(
         json.dumps({"intervals": [interval]}, indent="\t")
     )
-    test["intervals"] = [interval] * (FILE_BYTES // each)
+    test["intervals"] = [interval] * (FILE_BYTES // interval_bytes)
     text = json.dumps(test, indent="\t")
     for number in range(files):
         name = f"{number // 20}-{number % 10}-{('bbr', 'cubic')[number // 10 % 2]}.json"

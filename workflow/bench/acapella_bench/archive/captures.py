@@ -53,7 +53,7 @@ def make_campaign(bench: Bench, directory: Path, archive: Archive, batch: int) -
         (directory / "config" / file).parent.mkdir(parents=True, exist_ok=True)
     generate, compress = native_program("acapella-generate"), compressor()
     with ThreadPoolExecutor(max_workers=2) as pool:
-        made = [
+        futures = [
             pool.submit(
                 write_capture,
                 generate,
@@ -63,7 +63,7 @@ def make_campaign(bench: Bench, directory: Path, archive: Archive, batch: int) -
             )
             for number in range(archive.captures)
         ]
-        size = sum(future.result() for future in made)
+        size = sum(future.result() for future in futures)
     write_sheet(directory, rows)
     write_config(directory, "native", batch)
     return size

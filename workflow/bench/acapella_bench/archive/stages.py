@@ -8,7 +8,7 @@ from pathlib import Path
 BATCHED = ("collect", "digest", "analyze")
 STAGES = ("collect", "digest", "index", "analyze", "process", "figures", "report")
 THREADS = {"process": 2}  # cores of a job; one for other stages
-LARGEST_SHARE = 25  # % of the time for each stage except digest
+MAX_SHARE = 25  # % of the time for each stage except digest
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def stage_rows(stages: list[Stage], wall_s: float, cores: int) -> list[dict]:
                 "measured": f"share of {stage.name}",
                 "value": 100 * core_s / (wall_s * cores),
                 "unit": "% of core time",
-                "goal": "" if stage.name == "digest" else f"<= {LARGEST_SHARE}",
+                "goal": "" if stage.name == "digest" else f"<= {MAX_SHARE}",
                 "note": f"{jobs}, {core_s:.1f} core-seconds, peak memory {stage.peak_mib:.0f} MiB",
             }
         )

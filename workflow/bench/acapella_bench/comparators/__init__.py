@@ -9,7 +9,7 @@ from pathlib import Path
 from ..programs import Bench
 from .tools import TOOLS, Flow, Tool
 
-PLAIN, WITHOUT = "plain", "no encapsulation"
+PLAIN, NO_ENCAPSULATION = "plain", "no encapsulation"
 ENCAPSULATIONS = {
     "vlan": "VLAN tag",
     "mpls": "VLAN, MPLS label",
@@ -49,7 +49,7 @@ def rate_row(bench: Bench, tool: Tool, name: str, sample: Path, frames: int) -> 
     runs = [bench.measure(words) for words in tool.commands(sample, bench.directory)]
     wall_s, cpu_s = sum(run.wall_s for run in runs), sum(run.cpu_s for run in runs)
     note = f"{wall_s:.1f} s including startup, CPU time {cpu_s:.1f} s"
-    measured = f"  {ENCAPSULATIONS.get(name, WITHOUT)}"
+    measured = f"  {ENCAPSULATIONS.get(name, NO_ENCAPSULATION)}"
     return {"measured": measured, "value": round(frames / wall_s), "unit": "frames/s", "note": note}
 
 
@@ -57,7 +57,7 @@ def share_row(tool: Tool, name: str, reference: set[Flow], found: set[Flow]) -> 
     """Return the row on the share of the flows of the reference that a tool found."""
     extra = len(found - reference)
     return {
-        "measured": f"  flows seen, {ENCAPSULATIONS.get(name, WITHOUT)}",
+        "measured": f"  flows seen, {ENCAPSULATIONS.get(name, NO_ENCAPSULATION)}",
         "value": 100 * len(found & reference) / len(reference),
         "unit": "%",
         "note": f"{extra} others" if extra else "",

@@ -69,10 +69,10 @@ def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
     for version, ip, proto, _, valid, key, epoch, _, stamp, _, size, count, _, _, iat, first, _, ack, *_ in reports:
         if version != 2 or ip not in (4, 6):
             continue
-        whole = (key, proto)
-        flow = flows.get(whole)
+        flow_key = (key, proto)
+        flow = flows.get(flow_key)
         if flow is None:
-            flow = flows[whole] = [stamp, 0, size, 0, count, epoch, None, 0, iat]
+            flow = flows[flow_key] = [stamp, 0, size, 0, count, epoch, None, 0, iat]
         else:
             if (epoch, stamp) <= (flow[5], flow[0]):
                 continue
@@ -88,7 +88,7 @@ def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
                 flow[7] += step
                 flow[6] = ack
         if series is not None:
-            note_window(series, whole, stamp, flow[1] + flow[2], flow[3] + flow[4])
+            note_window(series, flow_key, stamp, flow[1] + flow[2], flow[3] + flow[4])
     return [(flow[0], flow[1] + flow[2], flow[3] + flow[4], flow[7], flow[8]) for flow in flows.values()]
 
 

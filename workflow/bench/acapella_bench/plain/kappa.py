@@ -52,7 +52,7 @@ def identity(packet: bytes) -> bytes:
     return packet[:1] + packet[2:8] + packet[9:10] + packet[12:length]
 
 
-def places(packets: list) -> dict:
+def positions(packets: list) -> dict:
     """Return rank, time since the first packet, and gap to the previous packet (ns) of each packet."""
     found, first = {}, packets[0][0] if packets else 0
     before = first
@@ -65,21 +65,24 @@ def places(packets: list) -> dict:
 def order(ranks: list[int]) -> tuple[list[tuple[int, int]], int]:
     """Return the moved packets as (rank in A, rank in B), and the inversions. Packets only move between cut points."""
     moved, inversions, start, highest = [], 0, 0, -1
-    for place, rank in enumerate(ranks):
+    for index, rank in enumerate(ranks):
         if rank > highest:  # noqa: PLR1730  (quicker than max)
             highest = rank
-        if highest == place:  # all earlier packets precede it in both trials
-            if place > start:
-                block = ranks[start : place + 1]
-                still = kept(block, start)
-                moved += [(a, b) for b, a in enumerate(block, start) if a not in still]
+        if highest == index:  # up to this index, both trials contain the same packets
+            if index > start:
+                block = ranks[start : index + 1]
+                unmoved_ranks = unmoved(block, start)
+                moved += [(a, b) for b, a in enumerate(block, start) if a not in unmoved_ranks]
                 inversions += sum(x > y for n, x in enumerate(block) for y in block[n + 1 :])
-            start = place + 1
+            start = index + 1
     return moved, inversions
 
 
-def kept(block: list[int], start: int) -> set[int]:
-    """Return the longest increasing subsequence; of several, the largest kept distance, then smallest ranks."""
+def unmoved(block: list[int], start: int) -> set[int]:
+    """Return the longest increasing subsequence; of several, the one with the largest sum of distances.
+
+    Of those, return the one with the smallest ranks.
+    """
     chains = []
     for b in range(len(block) - 1, -1, -1):
         rest = min((chain for chain in chains if chain[2] > block[b]), default=(0, 0, -1, None))
@@ -162,8 +165,8 @@ def timeline(in_a: dict, in_b: dict) -> list[dict]:
             window["gap_sum"] += abs(gap - there[2])
             ranks[at].append(there[0])
     for at, (window, inside) in enumerate(zip(windows, ranks, strict=True)):
-        place = {rank: n for n, rank in enumerate(sorted(inside))}
-        moved, inversions = order([place[rank] for rank in inside])
+        common_rank = {rank: n for n, rank in enumerate(sorted(inside))}
+        moved, inversions = order([common_rank[rank] for rank in inside])
         window |= {
             "from_ns": width * at,
             "to_ns": width * (at + 1),
@@ -177,10 +180,10 @@ def timeline(in_a: dict, in_b: dict) -> list[dict]:
 
 def compare(a: list, b: list) -> dict:
     """Return the sums of one pair."""
-    in_a, in_b = places(a), places(b)
+    in_a, in_b = positions(a), positions(b)
     common = [(in_a[key], there) for key, there in in_b.items() if key in in_a]
-    place = {rank: n for n, rank in enumerate(sorted(x[0] for x, _ in common))}
-    moved, inversions = order([place[x[0]] for x, _ in common])
+    common_rank = {rank: n for n, rank in enumerate(sorted(x[0] for x, _ in common))}
+    moved, inversions = order([common_rank[x[0]] for x, _ in common])
     latency = [y[1] - x[1] for x, y in common]
     gap = [y[2] - x[2] for x, y in common]
     offset = sorted(latency)[(len(latency) + 1) // 2 - 1]
@@ -211,9 +214,9 @@ def compare(a: list, b: list) -> dict:
 
 def main(paths: list[str]) -> None:
     """Compare two trials and print the result."""
-    (a, of_a), (b, of_b) = map(read, paths)
-    pair = {"ambiguous_a": of_a["ambiguous"], "ambiguous_b": of_b["ambiguous"], **compare(a, b)}
-    print(json.dumps({"trials": [of_a, of_b], "pair": pair}, sort_keys=True))
+    (a, counts_a), (b, counts_b) = map(read, paths)
+    pair = {"ambiguous_a": counts_a["ambiguous"], "ambiguous_b": counts_b["ambiguous"], **compare(a, b)}
+    print(json.dumps({"trials": [counts_a, counts_b], "pair": pair}, sort_keys=True))
 
 
 if __name__ == "__main__":

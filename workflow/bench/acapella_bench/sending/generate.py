@@ -64,7 +64,7 @@ TRAFGEN = """{{
 
 @dataclass(frozen=True)
 class Gaps:
-    """The receiver's measurements of one program."""
+    """The receiver's measurements of one program: packets, packets per second, and errors of gaps in ns."""
 
     packets: int
     rate: float
@@ -84,7 +84,7 @@ def compiled(bench: Bench, name: str, **values: object) -> tuple[Path, Path]:
 
 
 def ring_rows(bench: Bench, prefix: list[str], name: str) -> list[dict]:
-    """Return the rate into a ring: stamps, sequence numbers, checksums and two fields that vary.
+    """Return the rate into a ring of packets with stamps, sequence numbers, checksums and two fields that vary.
 
     The ring is emptied by the same core, or by a different one.
     """
@@ -96,7 +96,7 @@ def ring_rows(bench: Bench, prefix: list[str], name: str) -> list[dict]:
 def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
     """Return the best rate of some runs. It is compared with the goal if one core does everything."""
     runs = [json.loads(bench.measure([*words, reader], keep=True, any_core=True).stdout) for _ in range(RUNS)]
-    best = max(runs, key=lambda one: one["sent"] / one["duration_ns"])
+    best = max(runs, key=lambda run: run["sent"] / run["duration_ns"])
     cores = "one core that also empties it" if reader == "alone" else "one core, emptied by a second core"
     return {
         "measured": f"{name}: rate into a ring, {PACKET_BYTES} B, {cores}",
@@ -109,7 +109,7 @@ def ring_row(bench: Bench, words: list, name: str, reader: str) -> dict:
 
 
 class VethPath:
-    """A veth pair from out0 to in0, which is in a different network namespace with an iperf3 server."""
+    """A veth pair from out0 to in0, which is in a different network namespace (`two_hosts`)."""
 
     def __init__(self, bench: Bench, inside: list[str], receiver: list[str]):
         self.bench = bench
@@ -193,7 +193,7 @@ def two_hosts() -> Iterator[tuple[list[str], list[str]]]:
 
 
 def senders(bench: Bench, packets: int) -> dict[str, list[object]]:
-    """Return the command line of each program that is installed."""
+    """Return the command line of each program."""
     path, _ = compiled(bench, "gaps", packets=packets, gap_ns=GAP_US * 1000)
     capture = bench.directory / "gaps.pcap"
     bench.measure(acapella("generate", path, "-o", capture), any_core=True)
@@ -214,7 +214,7 @@ def senders(bench: Bench, packets: int) -> dict[str, list[object]]:
 
 
 def fast_senders(bench: Bench, packets: int) -> dict[str, list[object]]:
-    """Return the command line of each program that is installed, without gaps."""
+    """Return the command line of each program, without gaps."""
     path, _ = compiled(bench, "fast", packets=packets, gap_ns=1)
     capture = bench.directory / "gaps.pcap"  # of senders()
     config = bench.directory / "gaps.trafgen"
@@ -233,21 +233,21 @@ def veth_rows(bench: Bench) -> list[dict]:
     if reason is not None:
         return [{"measured": "programs that generate", "value": "not measured", "note": reason}]
     packets = max(100, round(bench.scale["replay_s"] * 1e6 / GAP_US))
-    many = bench.scale["generate"] // 10
+    fast_packets = bench.scale["generate"] // 10
     rows = []
     with two_hosts() as (inside, receiver):
         veth = VethPath(bench, inside, receiver)
         for name, words in senders(bench, packets).items():
             with served(name, receiver) as reason:
                 rows += [absent(name, reason)] if reason else rows_of(name, veth.send(words, packets), packets)
-        for name, words in fast_senders(bench, many).items():
+        for name, words in fast_senders(bench, fast_packets).items():
             with served(name, receiver) as reason:
-                rows.append(absent(name, reason) if reason else rate_row(name, veth.top_rate(words), many))
+                rows.append(absent(name, reason) if reason else rate_row(name, veth.top_rate(words), fast_packets))
     return rows
 
 
 def absent(name: str, reason: str) -> dict:
-    """Return the row of a program that is not installed."""
+    """Return the row of a program that cannot run."""
     return {"measured": name, "value": "not measured", "note": reason}
 
 

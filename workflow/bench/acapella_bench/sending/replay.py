@@ -65,8 +65,8 @@ def measured(bench: Bench, prefix: list[str], gap_ns: int, burst: int) -> Run:
 def run(bench: Bench) -> list[dict]:
     """Return the highest rate in bursts, and the errors of single packets that are GAP_NS apart.
 
-    Both threads run with a real-time priority if possible, and without. Of several runs, the fastest and the one with
-    the smallest median error were disturbed least.
+    Both threads run with normal priority and, if possible, also with a real-time priority. Of several runs, the fastest
+    and the one with the smallest median error were disturbed least.
     """
     bench.run(["make", "-s", "-C", ROOT, "programs", f"PROGRAMS={BUILD}"])
     bench.run(["meson", "compile", "-C", BUILD, "bench_replay"])
@@ -81,8 +81,8 @@ def run(bench: Bench) -> list[dict]:
 
 def rows_of(bench: Bench, prefix: list[str], name: str) -> list[dict]:
     """Return the rows with one priority."""
-    fast = max((measured(bench, prefix, 0, BURST) for _ in range(RUNS)), key=lambda one: one.rate)
-    paced = min((measured(bench, prefix, GAP_NS, 1) for _ in range(RUNS)), key=lambda one: (one.median_ns, one.p99_ns))
+    fast = max((measured(bench, prefix, 0, BURST) for _ in range(RUNS)), key=lambda run: run.rate)
+    paced = min((measured(bench, prefix, GAP_NS, 1) for _ in range(RUNS)), key=lambda run: (run.median_ns, run.p99_ns))
     return [
         {
             "measured": f"{name}: rate, bursts of {BURST}",

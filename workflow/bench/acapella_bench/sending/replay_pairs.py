@@ -37,8 +37,8 @@ def orders_of(bench: Bench, raw: Path) -> list[dict]:
     """Return the counts of `acapella kappa` of each trial."""
     samples = [f"{ENVIRONMENT}-{number}" for number in range(1, RUNS + 1)]
     replays = [json.loads((raw / f"{sample}.json").read_text())["replay"] for sample in samples]
-    recordings = [raw / one["file"] for one in replays[0]["recordings"]]
-    departures = [",".join(str(raw / one["file"]) for one in replay["departures"]) for replay in replays]
+    recordings = [raw / entry["file"] for entry in replays[0]["recordings"]]
+    departures = [",".join(str(raw / entry["file"]) for entry in replay["departures"]) for replay in replays]
     output = bench.directory / "pairs.json"
     words = ["kappa", *(raw / f"{sample}.pcap" for sample in samples), "--recording", *recordings]
     bench.run(acapella(*words, "--departures", *departures, "--json", "-o", output))
@@ -50,7 +50,7 @@ def orders_of(bench: Bench, raw: Path) -> list[dict]:
 
 
 def run(bench: Bench, seconds: float) -> list[dict]:
-    """Return the number of pairs that the replayers do not explain, with its interval over all runs."""
+    """Return the number of pairs that the replayers do not explain, with a confidence interval over all runs."""
     capture = constant_gaps(bench.directory, GAP_US, seconds)
     config = bench.directory / "pairs-config.json"  # JSON is valid YAML
     config.write_text(json.dumps(config_of(capture.path)))
@@ -68,6 +68,7 @@ def run(bench: Bench, seconds: float) -> list[dict]:
             "unit": "pairs",
             "goal": "<= 0",
             "note": f"{reversed_:,} of {pairs:,} pairs reversed, gaps of {GAP_US} us; per run {min(unexplained)} to "
-            f"{max(unexplained)}, 95 % interval of the mean {max(0.0, mean - half):.2g} to {mean + half:.2g}",
+            f"{max(unexplained)}, 95 % confidence interval of the mean {max(0.0, mean - half):.2g} to "
+            f"{mean + half:.2g}",
         }
     ]

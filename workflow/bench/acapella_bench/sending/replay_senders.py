@@ -38,7 +38,7 @@ ARRIVE_S = 10
 MAGIC_NS = 0xA1B23C4D
 BUSY = "while :; do :; done"
 OURS, PLAIN = "acapella replay", "sendmmsg loop"
-NO_PEER = {
+NOT_COMPARED = {  # programs, and why
     "dpdk-testpmd": "forwards or generates frames; it reads captures through net_pcap without their gaps",
     "pktgen": "generates frames at a rate; it sends a capture without its gaps",
 }
@@ -129,7 +129,7 @@ def write_capture(path: Path, name: str, times: np.ndarray) -> Capture:
 
 
 def real_traffic(directory: Path) -> Capture | None:
-    """Return the first packets of the largest capture of `make demo`; None if there is none."""
+    """Return the first packets of the largest capture of `make demo`; None if there is none, or without editcap."""
     found = sorted((ROOT / "results" / "demo" / "raw").glob("*.pcap*"), key=lambda path: path.stat().st_size)
     if not found or shutil.which("editcap") is None:
         return None
@@ -173,7 +173,7 @@ def plain_words(veth: VethPath, capture: Capture) -> list[object]:
 
 
 def acapella_arguments(bench: Bench) -> Callable[[VethPath, Capture], list[object]]:
-    """Return the command line of `acapella replay` for a capture."""
+    """Return the function that returns the command line of `acapella replay` for a capture."""
 
     def words(_: VethPath, capture: Capture) -> list[object]:
         return acapella("replay", capture.path, "-i", "out0", "--at", "+1", "--pace", "single", "--cpus", bench.core)
@@ -182,7 +182,7 @@ def acapella_arguments(bench: Bench) -> Callable[[VethPath, Capture], list[objec
 
 
 def tcpreplay_words(prefix: list[str], timer: str) -> Callable[[VethPath, Capture], list[object]]:
-    """Return the command line of tcpreplay with a timer for a capture."""
+    """Return the function that returns the command line of tcpreplay with a timer for a capture."""
 
     def words(_: VethPath, capture: Capture) -> list[object]:
         return [*prefix, "tcpreplay", "--preload-pcap", "--quiet", f"--timer={timer}", "--intf1=out0", capture.path]
@@ -217,9 +217,9 @@ def load(programs: int) -> Iterator[None]:
     """Keep all cores busy with programs of normal priority."""
     with contextlib.ExitStack() as busy:
         for _ in range(programs):
-            one = subprocess.Popen(["sh", "-c", BUSY])
-            busy.callback(one.wait)
-            busy.callback(one.kill)
+            process = subprocess.Popen(["sh", "-c", BUSY])
+            busy.callback(process.wait)
+            busy.callback(process.kill)
         yield
 
 
@@ -243,7 +243,7 @@ def run(bench: Bench) -> list[dict]:
     seconds, drift_s = bench.scale["replay_s"], bench.drift_s or bench.scale["replay_drift_s"]
     captures = [constant_gaps(bench.directory, gap, seconds) for gap in GAPS_US]
     real = real_traffic(bench.directory)
-    rows = [{"measured": name, "value": "not compared", "note": why} for name, why in NO_PEER.items()]
+    rows = [{"measured": name, "value": "not compared", "note": why} for name, why in NOT_COMPARED.items()]
     if real is None:
         rows.append({"measured": "the demo's traffic", "value": "not measured", "note": "run make demo first"})
     with veth_pair() as inside:
@@ -311,13 +311,13 @@ def gap_rows(veth: VethPath, capture: Capture, senders: dict, floor: Errors) -> 
     rows = [
         {
             "measured": f"{capture.name}: {name}, median error",
-            "value": None if one.lost else one.median,
+            "value": None if errors.lost else errors.median,
             "unit": "ns",
-            "note": f"{one.lost} packets lost" if one.lost else one.words(),
+            "note": f"{errors.lost} packets lost" if errors.lost else errors.words(),
         }
-        for name, one in found.items()
+        for name, errors in found.items()
     ]
-    peer = next(one for name, one in found.items() if name.startswith("tcpreplay"))
+    peer = next(errors for name, errors in found.items() if name.startswith("tcpreplay"))
     rows[0]["goal"] = f"<= {max(peer.median // 5, 2 * floor.median)}"
     return rows
 
@@ -326,9 +326,9 @@ def drift_rows(veth: VethPath, capture: Capture, senders: dict, seconds: float) 
     """Return how much longer than recorded each program takes."""
     rows = []
     for name, words in senders.items():
-        one = errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
-        value = None if one.lost else one.drift_ppm * seconds
-        note = f"{one.lost} packets lost" if one.lost else f"{one.drift_ppm:+.3f} ppm"
+        errors = errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
+        value = None if errors.lost else errors.drift_ppm * seconds
+        note = f"{errors.lost} packets lost" if errors.lost else f"{errors.drift_ppm:+.3f} ppm"
         rows.append({"measured": f"drift over {seconds:g} s: {name}", "value": value, "unit": "us", "note": note})
     return rows
 
@@ -364,6 +364,7 @@ def jitter_rows(bench: Bench, veth: VethPath, capture: Capture) -> list[dict]:
         {
             "measured": f"kappa with an injected {changed.name}, {JITTER_RUNS} runs: {OURS}",
             "value": f"{mean:.6f}",
-            "note": f"95 % interval {mean - half:.6f} to {mean + half:.6f}; of the schedules alone {injected:.6f}",
+            "note": f"95 % confidence interval {mean - half:.6f} to {mean + half:.6f}; of the schedules alone "
+            f"{injected:.6f}",
         }
     ]

@@ -119,8 +119,8 @@ def frames_of(bench: Bench, size: int) -> Path:
 def running(words: list[str], directory: Path, output: Path | None) -> Iterator[tuple[subprocess.Popen, Path]]:
     """Run a receiver; yield it and its log once it listens. It is always killed at the end."""
     log = directory / "receiver.log"
-    into = output.open("wb") if output else contextlib.nullcontext(subprocess.DEVNULL)
-    with into as stdout, log.open("wb") as stderr:
+    output_stream = output.open("wb") if output else contextlib.nullcontext(subprocess.DEVNULL)
+    with output_stream as stdout, log.open("wb") as stderr:
         receiver = subprocess.Popen([str(word) for word in words], stdout=stdout, stderr=stderr)
     try:
         wait_for(lambda: "listening on" in log.read_text(), receiver, START_S)

@@ -27,7 +27,7 @@ class Timespec(ctypes.Structure):
 
 
 def measure(seconds: float) -> dict[str, float | bool | int]:
-    """Repeatedly sleep until the next multiple of a period; return percentiles of the lateness in us."""
+    """Repeatedly sleep until the end of a period of PERIOD_NS; return percentiles of the lateness in us."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_TIMERSLACK, 1)
     realtime = False

@@ -117,11 +117,11 @@ def sweep(bench: Bench, load: Load) -> list[Point]:
     """Measure at the maximum rate, then at decreasing rates until no frame is lost; with a sink, also at GOAL_FPS."""
     seconds = bench.scale["writer_s"]
     points = [run_writer(bench, load, None, seconds)]
-    most = points[0].written / points[0].whole_s
-    rates = [most * fraction for fraction in FRACTIONS]
+    written_fps = points[0].written / points[0].whole_s
+    rates = [written_fps * fraction for fraction in FRACTIONS]
     if load.writer == "sink":
         points.append(run_writer(bench, load, GOAL_FPS, seconds))
-        rates = [] if points[-1].lost == 0 and most <= GOAL_FPS else rates
+        rates = [] if points[-1].lost == 0 and written_fps <= GOAL_FPS else rates
     for rate in rates:
         points.append(run_writer(bench, load, rate, seconds))
         if points[-1].lost == 0:
@@ -182,7 +182,7 @@ def measure_disk(bench: Bench) -> list[dict]:
     ours = {writer: run_writer(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
     fio["after the run"] = disk.speed(bench.directory, seconds)
     best = max(each.bytes_per_s for each in fio.values())
-    one_write = disk.speed(bench.directory, seconds, disk.ONE)
+    one_write = disk.speed(bench.directory, seconds, disk.ONE_WRITE)
     rows = [
         {"measured": f"fio {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.note}
         for when, each in (fio | {"after the run, one write at a time": one_write}).items()

@@ -15,7 +15,7 @@ from .files import atomic_path, locked_temporary, remove, remove_abandoned
 
 KEY_BYTES = 32
 MACS = ("replace", "blank")
-OTHERS = stat.S_IRWXG | stat.S_IRWXO
+ACCESS_BY_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def require_aes() -> None:
@@ -40,7 +40,7 @@ def read_key(path: str | os.PathLike) -> bytes:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise UserError("not a regular file", where=path)
-        if found.st_mode & OTHERS:
+        if found.st_mode & ACCESS_BY_OTHERS:
             raise UserError("other users can access this key", where=path, fix=f"chmod 600 {path}")
         key = stream.read(KEY_BYTES + 1)
     if len(key) != KEY_BYTES:

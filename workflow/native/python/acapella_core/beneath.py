@@ -21,7 +21,8 @@ VARIABLE = "ACAPELLA_CAMPAIGN"
 FIX = "remove the link, or replace it with a copy of its target"
 
 # After these errors of openat2 the components are opened one at a time: it is not supported (ENOSYS, or EPERM by a
-# seccomp filter), a directory is missing (ENOENT), or the error has to name the link (ELOOP).
+# seccomp filter), a directory is renamed at the same time (EAGAIN) or missing (ENOENT), or the error has to name the
+# link (ELOOP).
 STEPWISE = (errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOENT, errno.ELOOP)
 
 _protected: set[str] = set()
@@ -68,16 +69,16 @@ def parent(path: str | os.PathLike, *, make: bool = False, link: bool = False) -
     Raises UserError if a component beneath a protected directory is a link, the last one included unless it may be a
     ``link``, and OSError.
     """
-    root, place = root_of(path), Path(os.path.abspath(path))  # noqa: PTH100
+    root, location = root_of(path), Path(os.path.abspath(path))  # noqa: PTH100
     if root is None:
         root = str(Path(path).parent.resolve())
-        place = Path(root, place.name)
+        location = Path(root, location.name)
     if make:
         Path(root).mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as opened:
         try:
             descriptor = keep_open(opened, os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
-            if parts := place.relative_to(root).parts[:-1]:
+            if parts := location.relative_to(root).parts[:-1]:
                 descriptor = keep_open(opened, open_below(descriptor, Path(root), parts, make=make))
         except FileNotFoundError:
             if make:
@@ -85,7 +86,7 @@ def parent(path: str | os.PathLike, *, make: bool = False, link: bool = False) -
             yield None
             return
         if root_of(path) is not None and not link:
-            refuse_link(descriptor, place.name, place)
+            refuse_link(descriptor, location.name, location)
         yield descriptor
 
 
@@ -119,14 +120,14 @@ def open_inner(descriptor: int, name: str, *, make: bool) -> int:
     return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
 
 
-def refuse_link(descriptor: int, name: str, place: Path) -> None:
-    """Raise UserError if a directory has a symbolic link of this name; ``place`` is its path for the message."""
+def refuse_link(descriptor: int, name: str, location: Path) -> None:
+    """Raise UserError if a directory has a symbolic link of this name; ``location`` is its path for the message."""
     try:
         status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     except FileNotFoundError:
         return
     if stat.S_ISLNK(status.st_mode):
-        raise UserError("is a symbolic link, and links are not followed here", where=place, fix=FIX)
+        raise UserError("is a symbolic link, and links are not followed here", where=location, fix=FIX)
 
 
 def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:

@@ -25,7 +25,7 @@ from .errors import UserError
 from .files import NotSynced, atomic_path, atomic_text
 
 REPORT_BYTES = {1: 64, 2: 192}  # by format
-FLOW_ROWS = 1 << 14  # a row group of the flow table
+FLOW_ROWS = 1 << 14  # rows of a row group of the flow table
 WAIT_MS = 50
 ORDERS = ("bytes", "packets", "reports", "last_ns", "rtt", "throughput")
 
@@ -154,7 +154,7 @@ class Collector:
         with core_errors():
             self._core.open_interface(name)
             while not attend():
-                if self._core.advance_interface(WAIT_MS):  # otherwise rows are buffered, because a row group has many
+                if self._core.advance_interface(WAIT_MS):  # otherwise rows are buffered, so that row groups are large
                     self.write_series()
             self._core.advance_interface(0)  # frames received so far
 
@@ -171,7 +171,7 @@ class Collector:
     def run_rdma(self, attend: Callable[[], bool]) -> None:
         """Process the reports in the rings of `open_rdma` until attend() returns True."""
         while not attend():
-            if self._core.poll_rdma(WAIT_MS):  # otherwise rows are buffered, because a row group has many
+            if self._core.poll_rdma(WAIT_MS):  # otherwise rows are buffered, so that row groups are large
                 self.write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
@@ -283,7 +283,7 @@ PARQUET = {"version": "2.6", "compression": "zstd", "compression_level": 1}
 COLUMN_BYTES = 512  # footer per column and row group: offsets, encodings, statistics
 SMALLEST_PART = 1024  # rows: smaller row groups are not divided on a full disk
 SPARE_BYTES = 1 << 16  # page headers and counters.json
-FLOW_BYTES = 256  # flow table file, per flow: 62 in a run of 20,000 flows
+FLOW_BYTES = 256  # per flow, for the file of the flow table; a run of 20,000 flows needed 62
 
 
 class TableFile:

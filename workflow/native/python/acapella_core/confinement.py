@@ -15,7 +15,7 @@ from pathlib import Path
 from . import _native
 
 MEMORY_BYTES = 16 << 30  # of address space; tshark needs 1 GiB to start
-CPU_S = 24 * 3600  # maximum duration of the rule digest
+CPU_S = 24 * 3600  # of CPU time of a program
 
 
 def confine_self(*written: str | os.PathLike | None, serves: bool = False, starts: bool = False) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from . import files
 from .errors import UserError
 
-MAX_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
+MAX_LINE_BYTES = 16_384  # 16 queue pairs take 2,000 bytes
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 HEX_DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
 

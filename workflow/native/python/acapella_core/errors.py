@@ -7,10 +7,10 @@ import os
 DAMAGED = 1  # the capture is damaged, or results differ; output contains the part that could be read
 MISTAKE = 2  # invalid input: no output
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: an error in the program, with a traceback
-OUTSIDE = 75  # EX_TEMPFAIL: no space or memory, or a disk error; the input may be valid
+OUTSIDE = 75  # EX_TEMPFAIL: lack of space, memory, time or a program, or a disk error; the input may be valid
 INTERRUPTED = (129, 130, 143)  # 128 + SIGHUP, SIGINT, SIGTERM
 
-MACHINE = {
+SYSTEM_ERRNOS = {
     errno.EAGAIN,
     errno.EDQUOT,
     errno.EFBIG,
@@ -29,7 +29,7 @@ MACHINE = {
 }
 
 
-FROM_DISK = ("IOException", "FatalException", "TransactionException")  # DuckDB: file, checkpoint, commit
+DISK_EXCEPTIONS = ("IOException", "FatalException", "TransactionException")  # DuckDB: file, checkpoint, commit
 
 
 class UserError(Exception):
@@ -64,10 +64,12 @@ def exit_code_of(error: BaseException) -> int:
         checked.append(error)
         if getattr(error, "outside", False) or is_out_of_memory(error):
             return OUTSIDE
-        if getattr(error, "errno", None) in MACHINE:
+        if getattr(error, "errno", None) in SYSTEM_ERRNOS:
             return OUTSIDE
         # DuckDB, which is imported only if needed; its errors have no errno.
-        if type(error).__name__ in FROM_DISK and any(os.strerror(number) in str(error) for number in MACHINE):
+        if type(error).__name__ in DISK_EXCEPTIONS and any(
+            os.strerror(number) in str(error) for number in SYSTEM_ERRNOS
+        ):
             return OUTSIDE
         error = error.__cause__ or error.__context__
     return MISTAKE

@@ -163,7 +163,7 @@ def remove_logs(directory: int, names: Iterable[str]) -> None:
 
 
 def remove_links(directory: int, names: Iterable[str]) -> None:
-    """Remove temporary links of `atomic_link` that have existed for a minute; it renames one immediately."""
+    """Remove temporary links of `atomic_link` that have existed for a minute; `atomic_link` renames its own at once."""
     for name in names:
         with contextlib.suppress(OSError):  # already removed, or in a directory that allows only owners to remove files
             status = os.lstat(name, dir_fd=directory)

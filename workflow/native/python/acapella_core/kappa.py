@@ -93,7 +93,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     files = [files_of([str(path) for path in trial], hash_files) for trial in trials]
     total = sum(Path(path).stat().st_size for trial in files for path, _ in trial)
     options = {
-        **words_of(identity, selection),
+        **core_options(identity, selection),
         "within_ns": list(within_ns),
         "windows": windows,
         "window_ns": window_ns,
@@ -105,7 +105,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
     return compare_trials(files, list(pairs), options)
 
 
-def words_of(identity: IdentityRule, selection: Selection) -> dict:
+def core_options(identity: IdentityRule, selection: Selection) -> dict:
     """Return an identity rule and a selection as options of the core. Raises UserError for an invalid flow."""
     return {
         "kind": identity.kind,
@@ -113,7 +113,7 @@ def words_of(identity: IdentityRule, selection: Selection) -> dict:
         "regions": list(identity.regions),
         "tag": identity.tag,
         "frames": None if selection.frames is None else dict(selection.frames),
-        "flows": [flow_words(flow) for flow in flows_of(selection.flow)],
+        "flows": [core_flow(flow) for flow in flows_of(selection.flow)],
         "from_ns": selection.from_ns,
         "to_ns": selection.to_ns,
         "relative": selection.relative,
@@ -145,7 +145,7 @@ def align(  # noqa: PLR0913  (as compare)
     files = [files_of([str(path) for path in trial], hash_files=False) for trial in trials]
     replayed = [(files_of([str(path)], hash_files=False)[0][0], loops) for path, loops in recordings]
     options = {
-        **words_of(identity, Selection()),
+        **core_options(identity, Selection()),
         "memory_bytes": memory_bytes,
         "spool": str(temporary_directory(spool)),
         "limits": limits or _native.DecompressionLimits(),
@@ -240,7 +240,7 @@ def flows_of(flow: tuple | Sequence[tuple] | None) -> list[tuple]:
     return [flow] if len(flow) == 5 and not isinstance(flow[0], tuple | list) else list(flow)
 
 
-def flow_words(flow: tuple) -> tuple:
+def core_flow(flow: tuple) -> tuple:
     """Return a flow with its addresses as bytes in network order. Raises UserError."""
     proto, src, src_port, dst, dst_port = flow
     return proto, address_bytes(src), src_port, address_bytes(dst), dst_port

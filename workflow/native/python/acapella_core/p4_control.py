@@ -11,8 +11,12 @@ from pathlib import Path
 from .errors import UserError
 
 INDICES = 16  # entries checked per register; enough for the queue pairs
-ALL = 1 << 32  # flows or packets with a hash below the value are sampled
-PREPROCESS = {"edit_which": (0, 1 + 2 + 4), "sample_flows_below": (0, ALL), "sample_packets_below": (0, ALL)}
+SAMPLE_ALL = 1 << 32  # threshold that samples all: flows or packets with a hash below the threshold are sampled
+PREPROCESS = {
+    "edit_which": (0, 1 + 2 + 4),
+    "sample_flows_below": (0, SAMPLE_ALL),
+    "sample_packets_below": (0, SAMPLE_ALL),
+}
 
 
 @dataclass(frozen=True)

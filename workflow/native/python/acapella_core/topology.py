@@ -67,9 +67,9 @@ class Topology:
         """The host that receives data."""
         return next(iter(self.paths.values()))[-1]
 
-    def link(self, one: str, other: str) -> Link | None:
+    def link(self, node: str, neighbor: str) -> Link | None:
         """Return the link between two nodes; None if there is none."""
-        return next((link for link in self.links.values() if set(link.between) == {one, other}), None)
+        return next((link for link in self.links.values() if set(link.between) == {node, neighbor}), None)
 
     def address(self, host: str) -> str:
         """Return the address of a host, which has one link."""
@@ -180,7 +180,7 @@ def check_path(topology: Topology, name: str, where: object) -> None:
         raise UserError(f"{key}: all paths must have the same ends", where=where)
     links = [topology.link(*hop) for hop in pairwise(path)]
     if None in links:
-        place = links.index(None)
-        raise UserError(f"{key}: no link between {path[place]} and {path[place + 1]}", where=where)
+        index = links.index(None)
+        raise UserError(f"{key}: no link between {path[index]} and {path[index + 1]}", where=where)
     if not any(link.emulated for link in links):
         raise UserError(f"{key}: no link of the path is emulated", where=where)

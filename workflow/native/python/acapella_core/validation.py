@@ -1,4 +1,4 @@
-"""Validation of configs and other mappings with the schemas of schemas/.
+"""Validates configs and other mappings with the schemas of schemas/.
 
 Errors name the key, what is allowed, and what was found, without the terms of JSON Schema.
 
@@ -56,7 +56,7 @@ def describe(error: "ValidationError", validator: "Validator") -> str:
     while error.context:  # anyOf: prefer the deepest error, then one with a correct type
         nearest = max(error.context, key=specificity)
         if nearest.absolute_path == error.absolute_path and nearest.validator not in MESSAGES and not nearest.context:
-            break  # no alternative was probably meant, so that all are listed
+            break  # it is unknown which alternative was meant, so all are listed
         error = nearest
     message, *inner = MESSAGES.get(error.validator, wrong_value)(error, validator)
     key = dotted([*error.absolute_path, *inner])
@@ -68,7 +68,7 @@ def unknown_key(error: "ValidationError", _: "Validator") -> tuple[str, str]:
     known = list(error.schema.get("properties", {}))
     patterns = error.schema.get("patternProperties", {})
     unknown = next(
-        key for key in error.instance if key not in known and not any(re.search(each, str(key)) for each in patterns)
+        key for key in error.instance if key not in known and not any(re.search(form, str(key)) for form in patterns)
     )
     listed = f"; known keys: {', '.join(known)}" if known else ""
     return f"unknown key{did_you_mean(str(unknown), known) or listed}", str(unknown)
@@ -86,8 +86,8 @@ def wrong_size(error: "ValidationError", _: "Validator") -> tuple[str]:
     bound = "at least" if error.validator.startswith("min") else "at most"
     limit = names.pluralize(error.validator_value, "item" if error.validator.endswith("Items") else "key")
     about = error.schema.get("description", "")
-    of_what = f" ({about})" if 0 < len(about) <= MAX_ABOUT else ""
-    return (f"expected {bound} {limit}, found {len(error.instance) or 'none'}{of_what}",)
+    description = f" ({about})" if 0 < len(about) <= MAX_ABOUT else ""
+    return (f"expected {bound} {limit}, found {len(error.instance) or 'none'}{description}",)
 
 
 def repeated_item(error: "ValidationError", _: "Validator") -> tuple[str]:
@@ -166,7 +166,7 @@ def alternatives(schema: dict, root: dict) -> list[dict]:
     """Return the schemas of all alternatives of a value, without references."""
     while "$ref" in schema:
         schema = functools.reduce(operator.getitem, schema["$ref"].removeprefix("#/").split("/"), root)
-    return [each for one in schema.get("anyOf", []) for each in alternatives(one, root)] or [schema]
+    return [inner for part in schema.get("anyOf", []) for inner in alternatives(part, root)] or [schema]
 
 
 def allowed(schema: dict) -> list[str]:

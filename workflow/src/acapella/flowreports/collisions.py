@@ -1,4 +1,4 @@
-"""Determine which reports have counts that may be too large because of hash collisions, from the reports alone.
+"""Determines which reports have counts that may be too large because of hash collisions, from the reports alone.
 
 A count-min sketch counts a flow exactly if, in at least one row, no other flow of the epoch uses the same cell (Cormode
 and Muthukrishnan 2005). Each flow is reported in each epoch in which it sends (triggers FIRST and PROBE), and a report
@@ -30,19 +30,19 @@ def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.
     epochs = field(bodies, EPOCH, ">u4")
     digest = digests(bodies)
     labels = packed_labels(bodies)
-    first, of_report = distinct([epochs, *digest, *labels])
-    alone = np.zeros(len(first), np.int64)  # number of rows
+    first, flow_of_report = distinct([epochs, *digest, *labels])
+    rows_alone = np.zeros(len(first), np.int64)  # number of rows in which no other flow uses the flow's cell
     for row in range(rows):
         cell = row_hash(row, [part[first] for part in (*digest, *labels)]) & np.uint32(cells - 1)
         cells_of_epochs = epochs[first].astype(np.uint64) << np.uint64(32) | cell
         _, cell_index, counts = np.unique(cells_of_epochs, return_inverse=True, return_counts=True)
-        alone += counts[cell_index] == 1
+        rows_alone += counts[cell_index] == 1
     valid = field(bodies, VALID, ">u2")
     without_slot = np.zeros(len(first), bool)
-    without_slot[of_report[(valid & HAS_SLOT) == 0]] = True
-    unknown = overloaded(epochs[first], without_slot, np.where(alone, float(cells) ** -alone, 0.0), slots)
+    without_slot[flow_of_report[(valid & HAS_SLOT) == 0]] = True
+    unknown = overloaded(epochs[first], without_slot, np.where(rows_alone, float(cells) ** -rows_alone, 0.0), slots)
     unknown = np.union1d(unknown, epochs[(valid & HAS_ALL_TAGS) == 0])
-    return (alone == 0)[of_report] | np.isin(epochs, unknown)
+    return (rows_alone == 0)[flow_of_report] | np.isin(epochs, unknown)
 
 
 def distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -119,16 +119,16 @@ def jhash(words: np.ndarray) -> np.ndarray:
         a, b, c = a + words[:, start], b + words[:, start + 1], c + words[:, start + 2]
         if start + 3 == words.shape[1]:
             break
-        for by in (4, 6, 8, 16, 19, 4):
-            a = a - c ^ rotated(c, by)
+        for bits in (4, 6, 8, 16, 19, 4):
+            a = a - c ^ rotated(c, bits)
             c = c + b
             a, b, c = b, c, a
-    for by in (14, 11, 25, 16, 4, 14, 24):
-        c = (c ^ b) - rotated(b, by)
+    for bits in (14, 11, 25, 16, 4, 14, 24):
+        c = (c ^ b) - rotated(b, bits)
         a, b, c = b, c, a
     return b
 
 
-def rotated(value: np.ndarray, by: int) -> np.ndarray:
+def rotated(value: np.ndarray, bits: int) -> np.ndarray:
     """Return 32-bit words rotated left."""
-    return value << np.uint32(by) | value >> np.uint32(32 - by)
+    return value << np.uint32(bits) | value >> np.uint32(32 - bits)

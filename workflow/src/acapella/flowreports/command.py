@@ -76,7 +76,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Drop privileges of this process, which reads captures, and of the programs that it runs."""
+    """Confine this process and the programs that it runs, because they read captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(args.output / "reports.pcap", starts=True)

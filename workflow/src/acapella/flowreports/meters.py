@@ -1,4 +1,4 @@
-"""Creates rows of flowreport_tools: a sample's measurements by other flow meters, compared with collector and digest.
+"""Creates rows of flowreport_tools: the flows that the collector and other flow meters find, compared with the digest.
 
 Corresponds to table III of the paper.
 """
@@ -37,7 +37,7 @@ def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path
     exact |= {"packets": packets, "bytes": tools[0]["exact_bytes"], "missed_share": 0.0 if packets else None}
     all_rows = [{"tool": "digest", "version": __version__, "skipped": None, **exact}]
     all_rows += [tool_row(tool, packets) for tool in tools]
-    return [{"sample": sample, "place": place, **row} for place, row in enumerate(all_rows, 1)]
+    return [{"sample": sample, "place": number, **row} for number, row in enumerate(all_rows, 1)]
 
 
 def skipped(reason: str) -> list[dict]:

@@ -47,9 +47,9 @@ def run(args: argparse.Namespace) -> None:
 
     campaign = open_campaign(args.campaign)
     ours = (samples_of(campaign) if args.flowreports else {}) | (study_of(campaign) if args.flowstudy else {})
-    rows = [table_row(place, row, ours.get(row["name"])) for place, row in enumerate(read(args.printed), 1)]
+    rows = [table_row(row_number, row, ours.get(row["name"])) for row_number, row in enumerate(read(args.printed), 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
-    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # it contains no names
+    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # the table contains no names
     counts = {row["verdict"]: sum(other["verdict"] == row["verdict"] for other in rows) for row in rows}
     print(f"tables/{TABLE}: " + ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())))
 
@@ -66,9 +66,9 @@ def read(path: Path) -> list[dict]:
     raise UserError(f"not a table of {', '.join(COLUMNS)}", where=path)
 
 
-def table_row(place: int, row: dict, ours: tuple | None) -> dict:
+def table_row(row_number: int, row: dict, ours: tuple | None) -> dict:
     """Return a row of the table; ``ours`` is the number, its text, and optionally why it does not agree."""
-    columns = {"row": place, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
+    columns = {"row": row_number, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
     if ours is None or ours[0] is None:
         return {**columns, "verdict": "not measured", **({"ours": ours[1]} if ours else {})}
     number, text, *disagreement = ours
@@ -106,10 +106,10 @@ def samples_of(campaign: Campaign) -> dict[str, tuple]:
 
 
 def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
-    """Return the smallest R2 of several measures, the worst measure as text, and the reason why not all agree, or None.
+    """Return R2 of the worst of several measures, this measure as text, and the reason why not all agree, or None.
 
-    R2 is computed from values and from logarithms; if it is undefined because all exact values are equal, the share of
-    equal values is used instead. A measure without values does not agree; R2 is None if some have too few values
+    R2 is the smaller one of values and of logarithms; if it is undefined because all exact values are equal, the share
+    of equal values is used instead. A measure without values does not agree; R2 is None if some have too few values
     and all others agree.
     """
     rows = [accuracy.get(measure) for measure in measures]

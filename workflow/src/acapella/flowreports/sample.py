@@ -132,7 +132,7 @@ def write(con, name: str, path: Path) -> None:
 def memory(con, source: Source, settings: Settings, sketches: list[Sketch], accuracy_of_run: list[dict]) -> list[dict]:
     """Return the rows of flowreport_memory: for the run's sketch, and for other sketch sizes.
 
-    Afterwards, the connection contains the tables of a different sketch.
+    Afterwards, the connection contains the tables of the last sketch.
     """
     flows = con.execute(queries.text(exact.STAGE, "flows_per_epoch"), {"epoch_ns": settings.epoch_ns}).fetchall()[0][0]
     accuracy_by_sketch = {settings.sketch: accuracy_of_run}
@@ -183,8 +183,8 @@ def count_rows(
     }
     all_rows = [(stage, counter, value) for stage, counters in stages.items() for counter, value in counters.items()]
     return [
-        {"sample": source.name, "place": place, "stage": stage, "counter": counter, "value": value}
-        for place, (stage, counter, value) in enumerate(all_rows, 1)
+        {"sample": source.name, "place": number, "stage": stage, "counter": counter, "value": value}
+        for number, (stage, counter, value) in enumerate(all_rows, 1)
     ]
 
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     for name, rows in rows_by_table.items():
         written += tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
         names.report(f"flowstudy: tables/{name}: {names.pluralize(len(rows), 'row')}")
-    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # they contain no names
+    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # the tables contain no names
 
 
 def read(campaign: Campaign, name: str, command: str) -> dict:
@@ -69,7 +69,7 @@ def read(campaign: Campaign, name: str, command: str) -> dict:
 
 def offered(study: dict) -> list[dict]:
     """Return the rows of flowreport_offered."""
-    return [{"place": place, **row} for place, row in enumerate(study["runs"], 1)]
+    return [{"place": number, **row} for number, row in enumerate(study["runs"], 1)]
 
 
 def response(campaign: Campaign, study: dict) -> dict[str, list[dict]]:
@@ -111,7 +111,7 @@ def part_of(directory: Path, part: str) -> Path:
 def steps(study: dict) -> list[tuple]:
     """Return (flow, time, rate) of each change; the rate is None at the end."""
     return [
-        (flow["name"], step["at_ns"], step["rates_bps"][place] if step["rates_bps"] else None)
+        (flow["name"], step["at_ns"], step["rates_bps"][index] if step["rates_bps"] else None)
         for step in study["steps"]
-        for place, flow in enumerate(study["flows"])
+        for index, flow in enumerate(study["flows"])
     ]

@@ -148,8 +148,8 @@ def create_from_pairs(con, campaign: Campaign, table: str, query: str, samples: 
         con.execute(f"create temp table {name} as {queries.text(STAGE, query)}")
         created.append((name, sample))
     union = " union all ".join(
-        f"select coalesce(n.shown, '{ALL}') as sample, a.* from {name} as a left join names as n on n.given = ${place}"
-        for place, (name, _) in enumerate(created, 1)
+        f"select coalesce(n.shown, '{ALL}') as sample, a.* from {name} as a left join names as n on n.given = ${number}"
+        for number, (name, _) in enumerate(created, 1)
     )
     con.execute(f"create or replace temp table {table} as {union}", [sample for _, sample in created])
 

@@ -1,4 +1,4 @@
-"""Read switch ports and NICs from FABRIC's information model: an advertisement, or the models of individual sites.
+"""Reads switch ports and NICs from FABRIC's information model: an advertisement, or the models of individual sites.
 
 Both are graphs in GraphML. In an advertisement, a site is a CompositeNode. Its trunk ports are VLAN sub-interfaces,
 which links connect to the trunk ports of other sites. Ports to servers are missing, but NICs are counted. The model of
@@ -37,7 +37,7 @@ NAMESPACE = "{http://graphml.graphdrawing.org/xmlns}"
 
 @dataclass
 class Infrastructure:
-    """Rows of sites, of trunk ports with their link, and of NICs."""
+    """Rows of sites, of trunk ports with the site at the far end of their link, and of NICs."""
 
     sites: list[dict] = field(default_factory=list)
     ports: list[dict] = field(default_factory=list)
@@ -63,21 +63,21 @@ class Graph:
             kind, ends = properties(edge, names).get("Class", ""), (edge.get("source"), edge.get("target"))
             if not {*ends} <= self.nodes.keys():
                 raise UserError(f"an edge connects {' and '.join(map(str, ends))}, which are not nodes", where=path)
-            for one, other in (ends, ends[::-1]):
-                self.edges[one].append((kind, other))
+            for node, neighbor in (ends, ends[::-1]):
+                self.edges[node].append((kind, neighbor))
 
     def neighbors(self, node: str, kind: str, node_class: str) -> list[str]:
         """Return the nodes of a class that edges of a kind connect to a node."""
-        return [other for edge, other in self.edges[node] if edge == kind and self.of(other, "Class") == node_class]
+        return [other for edge, other in self.edges[node] if edge == kind and self.value(other, "Class") == node_class]
 
-    def of(self, node: str, name: str) -> str | None:
+    def value(self, node: str, name: str) -> str | None:
         """Return a property of a node."""
         return self.nodes[node].get(name)
 
     def json_of(self, node: str, name: str) -> dict:
         """Return a property that contains JSON. Raises UserError if it does not."""
         try:
-            value = json.loads(self.of(node, name) or "{}")
+            value = json.loads(self.value(node, name) or "{}")
             json.dumps(value, ensure_ascii=False).encode()  # an escaped half of a surrogate pair is not text
         except (ValueError, RecursionError) as error:
             raise UserError(f"node {node}: {name} is not JSON: {error}", where=self.path) from error
@@ -109,7 +109,7 @@ def read(paths: Iterable[Path]) -> Infrastructure:
     files: dict[tuple[str, str], Path] = {}
     with_nics: set[str] = set()
     for path in paths:
-        found, kinds = one_graph(Graph(path))
+        found, kinds = contents_of(Graph(path))
         if not kinds:
             raise UserError("contains no site of FABRIC's information model", where=path)
         for key in kinds:
@@ -117,14 +117,15 @@ def read(paths: Iterable[Path]) -> Infrastructure:
                 raise UserError(f"site {key[0]} is also in {files[key]}", where=path)
             files[key] = path
         result.ports += found.ports
-        result.nics += [row for row in found.nics if row["site"] not in with_nics]  # both list the same NICs
+        # An advertisement lists the same NICs as the models of its sites.
+        result.nics += [row for row in found.nics if row["site"] not in with_nics]
         with_nics |= {row["site"] for row in found.nics}
     result.sites = [{"site": site} for site in dict.fromkeys(site for site, _ in files)]
     return result
 
 
-def one_graph(graph: Graph) -> tuple[Infrastructure, list[tuple[str, str]]]:
-    """Return ports and NICs of one graph, and its sites, each with the class of its node."""
+def contents_of(graph: Graph) -> tuple[Infrastructure, list[tuple[str, str]]]:
+    """Return the ports and NICs of a graph, and its sites, each with the class of its node."""
     result = Infrastructure()
     kinds: dict[tuple[str, str], None] = {}
     site_of_service: dict[str, str] = {}
@@ -141,7 +142,7 @@ def one_graph(graph: Graph) -> tuple[Infrastructure, list[tuple[str, str]]]:
         port: site
         for service, site in site_of_service.items()
         for port in graph.neighbors(service, "connects", "ConnectionPoint")
-        if graph.of(port, "Type") == TRUNK
+        if graph.value(port, "Type") == TRUNK
     }
     result.ports = [port_row(graph, port, site, site_of_port) for port, site in site_of_port.items()]
     return result, [*kinds]
@@ -151,12 +152,12 @@ def nics(graph: Graph, node: str, site: str) -> list[dict]:
     """Return the NICs of a node, with the number of switch ports to which they are connected."""
     rows = []
     for component in graph.neighbors(node, "has", "Component"):
-        kind, units = graph.of(component, "Type"), graph.capacity(component, "unit")
+        kind, units = graph.value(component, "Type"), graph.capacity(component, "unit")
         units = 1 if units is None else units
         shared = -(-units // FUNCTIONS_PER_SHARED_PORT)
         ports = shared if kind == "SharedNIC" else PORTS_PER_UNIT.get(kind, 0) * units
         if ports:
-            rows.append({"site": site, "type": kind, "model": graph.of(component, "Model"), "ports": ports})
+            rows.append({"site": site, "type": kind, "model": graph.value(component, "Model"), "ports": ports})
     return rows
 
 
@@ -171,7 +172,7 @@ def port_row(graph: Graph, port: str, site: str, site_of_port: dict[str, str]) -
     far_sites = sorted({site_of_port[other] for other in others if site_of_port.get(other, site) != site})
     to_server = bool(others) and not far_sites
     labels = graph.json_of(port, "Labels")
-    interface = labels.get("local_name") or graph.of(port, "Name") or ""
+    interface = labels.get("local_name") or graph.value(port, "Name") or ""
     bandwidth = graph.capacity(port, "bw")
     name = port_name(str(interface))
     return {

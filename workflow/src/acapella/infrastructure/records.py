@@ -73,10 +73,10 @@ def records(path: Path) -> Iterable[SliceRecord]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         entries = document["data"] if isinstance(document, dict) else document
-        for place, entry in enumerate(entries, 1):
+        for number, entry in enumerate(entries, 1):
             start, end, name = (str(entry[key]) for key in ("lease_start_time", "lease_end_time", "slice_id"))
-            start_ns, end_ns = (time_ns(time, f"slice {place}", path) for time in (start, end))
-            sites = " ".join(sites_of(entry.get("model"), place, path))
+            start_ns, end_ns = (time_ns(time, f"slice {number}", path) for time in (start, end))
+            sites = " ".join(sites_of(entry.get("model"), number, path))
             yield SliceRecord(start_ns, end_ns, start, end, sites, name)
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=path) from error
@@ -84,14 +84,14 @@ def records(path: Path) -> Iterable[SliceRecord]:
         raise UserError(f"not a slice list of FABRIC's orchestrator: {error}", where=path) from error
 
 
-def sites_of(model: str | None, place: int, path: Path) -> list[str]:
+def sites_of(model: str | None, number: int, path: Path) -> list[str]:
     """Return the sorted sites of the nodes in the model of a slice (GraphML); none if there is no model."""
     if not model:
         return []
     try:
         root = ET.fromstring(model)
     except (ET.ParseError, ValueError) as error:
-        raise UserError(f"slice {place}: its model is not GraphML: {error}", where=path) from error
+        raise UserError(f"slice {number}: its model is not GraphML: {error}", where=path) from error
     keys = {key.get("id"): key.get("attr.name") for key in root.iter(f"{NAMESPACE}key")}
     sites = {properties(node, keys).get("Site") for node in root.iter(f"{NAMESPACE}node")}
     return sorted(site for site in sites if site)

@@ -1,4 +1,4 @@
-"""Read slice records (schemas/inputs/slice_records.yaml)."""
+"""Reads slice records (schemas/inputs/slice_records.yaml)."""
 
 import csv
 import gzip
@@ -15,7 +15,7 @@ from .inputs import columns_of
 TABLE = "slice_records"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-YEARS = (1970, 2200)  # years of a time; ns since 1970 fit into 64 bits until 2262
+YEARS = (1970, 2200)  # valid years, the last one excluded; ns since 1970 fit into 64 bits until 2262
 
 
 def read(paths: Iterable[Path]) -> tuple[list[dict], list[dict]]:

@@ -32,7 +32,7 @@ TABLES = (
     "infrastructure_activity",
     "infrastructure_summary",
 )
-BIN_S = 300  # the paper's samples
+BIN_S = 300  # length of the paper's samples
 MAX_BIN_S = 86400
 LAST_S = 7_258_118_400  # 2200-01-01: a larger time is an error of the export, such as milliseconds
 LINE_RATE_SHARE = 0.95

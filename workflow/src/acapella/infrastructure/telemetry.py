@@ -1,4 +1,4 @@
-"""Read telemetry exports (schemas/inputs/port_counters.yaml) with DuckDB, because they may have many rows."""
+"""Reads telemetry exports (schemas/inputs/port_counters.yaml) with DuckDB, because they may have many rows."""
 
 import csv
 import gzip

@@ -1,7 +1,8 @@
 """Check whether the baseline is the outlier: the other trials agree with each other but not with it.
 
 Every kappa of an environment compares a trial with the first one. If the first trial is an outlier, all of these
-kappas are low even if the network is as consistent as the other trials indicate. Only all pairs reveal this.
+kappas are low even if the network is as consistent as the other trials indicate. Only a comparison of all pairs reveals
+this.
 """
 
 import statistics
@@ -13,8 +14,8 @@ from .summary import format_kappa
 
 CODE = "odd_baseline"
 # Low kappas with the baseline can be due to chance: with five equally consistent trials, its four kappas are the lowest
-# four of ten in one of 210 cases; with three trials, its two are the lowest in one of three. So the distance from 1
-# must also be larger by this factor.
+# four of ten in one of 210 cases; with three trials, its two are the lowest in one of three. So the median
+# distance from 1 must also be larger by this factor.
 DISTANCE_RATIO = 2
 
 
@@ -36,17 +37,19 @@ def baseline_warning(pairs: list[dict], names: list[str]) -> dict | None:
     """Return the warning, or None."""
     with_baseline = [pair for pair in pairs if names[0] in trial_names(pair)]
     others = [pair for pair in pairs if names[0] not in trial_names(pair)]
-    all_pairs = len(names) * (len(names) - 1) // 2
-    if len(names) < 3 or len(pairs) < all_pairs or any(pair["kappa"] is None for pair in pairs):
+    pair_count = len(names) * (len(names) - 1) // 2
+    if len(names) < 3 or len(pairs) < pair_count or any(pair["kappa"] is None for pair in pairs):
         return None
-    far, near = ([pair["kappa"] for pair in group] for group in (with_baseline, others))
-    if max(far) >= min(near) or median_distance(far) < DISTANCE_RATIO * median_distance(near):
+    with_first, without_first = ([pair["kappa"] for pair in group] for group in (with_baseline, others))
+    if max(with_first) >= min(without_first) or median_distance(with_first) < DISTANCE_RATIO * median_distance(
+        without_first
+    ):
         return None
     trials = listed(names[1:]) if len(names) <= 6 else f"the other {len(names) - 1}"
     text = (
-        f"the baseline {names[0]} is an outlier: kappa with it is {kappa_range(far)}, but among {trials} it is "
-        f"{kappa_range(near)}. Each kappa therefore measures the distance of this trial from the others, not their "
-        "consistency: check its capture and its run, or list another trial first."
+        f"the baseline {names[0]} is an outlier: kappa with it is {kappa_range(with_first)}, but among {trials} it is "
+        f"{kappa_range(without_first)}. Each kappa therefore measures the distance of this trial from the others, not "
+        "their consistency: check its capture and its run, or list another trial first."
     )
     return {"code": CODE, "components": affected_components(with_baseline, others), "text": text}
 
@@ -62,12 +65,16 @@ def median_distance(kappas: list[float]) -> float:
 
 
 def affected_components(with_baseline: list[dict], others: list[dict]) -> list[str]:
-    """Return the components that are larger with the baseline by DISTANCE_RATIO, or all components if none is."""
+    """Return the components whose median with the baseline is DISTANCE_RATIO times larger, or all if there are none."""
     medians = {
         name: [statistics.median(component_value(pair, name) for pair in group) for group in (with_baseline, others)]
         for name in COMPONENTS
     }
-    return [name for name, (far, near) in medians.items() if 0 < far >= DISTANCE_RATIO * near] or list(COMPONENTS)
+    return [
+        name
+        for name, (with_first, without_first) in medians.items()
+        if 0 < with_first >= DISTANCE_RATIO * without_first
+    ] or list(COMPONENTS)
 
 
 def component_value(pair: dict, name: str) -> float:

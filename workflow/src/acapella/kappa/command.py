@@ -24,11 +24,11 @@ from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
-WINDOWS = 50  # windows of the longer trial; their bars fit on a line
+WINDOWS = 50  # default of --windows; the bars of 50 windows fit on a line
 MAX_WINDOWS = 10_000
 WITHIN_NS = (10,)  # bound used in the paper
 PROGRESS_INTERVAL_S = 1.0
-REGION = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")  # longer than any frame
+REGION = re.compile(r"([0-9]{1,9}):([0-9]{1,9})")  # up to 9 digits, which is more than the length of any frame
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -162,7 +162,7 @@ def add_replay(group) -> None:
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Drop privileges of this process, which reads captures."""
+    """Confine this process, because it reads captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(args.output, args.spool and Path(args.spool, "spooled"), starts=True)
@@ -179,7 +179,7 @@ def run(args: argparse.Namespace) -> int:
 
         to_standard_output(summary.text(result))
     else:  # the warnings in the JSON are easily missed
-        for line in nothing_selected(result):
+        for line in empty_trial_texts(result):
             names.report(f"acapella: warning: {line}")
         if not args.output:
             to_standard_output(text)
@@ -192,7 +192,7 @@ def run(args: argparse.Namespace) -> int:
     return int(failed)
 
 
-def nothing_selected(result: dict) -> list[str]:
+def empty_trial_texts(result: dict) -> list[str]:
     """Return the warnings about trials without a packet, without duplicates."""
     warnings = [warning for pair in result["pairs"] for warning in pair["warnings"]]
     return list(dict.fromkeys(warning["text"] for warning in warnings if warning["code"] == "empty_trial"))
@@ -261,7 +261,7 @@ def compare(args: argparse.Namespace) -> dict:
 
 
 def truncated_frames(native: dict, trials: list[list[str]], kind: str, packet_selection, resources: dict) -> list[int]:
-    """Return, for each trial in which most packets lack their tag or region, the number of truncated frames; else 0.
+    """Return for each trial the number of truncated frames if most packets lack their tag or region, else 0.
 
     The core counts truncated frames only among the compared packets, and if the snap length removed every trailer, no
     packet is compared. Such trials are reread with whole frames as identity, which only the shortest truncated frames

@@ -76,19 +76,19 @@ def check_explained(row: dict, args) -> None:
 
 def check_errata(printed: list[dict], rows: list[dict], expected: dict, args) -> None:
     """Raise UserError if the rows do not match the listed environments, or an erratum does not match its row."""
-    places = [(row["environment"], row["run"]) for row in printed]
-    listed = [(environment, run) for environment, runs in expected["environments"].items() for run in runs]
-    for place in (*listed, *places):
-        if places.count(place) != 1 or place not in listed:
-            counts = f"{places.count(place)} rows here, {listed.count(place)} in {args.errata}"
-            raise UserError(f"{', run '.join(place)}: {counts}", where=args.printed, fix="list each run once")
+    printed_runs = [(row["environment"], row["run"]) for row in printed]
+    listed_runs = [(environment, run) for environment, runs in expected["environments"].items() for run in runs]
+    for run_key in (*listed_runs, *printed_runs):
+        if printed_runs.count(run_key) != 1 or run_key not in listed_runs:
+            counts = f"{printed_runs.count(run_key)} rows here, {listed_runs.count(run_key)} in {args.errata}"
+            raise UserError(f"{', run '.join(run_key)}: {counts}", where=args.printed, fix="list each run once")
     for erratum in expected["errata"]:
         for run, numbers in erratum["printed"].items():
-            place = (erratum["environment"], run)
-            where = f"{', run '.join(place)}: the erratum"
-            if place not in places:
+            run_key = (erratum["environment"], run)
+            where = f"{', run '.join(run_key)}: the erratum"
+            if run_key not in printed_runs:
                 raise UserError(f"{where} refers to a missing row", where=args.errata, fix="correct or remove it")
-            index = places.index(place)
+            index = printed_runs.index(run_key)
             changed = [name for name in NUMBERS if printed[index][name] != numbers[name]]
             if changed:
                 raise UserError(
@@ -180,11 +180,11 @@ def table_rows(printed: list[dict], errata: list[dict]) -> list[dict]:
     for row in printed:
         if row["run"] != MEAN:
             runs.setdefault(row["environment"], []).append(row)
-    return [table_row(place, row, runs.get(row["environment"], []), errata) for place, row in enumerate(printed, 1)]
+    return [table_row(index, row, runs.get(row["environment"], []), errata) for index, row in enumerate(printed, 1)]
 
 
-def table_row(place: int, row: dict, runs: list[dict], errata: list[dict]) -> dict:
-    """Return one row of the table. ``runs`` are the rows of the same environment other than its mean."""
+def table_row(index: int, row: dict, runs: list[dict], errata: list[dict]) -> dict:
+    """Return row ``index`` of the table. ``runs`` are the rows of the same environment other than its mean."""
     components = {name: row[name] for name in COMPONENTS}
     verdict = AGREES if agrees(components, row["kappa"]) else DISAGREES
     differing = []
@@ -193,28 +193,28 @@ def table_row(place: int, row: dict, runs: list[dict], errata: list[dict]) -> di
         if verdict == DISAGREES and agrees({name: means[name] for name in COMPONENTS}, row["kappa"]):
             verdict = LOOSELY
         differing = [name for name, mean in means.items() if not mean.overlaps(row[name])]
-    notes = [e for e in errata if e["environment"] == row["environment"] and row["run"] in e["printed"]]
+    matching = [e for e in errata if e["environment"] == row["environment"] and row["run"] in e["printed"]]
     longest, shortest = (distance(components, end) for end in ("high", "low"))
     return {
-        **{"row": place, "environment": row["environment"], "run": row["run"]},
+        **{"row": index, "environment": row["environment"], "run": row["run"]},
         **{name: float(number.value) for name, number in components.items()},
         **{"kappa": float(row["kappa"].value), "kappa_recomputed": 1 - distance(components, "value") / 2},
         **{"kappa_lo": 1 - longest / 2, "kappa_hi": 1 - shortest / 2, "agrees": verdict == AGREES, "verdict": verdict},
         **{"I_implied": implied_i(row), "unlike_runs": ", ".join(differing) or None},
-        "erratum": " ".join(e["note"] for e in notes) or None,
+        "erratum": " ".join(e["note"] for e in matching) or None,
         "needs": [verdict] * (verdict != AGREES) + differing,
-        "explained": [what for e in notes for what in e["explains"]],
+        "explained": [what for e in matching for what in e["explains"]],
     }
 
 
 def agrees(components: dict, kappa: Printed) -> bool:
-    """Return whether components and kappa can both be results of rounding (equation 5), without a square root."""
+    """Return whether rounded components and a rounded kappa are consistent (equation 5); compares squares exactly."""
     low, high = (sum(getattr(number, end) ** 2 for number in components.values()) for end in ("low", "high"))
     return low <= (2 * (1 - kappa.low)) ** 2 and (2 * (1 - kappa.high)) ** 2 <= high
 
 
 def distance(components: dict, end: str) -> float:
-    """Return the length of (U, O, L, I), each taken at one bound."""
+    """Return the Euclidean norm of (U, O, L, I); ``end``: value, low or high of each."""
     return math.sqrt(sum(getattr(number, end) ** 2 for number in components.values()))
 
 

@@ -10,7 +10,7 @@ import statistics
 from acapella.common.bootstrap import SEED, mean_draws, relative_difference_interval
 
 LESS, MORE, UNDECIDED, TOO_FEW = "less consistent", "more consistent", "undecided", "too few runs"
-SIGNIFICANCE_LEVEL = 0.05  # intervals are 95 % intervals
+SIGNIFICANCE_LEVEL = 0.05  # of verdicts; intervals are 95 % confidence intervals
 
 
 def compared(environments: list[tuple[str, list[float]]]) -> list[dict]:
@@ -18,15 +18,15 @@ def compared(environments: list[tuple[str, list[float]]]) -> list[dict]:
 
     ``environments``: name, and kappa of each run against the first trial; runs without a kappa are omitted.
     """
-    places = [
-        (place, name, kappas, mean_draws(kappas, SEED + place) if kappas else None)
-        for place, (name, kappas) in enumerate(environments, 1)
+    numbered = [
+        (number, name, kappas, mean_draws(kappas, SEED + number) if kappas else None)
+        for number, (name, kappas) in enumerate(environments, 1)
     ]
-    return [comparison(first, second) for first, second in itertools.combinations(places, 2)]
+    return [comparison(first, second) for first, second in itertools.combinations(numbered, 2)]
 
 
 def comparison(first: tuple, second: tuple) -> dict:
-    """Return one row; ``first`` and ``second`` are (place, name, kappas, bootstrap means)."""
+    """Return one row; ``first`` and ``second`` are (number, name, kappas, bootstrap means)."""
     (place_a, name_a, a, draws_a), (place_b, name_b, b, draws_b) = first, second
     row = {
         **{"place_a": place_a, "place_b": place_b, "environment_a": name_a, "environment_b": name_b},

@@ -21,8 +21,8 @@ MAX_OFFSET_CHANGE_NS = 1_000_000_000  # between trials, plus 1 % of the time bet
 # median distance of the delays from a line is a small share of the whole change.
 MAX_DISTANCE_SHARE = 0.05
 # Departures of a different trial are reported if they fit twice as well: without a swap, they fit at most equally well.
-BETTER = 0.5
-MUCH_LESS = 0.1  # change of the clocks' difference with departures swapped, as a share of the change without a swap
+SWAPPED_MISFIT_SHARE = 0.5
+SWAPPED_CHANGE_SHARE = 0.1  # change of the clocks' difference with departures swapped, as a share of that without
 
 
 def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: str, paths: list[str]) -> None:
@@ -65,7 +65,7 @@ def check_order(trials: list[tuple], schedules: list[Schedule], names: list[str]
     The criteria are a clock difference that is constant only with swapped departures, and the gaps of packets.
     """
     own, other = (offset_change_ns(trials, order) for order in (schedules, schedules[::-1]))
-    if (is_too_large(own, schedules) and other < MUCH_LESS * own) or fits_better_swapped(trials, schedules):
+    if (is_too_large(own, schedules) and other < SWAPPED_CHANGE_SHARE * own) or fits_better_swapped(trials, schedules):
         text = f"the departures of trials {' and '.join(names)} are swapped: those of the other trial fit better"
         raise UserError(text, where="--departures", fix="specify them in the order of the trials")
 
@@ -75,7 +75,7 @@ def fits_better_swapped(trials: list[tuple], schedules: list[Schedule]) -> bool:
     usable = np.logical_and(*(schedule.usable & (schedule.late_ns == 0) for schedule in schedules))
     for index, (keys, ts_ns) in enumerate(trials):
         own, other = (misfit(keys, ts_ns, usable, schedules[at].departed_ns) for at in (index, 1 - index))
-        if own is None or other is None or other >= BETTER * own:
+        if own is None or other is None or other >= SWAPPED_MISFIT_SHARE * own:
             return False
     return True
 

@@ -33,7 +33,8 @@ class TimedTrial:
     ``keys`` uint32, ``ts_ns`` int64; ``late_ns`` int64: how much later than its timestamp a packet may have departed;
     ``run`` int64: equal for neighbors that departed in one burst in this order; ``sigma_ns``: largest standard
     deviation of the random error; ``drift_ns``: bound for the change of the clock during the trial; ``skew_ns``: bound
-    for the difference between the clocks of several replayers; ``alternations``: neighbors from different replayers.
+    for the difference between the clocks of several replayers; ``alternations``: number of neighbors from different
+    replayers.
     """
 
     keys: np.ndarray
@@ -112,11 +113,11 @@ def latency_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[flo
         return (a.sigma_ns**2 + b.sigma_ns**2) * float(slope @ slope)
 
     low, high = absolute_sum(changes.latency_ns, math.hypot(a.sigma_ns, b.sigma_ns), variance)
-    late = float(a.late_ns[changes.at_a].sum() + b.late_ns[changes.at_b].sum())
-    late += common * (a.skew_ns + b.skew_ns)
+    late_sum = float(a.late_ns[changes.at_a].sum() + b.late_ns[changes.at_b].sum())
+    late_sum += common * (a.skew_ns + b.skew_ns)
     # The error of a trial's first packet shifts all latencies of the trial.
     shift = sum(Z * trial.sigma_ns + float(trial.late_ns[0]) + trial.drift_ns for trial in (a, b))
-    return low - late - common * shift, high + late + common * shift
+    return low - late_sum - common * shift, high + late_sum + common * shift
 
 
 def gap_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, float]:
@@ -125,10 +126,10 @@ def gap_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, 
     def variance(slope: np.ndarray) -> float:
         total = 0.0
         for trial, positions in ((a, changes.at_a), (b, changes.at_b)):
-            of_gap = np.zeros(len(trial.keys) + 1)
-            of_gap[positions] = slope
-            of_gap[0] = 0  # the gap of the first packet is always 0
-            gradient = np.diff(of_gap)  # a time is the end of one gap and the start of the next
+            gap_slopes = np.zeros(len(trial.keys) + 1)
+            gap_slopes[positions] = slope
+            gap_slopes[0] = 0  # the gap of the first packet is always 0
+            gradient = np.diff(gap_slopes)  # a time is the end of one gap and the start of the next
             total += trial.sigma_ns**2 * float(gradient @ gradient)
         return total
 
@@ -203,7 +204,7 @@ def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
     ``distance_of(packets of A, packets of B)`` returns the sum for packets at these indices of both trials. Both trials
     are divided wherever the packets before the division are the same regardless of errors. The result is the sum over
     all parts. It is exact in a part without close pairs. In other parts it is between 0 and sum |a - b| over all
-    packets, which a swap of neighbors changes by at most 2, regardless of which packets are kept.
+    packets of the part, whichever of them count as moved. A swap of neighbors changes this sum by at most 2.
     """
     changes = differences(a, b)
     from_a = np.zeros(len(a.keys), dtype=bool)
@@ -246,6 +247,6 @@ def first_close(trial: TimedTrial, common: np.ndarray) -> np.ndarray:
 
 
 def kappa_limits(limits: dict[str, tuple[float, float]]) -> tuple[float, float]:
-    """Return the limits of equation 5 for limits of U, O, L and I."""
+    """Return the limits of kappa (equation 5) for limits of U, O, L and I."""
     low, high = (1 - math.sqrt(sum(limits[name][side] ** 2 for name in "UOLI")) / 2 for side in (1, 0))
     return low, high

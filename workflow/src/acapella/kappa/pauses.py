@@ -20,7 +20,7 @@ def largest_gaps(pair: dict) -> tuple[int, int]:
 
 
 def gaps_from_differences(pair: dict) -> tuple[int, int]:
-    """Return lower bounds from the histogram of gB - gA: a gap in only one trial is at least the difference."""
+    """Return lower bounds from the histogram of gB - gA: the longer of two gaps is at least their difference."""
     histogram = pair["histograms"]["gap"]
     last = [
         max((bin_ for bin_, packets in enumerate(histogram[sign]) if packets), default=-1)

@@ -33,7 +33,7 @@ def ordering_published(distance: int, moved: int, n_common: int) -> Fraction | N
 
 
 def ordering_kendall(inversions: int, n_common: int) -> Fraction | None:
-    """Return the share of pairs of common packets in opposite order (Kendall 1938): O without tie-breaking."""
+    """Return the share of pairs of common packets in opposite order (Kendall 1938), which needs no tie-breaking."""
     return ratio(inversions, n_common * (n_common - 1) // 2) if n_common else None
 
 
@@ -88,7 +88,7 @@ def deltas(sums: dict, count: int) -> dict:
 
 
 def moments(sums: dict) -> dict:
-    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma of moves and of sizes."""
+    """Return Table 1 of the paper over ``count`` signed moves: mean and population sigma, signed and absolute."""
     count = sums["count"]
     if not count:
         return dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))

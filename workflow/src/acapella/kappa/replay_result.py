@@ -20,9 +20,9 @@ from .replayer_order import order_of
 from .warnings import OFFSET, WIDE
 
 BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
-SELECTING = ("filter", "flow", "begin", "end")
-MAX_WIDTH = 0.05  # width of kappa's interval; a wider one hardly distinguishes environments that differ by less
-DIGITS = 10**12  # limits are floating-point sums; they are rounded outward, so that they are equal on every machine
+SELECTION_OPTIONS = ("filter", "flow", "begin", "end")
+MAX_WIDTH = 0.05  # of kappa's interval; a wider one hardly distinguishes environments whose kappas differ by less
+LIMIT_SCALE = 10**12  # limits are floating-point sums, rounded outward so that they are equal on every machine
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
         raise UserError("--departures requires --recording", fix="specify the recording that was replayed")
     if len(args.departures) != trials:
         raise UserError(f"{len(args.departures)} departures for {trials} trials", where="--departures")
-    selecting = [name for name in SELECTING if getattr(args, name) is not None]
+    selecting = [name for name in SELECTION_OPTIONS if getattr(args, name) is not None]
     if selecting or args.identity == "tag":
         raise combination_error(selecting)
     errors = {f"{name}_ns": None if text is None else error_ns(text, name) for name, text in errors_given.items()}
@@ -108,7 +108,7 @@ def hash_of(path: str) -> str:
 
 def check_speeds(sources: list[list[departures.Departures]]) -> None:
     """Raise UserError if the trials were replayed at different speeds."""
-    speeds = sorted({str(rows.speed) for of_trial in sources for rows in of_trial})
+    speeds = sorted({str(rows.speed) for trial_sources in sources for rows in trial_sources})
     if len(speeds) > 1:
         raise UserError(f"the trials were replayed at different speeds: {', '.join(speeds)}", where="--departures")
 
@@ -118,7 +118,7 @@ def pair_results(replay: Replay, trials: list[list[str]], names: list[str], nati
 
     ``trials``: the files of each trial; ``options``: options of align. Raises UserError.
     """
-    sources = [rows for of_trial in replay.sources for rows in of_trial]
+    sources = [rows for trial_sources in replay.sources for rows in trial_sources]
     loops = [max([1, *(rows.loops for rows in sources if rows.recording_sha256 == digest)]) for digest in replay.sha256]
     aligned = core.align(list(zip(replay.recordings, loops, strict=True)), trials, **options)
     numbering = replayed.Numbering(replay.sha256, aligned["frames"], loops)
@@ -197,7 +197,7 @@ class Pairs:
         return {**components(native), **not_sent}
 
     def _order(self, pair: tuple[int, int], schedules: tuple) -> dict:
-        """Return the order of arrival of several replayers, ``order_a`` and ``order_b``."""
+        """Return the counts of replayer_order for both trials, as ``order_a`` and ``order_b``."""
         for trial, schedule in zip(pair, schedules, strict=True):
             if trial not in self._orders:
                 sources = self._replay.sources[trial]
@@ -264,7 +264,7 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
     if not all(trial.exact for trial in trials):
         limits |= interval.time_limits(*trials) | {"O": order(native, trials, compare)}
         limits = {
-            name: (math.floor(lo * DIGITS) / DIGITS, math.ceil(hi * DIGITS) / DIGITS)
+            name: (math.floor(lo * LIMIT_SCALE) / LIMIT_SCALE, math.ceil(hi * LIMIT_SCALE) / LIMIT_SCALE)
             for name, (lo, hi) in limits.items()
         }
         values = {name: min(max(values[name], limits[name][0]), limits[name][1]) for name in limits}
@@ -274,7 +274,7 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
         (kappa, kappa) if all(low == high for low, high in limits.values()) else interval.kappa_limits(limits)
     )
     ends = {
-        f"{name}_{end}": value for name, both in limits.items() for end, value in zip(("lo", "hi"), both, strict=True)
+        f"{name}_{end}": value for name, ends in limits.items() for end, value in zip(("lo", "hi"), ends, strict=True)
     }
     return {**counts, **values, "kappa": kappa, **ends}
 
@@ -292,8 +292,8 @@ def wide_by_bursts(native: dict, trials: list[interval.TimedTrial], compare, lim
 def order(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:
     """Return the limits of O."""
 
-    def distance_of(of_a, of_b) -> int:
-        sides = [(t.keys[of], t.ts_ns[of]) for t, of in zip(trials, (of_a, of_b), strict=True)]
+    def distance_of(at_a, at_b) -> int:
+        sides = [(trial.keys[at], trial.ts_ns[at]) for trial, at in zip(trials, (at_a, at_b), strict=True)]
         return compare(*sides)["order"]["distance"]
 
     common = native["n_common"]

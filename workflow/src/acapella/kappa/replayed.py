@@ -1,6 +1,6 @@
-"""Separate the replayer from the path: kappa of the departures, and trials corrected by each packet's departure.
+"""Separates the replayer from the path: the departures of each trial, and trials corrected by them.
 
-docs/kappa_path.md defines both. Packets are numbered by keys (acapella_core.kappa.align).
+docs/kappa_path.md defines both. Packets are identified by keys, which acapella_core.kappa.align assigns.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
 
 @dataclass(frozen=True)
 class Numbering:
-    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, and SHA-256."""
+    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, loops and SHA-256."""
 
     sha256: list[str]
     frames: list[int]
@@ -32,7 +32,7 @@ class Numbering:
     def first(self) -> list[int]:
         """The first key of each recording."""
         sizes = [frames * loops for frames, loops in zip(self.frames, self.loops, strict=True)]
-        return [sum(sizes[:place]) for place in range(len(sizes))]
+        return [sum(sizes[:index]) for index in range(len(sizes))]
 
     @property
     def replayed(self) -> int:
@@ -82,13 +82,13 @@ def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int |
         usable[keys] = timed
         departed[keys] = rows.departed_ns
         deviation[keys] = np.where(timed, rows.departed_ns - rows.requested_ns, 0)
-        inside = int((timed & ~rows.resolved & ~rows.burst_first).sum())
-        unresolved += inside
-        if inside and rows.queue is None and burst_ns is None:
+        in_bursts = int((timed & ~rows.resolved & ~rows.burst_first).sum())
+        unresolved += in_bursts
+        if in_bursts and rows.queue is None and burst_ns is None:
             unbounded = NO_QUEUE
-        for of_queue in queues_of(rows, timed):
-            numbers, bounds, known = lateness(rows, of_queue, burst_ns)
-            burst[keys[of_queue]], late[keys[of_queue]] = bursts + numbers, bounds
+        for queue_rows in queues_of(rows, timed):
+            numbers, bounds, known = lateness(rows, queue_rows, burst_ns)
+            burst[keys[queue_rows]], late[keys[queue_rows]] = bursts + numbers, bounds
             bursts += int(numbers.max(initial=-1)) + 1
             unbounded = unbounded or ("" if known else ONE_BURST)
     return Schedule(
@@ -110,10 +110,10 @@ def reason(measured: bool, unbounded: str, comparable: bool) -> str:
 
 def queues_of(rows: Departures, timed: np.ndarray) -> list[np.ndarray]:
     """Return the indices of the timed packets of each Tx queue of each port; of each port if queues are unknown."""
-    number = rows.port.astype(np.int64) << QUEUE_BITS
+    numbers = rows.port.astype(np.int64) << QUEUE_BITS
     if rows.queue is not None:
-        number = number + rows.queue
-    return [np.flatnonzero(timed & (number == one)) for one in np.unique(number)]
+        numbers = numbers + rows.queue
+    return [np.flatnonzero(timed & (numbers == number)) for number in np.unique(numbers)]
 
 
 def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
@@ -130,26 +130,26 @@ def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
     return numbering.first[index] + rows.loop.astype(np.int64) * frames + rows.packet
 
 
-def lateness(rows: Departures, of_queue: np.ndarray, burst_ns: int | None) -> tuple[np.ndarray, np.ndarray, bool]:
+def lateness(rows: Departures, queue_rows: np.ndarray, burst_ns: int | None) -> tuple[np.ndarray, np.ndarray, bool]:
     """Return for the packets of a queue: the number of the burst, how much later each may have departed, and whether
     all of these bounds are known.
 
     A queue sends in order, so a packet departs before the next burst of the queue.
     """
-    stamps = rows.departed_ns[of_queue]
-    new = rows.burst_first[of_queue] | (np.diff(stamps, prepend=stamps[:1]) != 0)
+    stamps = rows.departed_ns[queue_rows]
+    new = rows.burst_first[queue_rows] | (np.diff(stamps, prepend=stamps[:1]) != 0)
     new[:1] = True
     numbers = np.cumsum(new) - 1
     starts = stamps[new]
     spans = np.diff(starts).clip(0)
-    open_end = (~rows.resolved & ~rows.burst_first)[of_queue] & (numbers == len(starts) - 1)
+    open_end = (~rows.resolved & ~rows.burst_first)[queue_rows] & (numbers == len(starts) - 1)
     if burst_ns is None:
         bounded = len(spans) > 0 or not open_end.any()
         spans = np.append(spans, spans.max(initial=0))  # the last burst: as long as the longest earlier burst
     else:
         bounded = True
         spans = np.append(np.minimum(spans, burst_ns), burst_ns)
-    exact = rows.resolved[of_queue] | rows.burst_first[of_queue]
+    exact = rows.resolved[queue_rows] | rows.burst_first[queue_rows]
     return numbers, np.where(exact, 0, spans[numbers]) if len(numbers) else numbers, bounded
 
 
@@ -198,8 +198,8 @@ def correct(
     size = len(own.usable)
     in_recording = keys < size
     number = np.where(in_recording, keys, 0).astype(np.int64) if size else np.zeros(len(keys), dtype=np.int64)
-    both = own.usable & schedule_of_other.usable
-    compared = ~in_recording | (both[number] if size else False)
+    usable = own.usable & schedule_of_other.usable
+    compared = ~in_recording | (usable[number] if size else False)
     arrived_unsent = int((~own.sent[number[in_recording]]).sum())
     excluded = int(len(keys) - compared.sum())
     keys, ts_ns, in_recording, number = keys[compared], ts_ns[compared], in_recording[compared], number[compared]

@@ -19,7 +19,7 @@ Z_95 = 1.959964  # quantile of the normal distribution
 
 @dataclass(frozen=True)
 class OrderCounts:
-    """Counts of a trial: pairs of neighbors from different replayers that arrived, and reversed pairs among them.
+    """Counts of a trial: arrived pairs of neighbors from different replayers, and reversed pairs among them.
 
     ``unexplained``: reversed pairs that the replayers do not explain. ``sent_in_order``: reversed pairs that certainly
     departed in the requested order, however late the two packets were.
@@ -33,14 +33,14 @@ class OrderCounts:
 
 @dataclass(frozen=True)
 class Senders:
-    """The ports of all replayers of a trial. ``of_key``: the number of the sender of each key, -1 for none.
+    """The ports of all replayers of a trial. ``sender_of_key``: the number of the sender of each key, -1 for none.
 
     ``skew_ns``: for each pair of senders, the difference of their median departure errors plus its uncertainty.
     ``clock_ns``: for each pair, the largest error of the difference between their clocks. ``offset_ns``: the clock
     offset of each sender.
     """
 
-    of_key: np.ndarray
+    sender_of_key: np.ndarray
     skew_ns: np.ndarray
     clock_ns: np.ndarray
     offset_ns: np.ndarray
@@ -65,7 +65,7 @@ def order_of(
     order = np.lexsort((numbers, requested))
     numbers, times, requested = numbers[order], times[order], requested[order]
     error = np.abs(own.deviation_ns[numbers]) + own.late_ns[numbers]
-    sender = senders.of_key[numbers]
+    sender = senders.sender_of_key[numbers]
     distance = np.diff(requested)
     neighbors = (sender[1:] != sender[:-1]) & (distance > 0)
     reversed_ = neighbors & (np.diff(times) < 0)
@@ -79,14 +79,14 @@ def order_of(
 
 def senders_of(own: Schedule, sources: list[Departures], numbering: Numbering) -> Senders | None:
     """Return the senders of a trial; None if there is only one, or if the error of a replayer's clock is unknown."""
-    of_key = np.full(numbering.replayed, -1, dtype=np.int64)
+    sender_of_key = np.full(numbering.replayed, -1, dtype=np.int64)
     medians, errors, clocks, offsets, replayers = [], [], [], [], []
     for number, rows in enumerate(sources):
         keys = keys_of(rows, numbering)
         for port in np.unique(rows.port):
-            of_port = keys[rows.port == port]
-            timed = of_port[own.usable[of_port]]
-            of_key[of_port] = len(medians)
+            port_keys = keys[rows.port == port]
+            timed = port_keys[own.usable[port_keys]]
+            sender_of_key[port_keys] = len(medians)
             median, error = median_of(own.deviation_ns[timed])
             medians.append(median - (rows.clock_offset_ns or 0))
             errors.append(error)
@@ -99,7 +99,7 @@ def senders_of(own: Schedule, sources: list[Departures], numbering: Numbering) -
     known = np.array([clock or 0 for clock in clocks])
     clock_ns = np.where(different, np.add.outer(known, known), 0)
     skew_ns = np.abs(np.subtract.outer(medians, medians)) + np.add.outer(errors, errors) + clock_ns
-    return Senders(of_key, skew_ns, clock_ns, np.array(offsets))
+    return Senders(sender_of_key, skew_ns, clock_ns, np.array(offsets))
 
 
 def median_of(deviations_ns: np.ndarray) -> tuple[int, int]:

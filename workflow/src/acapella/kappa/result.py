@@ -1,7 +1,7 @@
 """Builds the result of a comparison as JSON. schemas/kappa.schema.json describes it; ratios.py computes the ratios.
 
-The result depends only on the captures' bytes, the version and the parameters. It contains neither paths, nor the time
-of the run, nor a memory limit.
+The result depends only on the bytes of the files read, the version and the parameters. It contains neither paths, nor
+the time of the run, nor a memory limit.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ def document(
 ) -> dict:
     """Return the result for ``native`` (returned by acapella_core.kappa.compare), with a name for each trial.
 
-    ``truncated_frames``: frames truncated by the capture, for each trial in which most packets lack their identity.
+    ``truncated_frames``: for each trial, frames truncated by the capture if most packets lack their identity, else 0.
     ``separated``: the additional results from departures for each pair (replay_result.pair_results).
     """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
@@ -95,7 +95,7 @@ def bursts(sums: dict) -> dict:
 
 
 def spacing(native: dict) -> dict:
-    """Count pairs of common packets, and those in reverse order, by their distance in time in A."""
+    """Return the numbers of pairs of common packets, and of those in reverse order, by their distance in time in A."""
     pairs, reversed_ = native["zero"]
     columns = {name: native[name] for name in ("distances", "starts_ns", "pairs", "reversed")}
     return {"zero": {"pairs": pairs, "reversed": reversed_}, **columns}

@@ -1,4 +1,4 @@
-"""Selects packets by command line values: a display filter, a flow, a time range."""
+"""Evaluates the options that select packets: a display filter, a flow, a time range."""
 
 import ipaddress
 import re
@@ -22,7 +22,10 @@ def window_ns(text: str) -> int:
 
 
 def iso_time_ns(text: str) -> int | None:
-    """Return an ISO time as ns since 1970-01-01 UTC (UTC if it has no zone), or None if the text is not an ISO time."""
+    """Return an ISO time (UTC if it has no zone) in ns since 1970-01-01 UTC; None if the text is not an ISO time.
+
+    Raises UserError if the date or time does not exist or is out of range.
+    """
     match = ISO_TIME.fullmatch(text.strip())
     if not match:
         return None

@@ -9,7 +9,7 @@ from acapella_core import names
 from .warnings import end_of_file
 
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
-BARS = " ▁▂▃▄▅▆▇█"  # blank: no packets; the others from consistent to the worst window
+BARS = " ▁▂▃▄▅▆▇█"  # blank: windows without packets; the others: from consistent to the worst window
 TIMELINE_COLUMNS = 60
 WORST_WINDOWS = 3  # listed below the bars
 WIDTH = 110
@@ -206,11 +206,11 @@ def time_lines(windows: list[dict]) -> list[str]:
     ]
     line = "".join(bar(max(group) / peak) if group else BARS[0] for group in groups)
     lines = [f"  in time     |{line}|  {nanoseconds(step * (windows[0]['to_ns'] - windows[0]['from_ns']))} per bar"]
-    for place, entry in enumerate(worst):
+    for index, entry in enumerate(worst):
         parts = ", ".join(f"{name} {format_number(entry[name])}" for name in NAMES)
         time_range = f"{nanoseconds(entry['from_ns'])} to {nanoseconds(entry['to_ns'])}"
         lines.append(
-            f"  {'worst' if place == 0 else '':10}  {time_range}: kappa {format_kappa(entry['kappa'])} ({parts})"
+            f"  {'worst' if index == 0 else '':10}  {time_range}: kappa {format_kappa(entry['kappa'])} ({parts})"
         )
     return lines
 

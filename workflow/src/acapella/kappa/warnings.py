@@ -1,4 +1,4 @@
-"""Generates warnings about captures in which a component does not describe the network, but is too small or too large.
+"""Generates warnings about captures in which a component is too small or too large to describe the network.
 
 Each warning is ``{"code", "components", "text"}``, with the affected components and the effect on them. Nothing is
 corrected silently; docs/kappa.md has a paragraph for each code.
@@ -60,7 +60,7 @@ def about_trial(check):
 
 
 def warning(code: str, components: str, text: str) -> dict:
-    """Return a warning; ``components`` is one word, such as "ULI"."""
+    """Return a warning; ``components``: letters of the affected components, such as "ULI"."""
     return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
 
 

@@ -1,4 +1,4 @@
-"""Compile P4 programs: DPDK's pipeline code generator creates C code, the C compiler a shared library, which is cached.
+"""Compiles P4 programs: DPDK generates C code, from which the C compiler creates a shared library, which is cached.
 
 The cache contains executable code, so it is a private directory: $XDG_CACHE_HOME/acapella/p4, mode 0700. A directory or
 library that other users can write is rejected. The name of a library is the SHA-256 of the C code (which depends on

@@ -3,7 +3,7 @@ registers.
 
 A thread connects, proves that it knows the secret, sends hello, and writes the queue pairs of each session to the
 registers. If the connection is lost or the collector times out, it reconnects with exponential backoff. A restarted
-collector has a new secret, so the file is reread for each connection, and assigns new queue pairs. Until then, the
+collector has a new secret (the file is reread for each connection) and assigns new queue pairs. Until then, the
 program continues to report to the old queue pairs: a running collector accepts these reports, a new one rejects and
 counts them, and reports that no collector received appear as a gap in their sequence numbers.
 """

@@ -28,7 +28,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class DataPlane:
-    """A running loader. ``write`` writes a session to its registers; the first call starts it.
+    """A running loader. ``write`` writes a session to its registers; the first call starts the loader.
 
     ``start`` starts the loader, which prints errors on standard error.
     """
@@ -47,7 +47,7 @@ class DataPlane:
         lines = register_commands(session)
         if self._process is None:
             lines.insert(0, f"register epoch 0 {max(int(time.time()), session.epoch)}")
-            files.atomic_text(self._registers, "".join(f"{line}\n" for line in lines))  # keys: private
+            files.atomic_text(self._registers, "".join(f"{line}\n" for line in lines))  # private: contains keys
             self._begin()
         else:
             for line in lines:

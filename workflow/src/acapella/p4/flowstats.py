@@ -28,7 +28,7 @@ def check_control_files(paths: Sequence[Path], *, queue_pairs: bool) -> list[str
 
 
 def check_values(registers: dict) -> None:
-    """Raise UserError if a register has a value that the program would interpret as a different one."""
+    """Raise UserError if a mask or another register has a value that the program cannot use as intended."""
     for (name, index), (value, where) in registers.items():
         if index == 0 and name in MASKS and (value & (value + 1) or value >= MASKS[name]):
             fix = f"use a power of two minus 1, at most {MASKS[name] - 1}"

@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> None:
     campaign = open_campaign(args.campaign)
     own = CampaignTables(campaign)
     rows = [row for paper in PAPERS if paper in args.papers for row in table_rows(paper, own)]
-    rows = [{"row": place, **row} for place, row in enumerate(rows, 1)]
+    rows = [{"row": number, **row} for number, row in enumerate(rows, 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
-    provenance.write_outputs(campaign, STAGE, written, pseudonyms=True)  # it contains no names
+    provenance.write_outputs(campaign, STAGE, written, pseudonyms=True)  # the table contains no names
     verdicts = Counter(row["verdict"] for row in rows)
     names.report(f"papers: tables/{TABLE}: " + ", ".join(f"{verdicts[key]} {key}" for key in sorted(verdicts)))
 
@@ -82,8 +82,8 @@ def p4_rows(own) -> list[dict]:
     missing = {"ours": "this campaign has no table flowreport_published", "verdict": "not measured"}
     return [
         {"paper": "p4_rdma", **{name: row[name] for name in ("name", "where", "what", "printed", "reason")}}
-        | {name: compared.get(place, missing)[name] for name in missing}
-        for place, row in enumerate(printed.rows("flowreports"), 1)
+        | {name: compared.get(number, missing)[name] for name in missing}
+        for number, row in enumerate(printed.rows("flowreports"), 1)
     ]
 
 

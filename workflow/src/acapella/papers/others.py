@@ -8,24 +8,24 @@ from .campaign_tables import CampaignTables, Value, median, plain, text
 DUAL = "local-dual"  # environment of config/paper/choir.yaml with two replayers
 KAPPA = "kappa_"  # prefix of the names of Table 2: kappa_ENVIRONMENT
 WITHIN, WITHIN_NS = "within_", 10  # prefix of the names of shares of inter-arrival deltas, and their threshold
-RUNS = {run: place for place, run in enumerate("BCDE", 2)}  # position of the trial; run A is the first
+RUNS = {run: position for position, run in enumerate("BCDE", 2)}  # position of the trial; run A is the first
 MOVES = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
 SHALLOW_BDP, DEEP_BDP = 0.1, 1.0  # bandwidth-delay products
 STREAMS = (5, 20)  # numbers of streams between which the paper reads the gain per stream
 WRITTEN = {"whole": "whole", "truncated": "truncated with a hash"}  # part of each frame that a search writes: text
-BETWEEN = (2, 6)  # range of the ratio of retransmissions in the paper
+RETRANSMITS_RANGE = (2, 6)  # range of the ratio of retransmissions in the paper
 
 
 def choir(tables: CampaignTables) -> dict[str, Value]:
     """Return the values by the names in workflow/conformance/choir_printed.csv."""
 
-    def dual(rows, place=None):
+    def dual(rows, position=None):
         own = [row for row in rows if (row["environment"], row["a"], row["scope"]) == (DUAL, 1, "packet")]
-        return [row for row in own if place in (None, row["b"])]
+        return [row for row in own if position in (None, row["b"])]
 
-    def move(place, column):
+    def move(position, column):
         def compute(rows):
-            found = dual(rows, place)
+            found = dual(rows, position)
             if found and not found[0]["moved"]:
                 return Value(0, "no packet moved")
             number = found[0][column] if found else None
@@ -54,8 +54,8 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
         return text(sum(shares) / len(shares)) if shares else None
 
     values = {
-        f"moves_{run}_{column}": tables.value("consistency_moves", move(place, column))
-        for run, place in RUNS.items()
+        f"moves_{run}_{column}": tables.value("consistency_moves", move(position, column))
+        for run, position in RUNS.items()
         for column in MOVES
     }
     values["moved_share"] = tables.value("consistency_moves", share)
@@ -91,10 +91,10 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
         return Value(max(known.values()), ", ".join(parts)) if known else None
 
     def truncated(rows):
-        whole = [
+        lossless = [
             row for row in rows if row["lost"] == 0 and 0 < row["snaplen"] < row["frame_bytes"] and row["rate_bps"]
         ]
-        best = max((row["rate_bps"] / 8 / row["frame_bytes"] for row in whole), default=None)
+        best = max((row["rate_bps"] / 8 / row["frame_bytes"] for row in lossless), default=None)
         return None if best is None else text(best, lambda value: scaled(value, "frames/s"))
 
     def late(rows):
@@ -145,7 +145,7 @@ def sliced_wan(tables: CampaignTables) -> dict[str, Value]:
         found = median(ratios)
         if found is None:
             return None
-        between = sum(BETWEEN[0] <= ratio <= BETWEEN[1] for ratio in ratios)
+        between = sum(RETRANSMITS_RANGE[0] <= ratio <= RETRANSMITS_RANGE[1] for ratio in ratios)
         return Value(found, plain(f"median {digits(found)}; 2 to 6 in {between} of {count(len(ratios), 'setting')}"))
 
     def per_stream(rows):
@@ -158,8 +158,8 @@ def sliced_wan(tables: CampaignTables) -> dict[str, Value]:
         return Value(max(gains), signed(max(gains), f"largest of {count(len(gains), 'setting')}")) if gains else None
 
     def ends(rows):
-        apart = [row["ends_apart_mean"] for row in rows if row["ratio"] == 2 and row["ends_apart_mean"] is not None]
-        return text(sum(apart) / len(apart)) if apart else None
+        shares = [row["ends_apart_mean"] for row in rows if row["ratio"] == 2 and row["ends_apart_mean"] is not None]
+        return text(sum(shares) / len(shares)) if shares else None
 
     return {
         "gain_shallow": tables.value("transfer_gain", gain(lambda row, _: row["buffer_bdp"] < SHALLOW_BDP)),

@@ -32,14 +32,14 @@ def values(tables: CampaignTables) -> dict[str, Value]:
 def infrastructure(tables: CampaignTables) -> dict[str, Value]:
     """Return the values for section 5."""
 
-    def of(compute):
+    def summary(compute):
         return tables.value("infrastructure_summary", lambda rows: compute(rows[0]))
 
     def optional(column, form=percent):
-        return of(lambda row: None if row[column] is None else text(row[column], form))
+        return summary(lambda row: None if row[column] is None else text(row[column], form))
 
     def share(part, whole):
-        return of(lambda row: share_of(row[part], row[whole], whole) if row[whole] else None)
+        return summary(lambda row: share_of(row[part], row[whole], whole) if row[whole] else None)
 
     return {
         "ports": share("sites_with_more_downlinks", "sites_with_downlinks"),
@@ -177,10 +177,10 @@ def measurements(tables: CampaignTables) -> dict[str, Value]:
         return share_of(good, sites, "sites") if sites else None
 
     def writer_rate(name):
-        kept = tuple(map(int, name.removeprefix(LOSSES).split("_")))
+        lengths = tuple(map(int, name.removeprefix(LOSSES).split("_")))
 
         def compute(rows):
-            runs = [row for row in rows if (row["snaplen"], row["frame_bytes"]) == kept]
+            runs = [row for row in rows if (row["snaplen"], row["frame_bytes"]) == lengths]
             best = max((row["rate_bps"] for row in runs if row["lost"] == 0 and row["rate_bps"]), default=None)
             return None if best is None else Value(best, plain(f"no loss at {scaled(best, 'bit/s')}"))
 
@@ -225,7 +225,10 @@ def writer(tables: CampaignTables) -> dict[str, Value]:
 
 
 def latency_ratio(tables: CampaignTables, rows: list[dict]) -> Value | None:
-    """Return the ratio of summed latencies of long calls at 21 % of memory: two pairs of thresholds, one disk."""
+    """Return the ratio of the summed latencies of long calls for two pairs of thresholds, on the same disk.
+
+    The sums are those when the written bytes reach MEMORY_PERCENT of the memory.
+    """
     sums: dict[tuple, int] = {}
     for run in tables.rows("storage_runs") or []:
         reached = [row for row in rows if row["run"] == run["run"] and row["written_percent"] >= MEMORY_PERCENT]

@@ -63,7 +63,7 @@ def read(path: Path):
 
 
 def plain(table):
-    """Return a table without dictionaries and metadata, so that its values can be compared between files."""
+    """Return a table without dictionary encoding and metadata, so that its values can be compared between files."""
     import pyarrow as pa  # noqa: PLC0415
 
     fields = [
@@ -93,20 +93,21 @@ def different_rows(con, file: str, published, other) -> Iterator[Difference]:
     con.register("published_keys", keys(published, key))
     con.register("other_keys", keys(other, key))
     matched = con.sql(queries.text("release", "matched_rows")).to_arrow_table()
-    only = [pc.sum(pc.is_null(matched[name])).as_py() or 0 for name in ("other_row", "published_row")]
-    if any(only):
-        yield Difference(file, ROWS, sum(only), f"{only[0]} only in the release, {only[1]} only in this campaign")
-    both = matched.filter(pc.and_(pc.is_valid(matched["published_row"]), pc.is_valid(matched["other_row"])))
+    unmatched = [pc.sum(pc.is_null(matched[name])).as_py() or 0 for name in ("other_row", "published_row")]
+    if any(unmatched):
+        first = f"{unmatched[0]} only in the release, {unmatched[1]} only in this campaign"
+        yield Difference(file, ROWS, sum(unmatched), first)
+    in_both = matched.filter(pc.and_(pc.is_valid(matched["published_row"]), pc.is_valid(matched["other_row"])))
     for column in common:
-        values = published[column].take(both["published_row"]), other[column].take(both["other_row"])
+        values = published[column].take(in_both["published_row"]), other[column].take(in_both["other_row"])
         if values[0].type != values[1].type:
-            yield Difference(file, column, len(both), f"type {values[0].type} in the release, here {values[1].type}")
+            yield Difference(file, column, len(in_both), f"type {values[0].type} in the release, here {values[1].type}")
             continue
-        pairs = {"pair": pa.array(range(len(both)), pa.int64()), "published": values[0], "other": values[1]}
+        pairs = {"pair": pa.array(range(len(in_both)), pa.int64()), "published": values[0], "other": values[1]}
         con.register("pairs", pa.table(pairs))
         ((rows, first, before, after),) = con.sql(queries.text("release", "different_values")).fetchall()
         if rows:
-            row = both["published_row"][first].as_py()
+            row = in_both["published_row"][first].as_py()
             where = ", ".join(f"{name} {shown(published[name][row].as_py())}" for name in key) or f"row {row}"
             yield Difference(file, column, rows, f"{where}: {shown(before)}, here {shown(after)}")
 

@@ -291,7 +291,7 @@ def check_tables(campaign: Campaign, *, hidden: bool) -> None:
 
 
 def with_pseudonyms(record: dict) -> bool:
-    """Return whether the tables of a provenance have pseudonyms, including those of environments."""
+    """Return whether the tables of a provenance file have pseudonyms, also for environments."""
     parameters = record.get("parameters", {})
     environments = parameters.get("environments", [])
     return bool(parameters.get("pseudonyms")) and all(is_pseudonym(name, "E") for name in environments)
@@ -311,9 +311,9 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
-    from .studies import exist  # noqa: PLC0415
+    from .studies import has_studies  # noqa: PLC0415
 
-    if not campaign.catalog.exists() and exist(campaign):
+    if not campaign.catalog.exists() and has_studies(campaign):
         return []  # a campaign without samples
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     reading = queries.one_line(campaign.directory, catalog_of=campaign.directory)

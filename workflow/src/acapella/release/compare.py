@@ -129,9 +129,12 @@ class Comparison:
         expected = {
             name.removeprefix(f"{RESULTS}/"): digest for name, digest in self.sums.items() if name.startswith(compared)
         }
-        made = {*results.paths_of(self.campaign), *(results.digest_paths(self.campaign) if self.has_captures else ())}
+        created = {
+            *results.paths_of(self.campaign),
+            *(results.digest_paths(self.campaign) if self.has_captures else ()),
+        }
         states = {}
-        for name in sorted(expected.keys() | made):
+        for name in sorted(expected.keys() | created):
             if name not in expected:
                 states[name] = EXTRA
             elif not (self.campaign.directory / name).is_file():
@@ -167,7 +170,7 @@ class Comparison:
         return found
 
     def _different_versions(self) -> dict[str, list]:
-        """Return the versions in the release and on this machine, if they differ; for queries, only their number."""
+        """Return the versions that differ, each with its values in the release and on this machine."""
         path = self.release / results.VERSIONS
         if not path.is_file():
             return {}

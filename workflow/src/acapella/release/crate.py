@@ -109,8 +109,8 @@ class Crate:
 
     def _steps(self) -> list[str]:
         """Return the steps that were run."""
-        needs_samples = () if SHEET in self.files else SAMPLE_STEPS
-        steps = [step for step in STEPS if step not in needs_samples]
+        not_run = () if SHEET in self.files else SAMPLE_STEPS
+        steps = [step for step in STEPS if step not in not_run]
         return [step for step in steps if step not in OPTIONAL_TABLES or self._results(OPTIONAL_TABLES[step])]
 
     def _file(self, name: str):
@@ -223,7 +223,7 @@ class Crate:
         objects, results = {
             "process": ([*digests, CONFIG, SHEET], tables),
             **{step: ([*captures, CONFIG], names) for step, names in optional.items()},
-            **{step: ([*self._files_in(f"{place}/"), CONFIG], optional[step]) for step, place in STUDIES.items()},
+            **{step: ([*self._files_in(f"{inputs}/"), CONFIG], optional[step]) for step, inputs in STUDIES.items()},
             "figures": ([*(name for name in self._results("tables/") if name.endswith(".parquet")), CONFIG],
                         self._results("figures/")),
         }[step]  # fmt: skip

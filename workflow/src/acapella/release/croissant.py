@@ -77,7 +77,7 @@ CONTEXT = {
 
 
 def write(release: Path, license_text: str | None, published: str, mode: int = 0o600) -> None:
-    """Write croissant.json for all files of a release except the list of checksums and metadata about the files.
+    """Write croissant.json for the files of a release in `described_files`.
 
     ``license_text``: URL or name of the license; ``published``: date, as YYYY-MM-DD.
     """
@@ -91,7 +91,7 @@ def write_again(release: Path, mode: int) -> None:
 
 
 def read(release: Path) -> Mapping:
-    """Return the content of croissant.json. Raises UserError if it has no license or date."""
+    """Return the license and the date of publication in croissant.json. Raises UserError if one is missing."""
     path = release / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

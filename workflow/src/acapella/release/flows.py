@@ -36,7 +36,7 @@ def write(campaign: Campaign, directory: Path, key: bytes) -> None:
 
 
 def add_pseudonyms(con, key: bytes) -> None:
-    """Create the table `pseudonyms` (address, pseudonym) with all addresses of the true flows."""
+    """Create the table `pseudonyms` (address, pseudonym) with all addresses of the original flows."""
     ends = con.sql(f"select src from true_{FLOWS} union select dst from true_{FLOWS}").fetchall()
     addresses = [address for (address,) in ends]
     con.execute("create temp table pseudonyms (address varchar, pseudonym varchar)")

@@ -86,11 +86,11 @@ def write_model(path: Path, target: Path) -> None:
     root = ET.parse(path).getroot()
     names = {key.get("id"): key.get("attr.name") for key in root.iter(f"{{{GRAPHML}}}key")}
     ET.register_namespace("", GRAPHML)
-    made = ET.Element(f"{{{GRAPHML}}}graphml")
+    copy = ET.Element(f"{{{GRAPHML}}}graphml")
     for kind, keys in (("node", NODE_KEYS), ("edge", EDGE_KEYS)):
         for name in keys:
-            ET.SubElement(made, f"{{{GRAPHML}}}key", {"id": f"{kind}-{name}", "for": kind, "attr.name": name})
-    graph = ET.SubElement(made, f"{{{GRAPHML}}}graph", {"edgedefault": "undirected"})
+            ET.SubElement(copy, f"{{{GRAPHML}}}key", {"id": f"{kind}-{name}", "for": kind, "attr.name": name})
+    graph = ET.SubElement(copy, f"{{{GRAPHML}}}graph", {"edgedefault": "undirected"})
     numbers: dict[str | None, str] = {}
     for number, node in enumerate(root.iter(f"{{{GRAPHML}}}node"), 1):
         numbers[node.get("id")] = f"{number}"
@@ -98,9 +98,9 @@ def write_model(path: Path, target: Path) -> None:
     for edge in root.iter(f"{{{GRAPHML}}}edge"):
         ends = {end: numbers[edge.get(end)] for end in ("source", "target")}
         add(graph, "edge", ends, {"Class": properties(edge, names).get("Class", "")})
-    ET.indent(made, "")
+    ET.indent(copy, "")
     with atomic_path(target) as temporary:
-        ET.ElementTree(made).write(temporary, encoding="utf-8", xml_declaration=True)
+        ET.ElementTree(copy).write(temporary, encoding="utf-8", xml_declaration=True)
 
 
 def add(graph: ET.Element, kind: str, attributes: dict[str, str], values: dict[str, str]) -> None:
@@ -116,7 +116,7 @@ def properties(element: ET.Element, names: Mapping) -> dict[str, str]:
 
 
 def published(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the published properties of a node: names of sites and trunk ports, numbers of trunk ports and NICs."""
+    """Return the published properties of a node: class, type and site; name and rate of trunk ports; number of NICs."""
     kind, type_ = values.get("Class", ""), values.get("Type", "")
     kept = {"Class": kind, "Type": type_}
     if kind in SITES:
@@ -138,7 +138,7 @@ def object_of(values: Mapping[str, str], name: str, keys: tuple[str, ...]) -> di
     """Return the listed keys of a property that contains JSON; empty if it does not."""
     try:
         content = json.loads(values.get(name) or "{}")
-    except (ValueError, RecursionError):  # at a node that the study does not use
+    except (ValueError, RecursionError):  # the study does not use this property, or it would have failed
         return {}
     return {key: content[key] for key in keys if key in content} if isinstance(content, dict) else {}
 

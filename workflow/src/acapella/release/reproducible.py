@@ -19,7 +19,7 @@ CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")
-INNER_KEYS = {  # config keys that a release may set only in part: the parts that it may set
+INNER_KEYS = {  # config keys that a release may set only in part, each with the inner keys that it may set
     **{"digest": ("engine",), "flowreports": FLOWREPORT_KEYS, "infrastructure": ("bin_s", "line_rate_share")},
 }
 STUDY = "infrastructure"  # its files are in the release
@@ -131,8 +131,8 @@ def kept_keys(config: Mapping) -> dict:
 def write_campaign_config(campaign: Path, config: Mapping) -> None:
     """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
-    Environments of trials keep their order, because tables list them in that order. The infrastructure study also
-    includes its files.
+    Environments of trials keep their order, because tables list them in that order. Key `infrastructure` is
+    written with the study's files.
     """
     path = campaign / CAMPAIGN_CONFIG
     study = config.get(STUDY) or {}
@@ -154,13 +154,13 @@ def renamed_flowreports(flowreports: Mapping, names: Mapping[str, str]) -> tuple
 def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -> dict | None:
     """Return trials with the names of samples in the release; None if a sample is not released."""
     groups = {
-        environment: [[trial] if isinstance(trial, str) else list(trial) for trial in of_environment]
-        for environment, of_environment in trials.items()
+        environment: [[trial] if isinstance(trial, str) else list(trial) for trial in environment_trials]
+        for environment, environment_trials in trials.items()
     }
     if not {sample for trials in groups.values() for trial in trials for sample in trial} <= names.keys():
         return None
     shown = environment_pseudonyms([*groups]) if hidden else [*groups]
     return {
-        name: [[names[sample] for sample in trial] for trial in of_environment]
-        for name, of_environment in zip(shown, groups.values(), strict=True)
+        name: [[names[sample] for sample in trial] for trial in environment_trials]
+        for name, environment_trials in zip(shown, groups.values(), strict=True)
     }

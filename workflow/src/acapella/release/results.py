@@ -1,4 +1,4 @@
-"""Lists tables and figures computed from a release's captures: paths, and the versions that determine their bytes."""
+"""Lists the results computed from a release and the versions that determine their bytes, and adds them to it."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ def versions(campaign: Campaign) -> dict:
 
 
 def copy_digest(campaign: Campaign, release: Path, sample: str) -> None:
-    """Copy the acap, flow table and manifest of a sample from a release. Raises UserError if their checksums differ."""
+    """Copy the acap, flow table and manifest of a sample from a release. Raises UserError if one was altered."""
     sums = checksums.read(release)
     copies = {
         f"acap/{sample}.parquet": campaign.acap(sample),

@@ -7,7 +7,7 @@ from acapella.campaign.monitor import DIRECTORY as GENERATED
 
 from . import generated, infrastructure, transfers
 
-REMADE = {  # directory by the beginning of the tables' names
+RECREATED = {  # directory of the inputs, by the prefix of the names of the tables that `make reproduce` recreates
     **{"transfer_": transfers.DIRECTORY, "monitor_": GENERATED, "infrastructure_": infrastructure.DIRECTORY},
 }
 
@@ -24,7 +24,7 @@ def write(part: Path, campaign: Campaign, *, hidden: bool) -> tuple[dict[str, in
     return {"runs": len(transfers.cells_of(part)), "trials": trials, "inputs": inputs}, notes
 
 
-def exist(campaign: Campaign) -> bool:
+def has_studies(campaign: Campaign) -> bool:
     """Return whether a campaign has transfers or an infrastructure study, and can be released without samples."""
     has_study = existing_provenance(campaign, infrastructure.STAGE).is_file()
     return has_study or transfers.cells_of(campaign.directory) != []
@@ -32,5 +32,5 @@ def exist(campaign: Campaign) -> bool:
 
 def why_omitted(table: str, part: Path) -> str:
     """Return why a table is not copied, if the release in ``part`` contains the inputs of its computation; else ""."""
-    directory = next((directory for prefix, directory in REMADE.items() if table.startswith(prefix)), None)
+    directory = next((directory for prefix, directory in RECREATED.items() if table.startswith(prefix)), None)
     return f"recreated from {directory}/ by make reproduce" if directory and (part / directory).is_dir() else ""

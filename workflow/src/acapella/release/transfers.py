@@ -113,7 +113,7 @@ def has_imported(campaign: Path, runs: list[Path]) -> bool:
     try:
         listed = {*pq.read_table(path, columns=["cell_id"])["cell_id"].to_pylist()} if path.is_file() else set()
     except (OSError, pa.ArrowException):
-        return False  # a table that is not released
+        return False  # a damaged table is not released
     cells = (read_json(run) for run in runs)
     return bool(listed - {cell.get("cell_id") for cell in cells if isinstance(cell, dict)})
 

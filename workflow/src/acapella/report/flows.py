@@ -32,7 +32,7 @@ MEASURES = {
 }
 REASON_SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
 WIDTH_SUFFIX = "_ppm"  # suffix of the names of counters that are widths of intervals
-MAX_SAMPLES = 100  # samples that have separate rows next to the rows of all samples
+MAX_SAMPLES = 100  # samples that have separate rows, besides the rows of all samples together
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from .tables import number, table
 LOSSES = "monitor_losses"
 SEARCHES = "monitor_searches"
 WRITTEN = {"none": "no", "whole": "whole", "truncated": "truncated, with hashes"}
-MAX_FLOWS = 100  # rows of the tables of flows and of loss events; all are in the CSV files
+MAX_ROWS = 100  # rows of the tables of flows and of loss events; all are in the CSV files
 
 
 def tables(source: Source, *, counted: bool = True) -> list[dict]:
@@ -19,8 +19,8 @@ def tables(source: Source, *, counted: bool = True) -> list[dict]:
     """
     shown = []
     if counted:
-        of_clocks = clocks(source)
-        shown = [ports(source), flows(source), *([of_clocks] if of_clocks["rows"] else [])]
+        clocks_table = clocks(source)
+        shown = [ports(source), flows(source), *([clocks_table] if clocks_table["rows"] else [])]
     optional = {LOSSES: losses} if counted else {}
     optional |= {SEARCHES: searches}
     return shown + [
@@ -75,9 +75,9 @@ def flows(source: Source) -> dict:
             *(time(row[f"latency_{name}_ns"]) for name in ("min", "mean", "p99", "max")),
             *(time(row["jitter_ns"]), number(row["bit_errors"]) if row["bits_checked"] else "not checked"),
         ]
-        for row in rows[:MAX_FLOWS]
+        for row in rows[:MAX_ROWS]
     ]
-    shown = f" The {MAX_FLOWS} flows of {len(rows):,} with the largest loss." if len(rows) > MAX_FLOWS else ""
+    shown = f" The {MAX_ROWS} flows of {len(rows):,} with the largest loss." if len(rows) > MAX_ROWS else ""
     note = (
         "Reordered: RFC 4737. Latency: arrival minus departure of first copies; it contains the offset between the "
         f"clocks of sender and receiver. Jitter: RFC 3550.{shown}"
@@ -96,15 +96,15 @@ def losses(source: Source) -> dict:
             "several, or none" if row["flow"] is None else str(row["flow"]),
             time(row["last_ns"] - row["first_ns"]),
         ]
-        for row in rows[:MAX_FLOWS]
+        for row in rows[:MAX_ROWS]
     ]
     note = (
         f"{number(sum(row['packets'] for row in rows))} packets in {number(len(rows))} events of consecutive packets "
         "that left the first capture point and did not arrive, identified by a hash of their bytes. Packets are "
         "numbered at that point, from 0. Duration: from the first to the last packet of an event."
     )
-    if len(rows) > MAX_FLOWS:
-        note += f" The {MAX_FLOWS} events with the most packets."
+    if len(rows) > MAX_ROWS:
+        note += f" The {MAX_ROWS} events with the most packets."
     return table(LOSSES, "Loss events", note, columns, cells)
 
 

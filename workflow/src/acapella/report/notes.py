@@ -13,7 +13,7 @@ COLUMNS = [("Samples", False), ("Number", True), ("Lost frames", True), ("Note",
 
 
 def tables(source: Source) -> list[dict]:
-    """Return a table with one row per note; [] if there are no notes."""
+    """Return a table with one row per note, or without rows if the tables have pseudonyms; [] if there are no notes."""
     samples = sample_notes(source)
     if not samples:
         return []

@@ -1,4 +1,4 @@
-"""Write report.html from its template."""
+"""Writes report.html from its template."""
 
 import base64
 import functools
@@ -69,13 +69,13 @@ def write(  # noqa: PLR0913
     """
     source = Source(campaign)
     stage = "process" if with_samples else TRANSFER_STAGE if with_transfers else INFRASTRUCTURE_STAGE
-    of_trials = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
-    parts = (registry.TRAFFIC_FIGURES if with_samples else (), of_trials if with_trials else (), flows.figures)
+    trial_figures = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
+    parts = (registry.TRAFFIC_FIGURES if with_samples else (), trial_figures if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
     parts += (registry.INFRASTRUCTURE_FIGURES if with_infrastructure else (),)
-    of_searches = registry.SEARCH_FIGURES if with_searches else ()
-    parts += ((*(registry.MONITOR_FIGURES if with_monitor else ()), *of_searches),)
+    search_figures = registry.SEARCH_FIGURES if with_searches else ()
+    parts += ((*(registry.MONITOR_FIGURES if with_monitor else ()), *search_figures),)
     names = [name for part in parts for name in part if only is None or name in only]
     composed = [compose_figure(name, source, origin=False, missing=len(failed)) for name in names]
     optional = (*registry.TRANSFER_FIGURES, *registry.INFRASTRUCTURE_FIGURES)
@@ -193,7 +193,7 @@ def provenance_of(campaign: Campaign, stage: str) -> list[dict]:
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
-    """Return the provenance of the tables of trials in the same form."""
+    """Return the parts of the provenance file of the tables of trials, in the format of `provenance_of`."""
     parts = provenance_parts(
         campaign.provenance(TRIALS_STAGE), f"run: acapella campaign trials {campaign.directory} --environments ..."
     )

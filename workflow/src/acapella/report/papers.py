@@ -15,7 +15,7 @@ COLUMNS += [("Verdict", False), ("Why they differ", False)]
 
 
 def tables(source: Source) -> list[dict]:
-    """Return the table of numbers that the campaign measured; [] if it was not compared with papers."""
+    """Return the table of printed numbers that the campaign also measured; [] if it was not compared with papers."""
     if not source.campaign.table("paper_numbers", "parquet").is_file():
         return []
     rows = sorted(source.rows("paper_numbers"), key=lambda row: row["row"])

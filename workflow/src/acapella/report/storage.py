@@ -55,7 +55,7 @@ def rates(source: Source) -> dict:
 def sustained_run(runs_: list[dict]) -> dict:
     """Return the run with the highest rate that loses at most MAX_LOSS_SHARE.
 
-    If there is none, return the run with the lowest loss.
+    If there is none, return the run with the lowest loss, or any run if no loss is known.
     """
     with_loss = [row for row in runs_ if row["lost_share"] is not None]
     sustained = [row for row in with_loss if row["lost_share"] <= MAX_LOSS_SHARE]

@@ -127,7 +127,7 @@ def ip_versions(source: Source) -> dict:
     """Return the table of IP versions per site."""
     rows = sorted(source.rows("ip_versions"), key=lambda r: (r["site"] != ALL, natural(r["site"]), r["ip_version"]))
     columns = [("Site", False), ("Innermost network header", False), ("Frames", True), ("Share", True)]
-    columns += [("95 % interval", True), ("Bytes", True), ("Samples", True)]
+    columns += [("95 % confidence interval", True), ("Bytes", True), ("Samples", True)]
     names = {"4": "IPv4", "6": "IPv6", "none": "not IP"}
     cells = [
         [
@@ -137,9 +137,8 @@ def ip_versions(source: Source) -> dict:
         ]
         for row in rows
     ]
-    return table(
-        "ip_versions", "IP versions", "Intervals: bootstrap over samples, if there are at least 6.", columns, cells
-    )
+    note = "Confidence intervals: bootstrap over samples, if there are at least 6."
+    return table("ip_versions", "IP versions", note, columns, cells)
 
 
 def tcp_control(source: Source) -> dict:

@@ -26,7 +26,7 @@ OUTCOMES = {
     "equal": transfer_outcome.EQUAL,
     "undecided": transfer_outcome.UNDECIDED,
 }
-COMPARISONS = {  # without a gain in percent
+COMPARISONS = {  # outcomes without a gain in percent
     "bbr_zero": "Cubic; BBR transferred nothing",
     "cubic_zero": "BBR; Cubic transferred nothing",
     "both_zero": "neither transferred anything",
@@ -38,7 +38,7 @@ COMPARISONS = {  # without a gain in percent
 def tables(source: Source) -> list[dict]:
     """Return the tables of the section, omitting empty ones unless they are always expected."""
     optional = [failed_runs(source), prediction(source), unused_files(source)]
-    return [settings(source), gain(source), agreement(source), *(one for one in optional if one["rows"])]
+    return [settings(source), gain(source), agreement(source), *(table_ for table_ in optional if table_["rows"])]
 
 
 def omission(figure: ComposedFigure) -> str:
@@ -71,7 +71,7 @@ def settings(source: Source) -> dict:
                 range_of(row, "retransmits", 1),
             ),
             *(
-                three(row["jain_mean"]),
+                three_decimals(row["jain_mean"]),
                 ends_apart(row),
                 scaled(row["queue_mean_ns"], 1e6),
                 scaled(row["wire_retransmits_mean"], 1),
@@ -89,7 +89,7 @@ def settings(source: Source) -> dict:
 
 
 def gain(source: Source) -> dict:
-    """Return BBR against Cubic."""
+    """Return the table that compares BBR with CUBIC."""
     rows = source.rows("transfer_gain")
     varied = transfer_scope.varying(rows, (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")) or ["delay_ns"]
     columns = [("Settings", False), ("Buffer (BDP)", True), ("BBR (Mbit/s)", True), ("Cubic (Mbit/s)", True)]
@@ -147,7 +147,7 @@ def agreement(source: Source) -> dict:
 
 
 def prediction(source: Source) -> dict:
-    """Return predicted and measured ends of flows in topologies with several paths."""
+    """Return predicted and measured ends of the flows of runs with a ratio."""
     cells = {(row["cell_id"], row["run"]): row for row in source.rows("transfer_cells")}
     rows = [row for row in source.rows("transfer_prediction") if cells[row["cell_id"], row["run"]]["ratio"] is not None]
     columns = [
@@ -209,7 +209,7 @@ def failed_runs(source: Source) -> dict:
 
 
 def unused_files(source: Source) -> dict:
-    """Return unused files and documents."""
+    """Return the files and documents that are not used, or only in part."""
     columns = [("File", False), ("Document", True), ("Reason", False)]
     rows = source.rows("transfer_files")
     cells = [[row["file"], number(row["document"]), row["reason"]] for row in rows[:MAX_ROWS]]
@@ -238,7 +238,7 @@ def scaled(value: float | None, unit: float) -> str:
     return "" if value is None else digits(value / unit)
 
 
-def three(value: float | None) -> str:
+def three_decimals(value: float | None) -> str:
     """Return a share with three decimals; empty if it is null."""
     return "" if value is None else f"{value:.3f}"
 

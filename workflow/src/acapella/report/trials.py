@@ -57,12 +57,12 @@ def different_packets(source: Source) -> list[str]:
     found = []
     for name in environments(source):
         rows = [row for row in pairs(source) if row["environment"] == name]
-        only = [max(row["packets_a"], row["packets_b"]) - row["packets_common"] for row in rows]
-        if any(only):
+        missing = [max(row["packets_a"], row["packets_b"]) - row["packets_common"] for row in rows]
+        if any(missing):
             found.append(
-                f"{name}, {sum(map(bool, only))} of {count(len(rows), 'pair')} (U): a trial has up to {max(only):,} "
-                "packets that the other lacks. They were lost (possibly before the mirror, where losses are not "
-                "counted), or do not belong to the trial."
+                f"{name}, {sum(map(bool, missing))} of {count(len(rows), 'pair')} (U): a trial has up to "
+                f"{max(missing):,} packets that the other lacks. They were lost (possibly before the mirror, where "
+                "losses are not counted), or do not belong to the trial."
             )
     return found
 
@@ -138,9 +138,9 @@ def environments_table(source: Source) -> dict:
     note += baseline_note(source)
     if any(row["kappa_replayer"] is not None for row in rows):
         note += (
-            " Replayer: kappa of the departures, without any network. Path: 95 % interval of the kappa that perfect "
-            "replays would have had. Lost CPU: trials whose sender did not run for longer than the median gap between "
-            "its packets."
+            " Replayer: kappa of the departures, without any network. Path: 95 % confidence interval of the kappa "
+            "that perfect replays would have had. Lost CPU: trials whose sender did not run for longer than the median "
+            "gap between its packets."
         )
     if undefined:
         note += f" {count(undefined, 'run')} with undefined components; the means are over the others."
@@ -203,7 +203,7 @@ def pairs_table(source: Source) -> dict:
 
 def moves_table(source: Source) -> dict:
     """Return the table of moved packets, in the layout of the paper's Table 1."""
-    order = {name: place for place, name in enumerate(environments(source))}
+    order = {name: index for index, name in enumerate(environments(source))}
     rows = sorted(
         runs_against_first(source.rows("consistency_moves")),
         key=lambda r: (order[r["environment"]], r["b"], r["scope"] != "packet"),
@@ -229,7 +229,7 @@ def moves_table(source: Source) -> dict:
 
 def replays_table(source: Source) -> dict:
     """Return the table of how a testbed sent the trials, and the delays of the sender."""
-    order = {name: place for place, name in enumerate(environments(source))}
+    order = {name: index for index, name in enumerate(environments(source))}
     rows = sorted(source.rows("consistency_replays"), key=lambda row: (order[row["environment"]], row["trial"]))
     columns = [("Environment", False), ("Trial", False), ("Sender", False), ("Replayers", True), ("Polling", False)]
     columns += [("Priority", True), ("Speed", True), ("Path", False), ("Mbit/s", True), ("Noise", True)]

@@ -15,7 +15,7 @@ from acapella.figures.source import Source
 from acapella_core import sheets
 
 YEAR_NS = 31_557_600_000_000_000
-COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link share timestamps (67 ns apart at least)
+COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link, which are at least 67 ns apart, share timestamps
 MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 
 
@@ -57,7 +57,7 @@ def shorten_list(names: list[str], separator: str = ", ") -> str:
 def not_collected(source: Source) -> str | None:
     """Return the warning about planned samples that were not collected (raw/failed.tsv).
 
-    If the tables have pseudonyms, it only names sites and ports.
+    If the tables have pseudonyms, it contains only the pseudonyms of sites and ports.
     """
     raw = source.campaign.directory / "raw"
     rows = sheets.read(raw / "failed.tsv", sheets.FAILED)
@@ -122,7 +122,7 @@ def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
 def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that are in no table.
 
-    It contains only their number, because names would reveal pseudonyms.
+    It contains only their number, because the tables may have pseudonyms instead of their names.
     """
     sample_names = collected(source)
     missing = len(set(sample_names) - set(excluded)) - len(source.quality)
@@ -233,8 +233,8 @@ def overlapping(rows):
         for row in distinct:
             if row["direction"] != other and row["actual_start_ns"] is not None:
                 ports[row["site"], row["port"]].append(row)
-        for of_port in ports.values():
-            names |= overlaps(of_port)
+        for port_rows in ports.values():
+            names |= overlaps(port_rows)
     overlapping_rows = [row for row in rows if row["sample"] in names]
     if not overlapping_rows:
         return None
@@ -331,7 +331,7 @@ def misdated(rows):
 
 
 def far_apart(rows):
-    """Return the warning about the longest time without a sample, if it is over a year; else None."""
+    """Return the warning about the longest time in which no sample starts, if it is over a year; else None."""
     dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
     dated.sort(key=lambda row: row["actual_start_ns"])
     starts = [row["actual_start_ns"] for row in dated]

@@ -166,7 +166,7 @@ class Batches:
         return [self.output(stage, batch) for batch in self.members()]
 
     def output_with(self, stage: str, sample: str) -> str:
-        """Return the list of the batch of a sample in a stage."""
+        """Return the path of the list of a sample's batch in a stage."""
         return next(
             self.output(stage, batch)
             for batch, members in self.members().items()
@@ -174,14 +174,14 @@ class Batches:
         )
 
     def results(self, stage: str, pattern: str) -> Callable[[object], list[str]]:
-        """Return an input function: the files of all samples that a stage creates, or with batches the lists of them.
+        """Return an input function: the files that a stage creates of all samples; with batches, the lists of these.
 
         ``pattern``: path of such a file, with {sample}.
         """
         return (lambda wildcards: self.outputs(stage)) if stage in self.stages else self._samples.files(pattern)
 
     def result_of_sample(self, stage: str, pattern: str) -> Callable[[Any], str] | str:
-        """Return an input of a job of one sample: the file that a stage creates, or with batches the list with it."""
+        """Return an input of a sample's job: the file that a stage creates; with batches, the list that contains it."""
         return (lambda wildcards: self.output_with(stage, wildcards.sample)) if stage in self.stages else pattern
 
     def digest(self, kind: str, sample: str) -> str:

@@ -46,5 +46,5 @@ class CachedDigests:
         return cache.report_damaged(Path(self._campaign), sample)
 
     def record_verified(self) -> None:
-        """Record the entries that `check` verified; do nothing in a dry run, which writes no files."""
+        """Record the entries that `check` verified. Called when jobs start, because a dry run writes no files."""
         cache.record_verified()

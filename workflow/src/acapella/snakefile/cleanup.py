@@ -40,13 +40,14 @@ def arrange(campaign: str, stages: Collection[str]) -> None:
     """
     directory = Path(campaign)
     for stage in sorted(set(shards.STAGES.values())):
-        marker, kinds = shards.marker(directory, stage), [kind for kind, by in shards.STAGES.items() if by == stage]
+        marker = shards.marker(directory, stage)
+        kinds = [kind for kind, writer in shards.STAGES.items() if writer == stage]
         if marker.is_dir() == (stage in stages):
             continue
         for kind in kinds:
             for path, sample in files_of_samples(directory / kind, in_shards=marker.is_dir()):
-                place = shards.place(kind, sample, kinds if stage in stages else ())
-                move(path, directory / place / path.name)
+                subdirectory = shards.place(kind, sample, kinds if stage in stages else ())
+                move(path, directory / subdirectory / path.name)
         if stage in stages:
             beneath.make_directory(marker)
         else:
@@ -88,7 +89,7 @@ def remove_unlisted(campaign: str, rows: Mapping) -> None:
     print_lines(lines)
     try:
         remove_samples(directory, rows)
-    except UserError as error:  # index writes a new catalog
+    except UserError as error:  # stage index writes a new catalog
         names.report(f"acapella: {error}")
 
 

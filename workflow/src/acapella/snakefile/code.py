@@ -29,7 +29,7 @@ from acapella_core.errors import UserError
 from . import canonical
 
 OURS = ("acapella", "acapella_core", "acapella_capture")
-SHAPING = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
+OUTPUT_PACKAGES = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
 NATIVE = "acapella_core._native"
 SOURCES = "workflow/native/src"  # sources of the core, in the source tree
 FIGURE_CODE = tuple(f"acapella.figures.{module}" for module in ("command", "compose", "save", "source"))
@@ -51,7 +51,8 @@ class Source(NamedTuple):
 class Module(NamedTuple):
     """The contribution of a module to the digest.
 
-    Its files, the packages of SHAPING and the modules of Acapella that it imports, and whether it uses the core.
+    Its files, the packages of OUTPUT_PACKAGES and the modules of Acapella that it imports, and whether it uses the
+    core.
     """
 
     files: tuple[Source, ...]
@@ -87,7 +88,7 @@ def figure_digest(figure: str) -> str:
 def sql_digest(*stages: str) -> str:
     """Return the SHA-256, in hexadecimal, of the queries in the directories workflow/sql/STAGE and below.
 
-    A rule cannot have them as inputs, because an edited comment changes the modification time.
+    A rule cannot have the queries as inputs, because an edited comment changes the modification time.
     """
     total = hashlib.sha256()
     for stage in stages:
@@ -144,7 +145,7 @@ def checksums_file() -> Path:
 
 
 def closure(*stages: str) -> tuple[set[Source], set[str], bool]:
-    """Return the source files that ``stages`` import, the imported packages of SHAPING, and whether the core is used.
+    """Return the source files that ``stages`` import, their OUTPUT_PACKAGES, and whether the core is used.
 
     Imports are followed transitively in Acapella's packages.
     """
@@ -170,9 +171,10 @@ def module(name: str, all_modules: bool) -> Module:
     """Return the contribution of a module or package to the digest (cached); ``all_modules``: see `module_files`."""
     paths = module_files(name, all_modules)
     names = {imported for path in paths if path.suffix == ".py" for imported in imports(path, name)}
+    top_level = {imported.partition(".")[0] for imported in names}
     return Module(
         files=tuple(source(path) for path in paths),
-        foreign=frozenset(SHAPING[top] for top in {name.partition(".")[0] for name in names} & SHAPING.keys()),
+        foreign=frozenset(OUTPUT_PACKAGES[name] for name in top_level & OUTPUT_PACKAGES.keys()),
         native=any(imported.startswith(NATIVE) for imported in names),
         imported=frozenset(imported for imported in names if module_files(imported)),
     )
@@ -325,7 +327,7 @@ def installed_versions(engine: str) -> str:
 
 
 def vendors_sha256() -> str:
-    """Return the SHA-256 of the lists of vendors, which the core uses for pseudowires in every engine.
+    """Return the SHA-256 digests of the lists of vendors, which the core uses for pseudowires in every engine.
 
     Return "none" if there are no lists.
     """

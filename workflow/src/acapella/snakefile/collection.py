@@ -11,7 +11,8 @@ from .exit import exit_on_user_error
 from .sample_names import check_names, configured_names
 from .snakemake_internals import is_dry_run
 
-# Config keys that determine which samples are captured, by testbed. Other keys do not cause a new collection.
+# Config keys that determine which samples are captured, by testbed; collection_config adds keys that affect only the
+# content of captures. Other keys do not cause a new collection.
 KEYS = {
     "files": ("testbed", "samples"),
     "local": ("testbed", "runs", "capture", "collect", "local"),
@@ -33,7 +34,7 @@ def collection_config(config: dict) -> str:
         selected["collect"] = {
             key: value for key, value in selected["collect"].items() if (key, value) != ("digest_on", "here")
         }
-    if testbed == "local":  # its default is also omitted
+    if testbed == "local":  # the default of `generate` is also omitted
         selected["local"] = {
             key: value for key, value in selected["local"].items() if (key, value) != ("generate", None)
         }

@@ -1,4 +1,4 @@
-"""Validation of the workflow's configuration with schemas/config.schema.json.
+"""Validates the workflow's configuration with schemas/config.schema.json.
 
 The schema defines the type, default and purpose of every key; config/config.yaml documents them for users. Errors name
 the key.
@@ -42,7 +42,7 @@ def checked(config: dict) -> dict:
 def check_file(path: Path, fix: str = "write campaign: NAME") -> None:
     """Raise UserError if the file cannot be read, is not a mapping, or contains a key twice.
 
-    Snakemake's errors would not name the file, and it would use the last of two values.
+    Snakemake's errors would not name the file, and Snakemake would use the last of two values.
     """
     try:
         config = unique_keys.load(path.read_text(encoding="utf-8"))

@@ -28,8 +28,8 @@ class QuietErrors(logging.Handler):
 
     Examples are an unknown target and a missing input.
 
-    ``hides_errors``: returns whether Snakemake suppresses them; ``is_reported``: returns whether a report about failed
-    jobs follows, so that Snakemake's error adds nothing.
+    ``hides_errors``: returns whether Snakemake suppresses these errors; ``is_reported``: returns whether a report about
+    failed jobs follows, so that Snakemake's error adds nothing.
     """
 
     def __init__(self, hides_errors: Callable[[], bool], is_reported: Callable[[], bool]):

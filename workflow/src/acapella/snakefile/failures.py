@@ -14,7 +14,7 @@ from .job_records import FailedJob, JobRecords
 
 MIN_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze")  # rules whose failures are attributed to the sample
-FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 # Signals caused by the program itself. Other signals are sent by users, Slurm, or the kernel if memory is exhausted.
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 HINTS = {
@@ -49,10 +49,10 @@ def failure_report(
     outside = {job: reason for job in jobs if (reason := reason_outside(job))}
     stopped = [job for job in jobs if job not in outside and is_stopped(job)]
     failed = [job for job in jobs if job not in outside and job not in stopped]
-    of_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
-    others = [job for job in failed if job not in of_samples.values()]
-    lines = [*about_samples(of_samples, excluded, missing)]
-    if outside and not of_samples and not others:  # other logs may name a sample that caused the failure
+    failed_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
+    others = [job for job in failed if job not in failed_samples.values()]
+    lines = [*about_samples(failed_samples, excluded, missing)]
+    if outside and not failed_samples and not others:  # other logs may name a sample that caused the failure
         lines.append("acapella: no sample caused this failure")
     if others:
         lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]
@@ -77,14 +77,15 @@ def failure_report(
 
 def is_disk_full(jobs: Sequence[FailedJob]) -> bool:
     """Return whether the disk of the working directory is full, or was full when a job failed."""
-    return shutil.disk_usage(".").free < MIN_FREE or any(job.errno in FULL for job in jobs)
+    return shutil.disk_usage(".").free < MIN_FREE or any(job.errno in DISK_FULL_ERRNOS for job in jobs)
 
 
 def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tuple[FailedJob, str]]:
     """Return the jobs whose failure may be caused by their sample, each with the reason.
 
     Unlike in the report, these include jobs that exceeded memory or time, and jobs that a cluster ended if their
-    logs are not empty. If the disk is full, or Snakemake is being stopped, they are not counted.
+    logs are not empty. If Snakemake is being stopped, these additional jobs are not included; if the
+    disk is full, no job is.
     """
     if is_disk_full(jobs):
         return []

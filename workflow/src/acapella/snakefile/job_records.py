@@ -89,7 +89,7 @@ class JobRecords(logging.Handler):
             if "batch" in record.wildcards:
                 self._batches.add(record.jobid)
             existed = tuple(path for path in map(Path, record.output) if path.exists())
-            self._existed.setdefault(record.jobid, existed)  # a failed attempt deletes them
+            self._existed.setdefault(record.jobid, existed)  # a failed attempt deletes outputs
             if record.log and not self.dry_run():
                 self._renew_log(record)
         elif event == LogEvent.JOB_ERROR and record.log:

@@ -40,7 +40,8 @@ DRAWN_FIGURES = (
     *TRANSFER_FIGURES,
     *INFRASTRUCTURE_FIGURES,
 )  # drawn by rule figures
-# Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
+# Sections of the report whose tables another target or command may have created: option of `acapella campaign report`,
+# and table.
 SECTIONS = {
     "--storage": "storage_rates",
     "--outcomes": "outcome_reasons",
@@ -55,8 +56,8 @@ WITH_TRUE_NAMES = ("--outcomes", "--monitor")
 class OptionalStage:
     """An optional stage.
 
-    ``flag``: option of `acapella campaign figures` and `report`, if it has figures; ``configured``: whether it is in
-    the configuration; ``runs``: whether this machine also has its programs; ``output``: files that it writes.
+    ``flag``: option of `acapella campaign figures` and `report`, if it has one; ``configured``: whether it is in the
+    configuration; ``runs``: whether this machine also has its programs; ``output``: files that it writes.
     """
 
     flag: str | None
@@ -152,9 +153,9 @@ def figures(
     stages: Iterable[OptionalStage], only: Collection[str] | None = None, *, with_samples: bool = True
 ) -> list[str]:
     """Return the names of the figures of a campaign. ``only``: config key figures.only."""
-    of_stages = [figure for stage in stages if stage.runs for figure in stage.output.figures]
-    all_of_them = [*(TRAFFIC_FIGURES if with_samples else ()), *of_stages]
-    return [figure for figure in all_of_them if only is None or figure in only]
+    stage_figures = [figure for stage in stages if stage.runs for figure in stage.output.figures]
+    candidates = [*(TRAFFIC_FIGURES if with_samples else ()), *stage_figures]
+    return [figure for figure in candidates if only is None or figure in only]
 
 
 def report_empty_figures(config: dict) -> None:
@@ -178,9 +179,10 @@ def available_flowreports(config: dict) -> dict:
 
 
 def report_sections(campaign: str, *, pseudonyms: bool, without: Iterable[str] = ()) -> dict[str, int]:
-    """Return options of `acapella campaign report` for sections whose tables exist, and the tables' times in ns.
+    """Return options of `acapella campaign report` for sections whose tables exist, each with the time in ns when its
+    table was modified.
 
-    As parameters of the rule, the times cause a new report if a table is new. ``without``: options of stages that run.
+    As parameters of the rule, they cause a new report if a table is new. ``without``: options of stages that run.
     """
     paths = {
         flag: Path(campaign, "tables", f"{table}.csv")

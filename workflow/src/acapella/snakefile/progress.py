@@ -15,7 +15,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 INTERVAL_S = 60
 DIGEST = "digest"  # each of its jobs is a sample, or a batch of samples
-EVERYTHING = "all"  # rule without a command; not counted
+RULE_ALL = "all"  # rule without a command; not counted
 
 
 class Progress(logging.Handler):
@@ -29,7 +29,7 @@ class Progress(logging.Handler):
         self._report = report
         self._now = now
         self._start_s = now()
-        self._samples = self._jobs = 0  # planned
+        self._digest_jobs = self._jobs = 0  # planned
         self._unit = "sample"
         self._graph_jobs: int | None = None  # size of Snakemake's graph, which a checkpoint can change
         self._rules: dict[int, str] = {}
@@ -56,13 +56,13 @@ class Progress(logging.Handler):
         """Count planned, started, finished and failed jobs. Other events are ignored."""
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
-            self._samples = record.stats.get(DIGEST, 0)
-            self._jobs = record.stats["total"] - record.stats.get(EVERYTHING, 0)
+            self._digest_jobs = record.stats.get(DIGEST, 0)
+            self._jobs = record.stats["total"] - record.stats.get(RULE_ALL, 0)
         elif event == LogEvent.PROGRESS:  # its total includes jobs that --until omits
             if self._graph_jobs is not None:
                 self._jobs += record.total - self._graph_jobs
             self._graph_jobs = record.total
-        elif event == LogEvent.JOB_INFO and record.rule_name != EVERYTHING:
+        elif event == LogEvent.JOB_INFO and record.rule_name != RULE_ALL:
             self._rules[record.jobid] = record.rule_name
             if record.rule_name == DIGEST and "batch" in record.wildcards:
                 self._unit = "batch"
@@ -83,8 +83,8 @@ class Progress(logging.Handler):
         """Return the line about the current state; None before the first job starts."""
         if not self._rules:
             return None
-        running, done, failed = (self._of_digest(jobs) for jobs in (self._running, self._done, self._failed))
-        planned = max(self._samples, running + done + failed)
+        running, done, failed = (self._count_digests(jobs) for jobs in (self._running, self._done, self._failed))
+        planned = max(self._digest_jobs, running + done + failed)
         if done + failed < planned:
             plural = {"sample": "samples", "batch": "batches"}[self._unit]
             counts = f"{done} of {planned} {self._unit if planned == 1 else plural} digested"
@@ -94,8 +94,8 @@ class Progress(logging.Handler):
         parts = [counts, *([f"{running} in progress"] if running else []), *([f"{failed} failed"] if failed else [])]
         return f"acapella: {', '.join(parts)}{self._time_left()}"
 
-    def _of_digest(self, jobs: set[int]) -> int:
-        """Return the number of samples in the digest jobs among these jobs."""
+    def _count_digests(self, jobs: set[int]) -> int:
+        """Return the number of digest jobs among these jobs."""
         return sum(self._rules[job] == DIGEST for job in list(jobs))
 
     def _total(self) -> int:

@@ -43,7 +43,7 @@ HARMLESS = ("cache", "threads")  # options of digest that do not affect whether 
 
 
 def no_values(_sample: str) -> list:
-    """Return the values of a sample in the user's sheet if there is no sheet."""
+    """Return no values: there is no user's sheet."""
     return []
 
 

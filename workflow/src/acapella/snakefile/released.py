@@ -53,8 +53,8 @@ def check_keys(config: Mapping, path: Path, allowed: Iterable[str]) -> None:
 def with_release(config: Mapping) -> dict[str, Any]:
     """Return the config of a campaign that is recreated from a release; any other config unchanged.
 
-    Raises UserError for keys that can be set neither by the release nor on the command line, and for an invalid list of
-    generated traffic.
+    Raises UserError for keys that can be set neither by the release nor on the command line, for a link to a file
+    outside of the release, and for an invalid list of generated traffic.
     """
     if not config.get("reproduce"):
         return dict(config)
@@ -62,18 +62,22 @@ def with_release(config: Mapping) -> dict[str, Any]:
     check_keys(config, directory / reproducible.CONFIG, (*reproducible.KEYS, *OWN_KEYS))
     check_links(directory)
     has_sheet = (directory / reproducible.SHEET).is_file()
-    made = {"campaign": NAME, "testbed": "files", "samples": str(directory / reproducible.SHEET) if has_sheet else None}
+    filled = {
+        "campaign": NAME,
+        "testbed": "files",
+        "samples": str(directory / reproducible.SHEET) if has_sheet else None,
+    }
     if (directory / transfers.DIRECTORY).is_dir():
-        made["transfer"] = {"runs": str(directory)}
+        filled["transfer"] = {"runs": str(directory)}
     released_trials(directory)  # an invalid list is an error before any job
     # Trials are compared by the bytes of packets, and the P4 program reads packets.
     omitted = ("trials", "flowreports") if is_without_captures(config) else ()
-    made |= {key: value for key, value in config.items() if key not in omitted}
+    filled |= {key: value for key, value in config.items() if key not in omitted}
     if study := infrastructure.settings(directory):
-        settings = made.get(infrastructure.STAGE, {})
+        settings = filled.get(infrastructure.STAGE, {})
         if isinstance(settings, Mapping):  # any other value is an error of the schema
-            made[infrastructure.STAGE] = {**settings, **study}
-    return made
+            filled[infrastructure.STAGE] = {**settings, **study}
+    return filled
 
 
 def is_without_captures(config: Mapping) -> bool:

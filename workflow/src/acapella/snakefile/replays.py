@@ -60,7 +60,7 @@ def name_of(environment: str | dict) -> str:
 
 def environments_of(replay: dict, sender: str) -> list[str]:
     """Return the names of the environments with a sender."""
-    senders = {name_of(one): isinstance(one, dict) and one.get("sender") for one in replay["environments"]}
+    senders = {name_of(entry): isinstance(entry, dict) and entry.get("sender") for entry in replay["environments"]}
     return [name for name, own in senders.items() if (own or replay["sender"]) == sender]
 
 
@@ -118,7 +118,7 @@ class ReplayFiles:
 
     def paths(self) -> list[str]:
         """Return all files."""
-        return [*self.recordings, *(path for of_trial in self.departures for path in of_trial)]
+        return [*self.recordings, *(path for trial_paths in self.departures for path in trial_paths)]
 
     def options(self) -> list[str]:
         """Return the options of `acapella kappa`."""
@@ -142,7 +142,7 @@ def replay_files(manifests: Sequence[str], consistency: dict) -> ReplayFiles:
     raw = Path(manifests[0]).parent
 
     def files(replay: dict, key: str) -> list[str]:
-        return [str(raw / one["file"]) for one in replay[key]]
+        return [str(raw / entry["file"]) for entry in replay[key]]
 
     recordings = dict.fromkeys(path for replay in replays for path in files(replay, "recordings"))
     departures = [files(replay, "departures") for replay in replays]

@@ -21,18 +21,18 @@ def configured_names(config: dict) -> list[tuple[str, str]]:
     ]
 
 
-def unknown_name(names_and_keys: Iterable[tuple[str, str]], known: Collection[str], place: str) -> str | None:
+def unknown_name(names_and_keys: Iterable[tuple[str, str]], known: Collection[str], ending: str) -> str | None:
     """Return an error message for the first (name, key) whose name is not ``known``; None if all are.
 
-    ``place`` completes the sentence "NAME is not a sample ...".
+    ``ending`` completes the sentence "NAME is not a sample ...".
     """
     for name, key in names_and_keys:
         if name not in known:
-            return f"{key}: {name!r} is not a sample {place}{did_you_mean(name, known)}"
+            return f"{key}: {name!r} is not a sample {ending}{did_you_mean(name, known)}"
     return None
 
 
-def check_names(names_and_keys: Iterable[tuple[str, str]], known: Collection[str], place: str) -> None:
+def check_names(names_and_keys: Iterable[tuple[str, str]], known: Collection[str], ending: str) -> None:
     """Raise UserError if a name is not ``known``; arguments as in `unknown_name`."""
-    if message := unknown_name(names_and_keys, known, place):
+    if message := unknown_name(names_and_keys, known, ending):
         raise UserError(message)

@@ -24,7 +24,7 @@ CHECK_SHARE, MAX_CHECK_S = 0.05, 30
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
 LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
-# After a crash, a controller that has saved a job as pending starts it again. A node that still runs it rejects it.
+# After a crash, a controller that has saved a job as pending starts it again, which a node that still runs it rejects.
 HELD = "A node could not start this job, and Slurm held it. "
 HELD_REASON = "launch failed requeued held"
 

@@ -55,7 +55,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class ImportedFiles:
-    """Imported files, and the source of their settings."""
+    """Glob patterns of imported files, and the source of their settings."""
 
     data: tuple[str, ...] = ()
     sheet: Path | None = None
@@ -87,7 +87,7 @@ def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
 
 
 def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None:
-    """Return the runs listed in grid.json, None without a valid file. Other directories are of an earlier grid."""
+    """Return the runs listed in grid.json; None without a valid file. All other runs are of an earlier grid."""
     if not path.exists():
         return None
     read = documents.read(path)
@@ -137,22 +137,22 @@ def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
 
 
 def tests_of(path: Path, name: str, run_key: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
-    """Return the tests of a file with the numbers of their documents; add a fault for each that is not a test."""
+    """Return the tests of a file with their document numbers; add a fault for each document that is not a test."""
     read = documents.read(path)
-    faults += [Fault(*run_key, name, place, reason) for place, reason in read.faults]
+    faults += [Fault(*run_key, name, document_number, reason) for document_number, reason in read.faults]
     found = []
-    for place, document in read.found:
+    for document_number, document in read.found:
         try:
-            found.append((place, iperf3.parse(document)))
+            found.append((document_number, iperf3.parse(document)))
         except iperf3.Rejected as error:
-            faults.append(Fault(*run_key, name, place, str(error)))
+            faults.append(Fault(*run_key, name, document_number, str(error)))
     return found
 
 
 def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]:
     """Yield a run for each test in imported files, in the order of their paths.
 
-    Runs of the same settings are numbered from 0, unless the sheet or the name contains the number.
+    Runs with the same settings are numbered from 0, unless the sheet or the file name contains the number.
     """
     listed = settings.sheet(imported.sheet) if imported.sheet else {}
     matching = [
@@ -176,12 +176,15 @@ def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]
         except ValueError as error:
             faults.append(Fault(None, None, name, 0, str(error)))
             continue
-        for place, test in tests_of(path, name, (None, None), faults):
-            yield imported_run(name, place, test, values, numbers)
+        for document_number, test in tests_of(path, name, (None, None), faults):
+            yield imported_run(name, document_number, test, values, numbers)
 
 
-def imported_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
-    """Return the run of one test, from which settings come that are neither in the sheet nor in the file name."""
+def imported_run(name: str, document_number: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
+    """Return the run of one test.
+
+    Algorithm, streams and size are those of the test if neither the sheet nor the file name contains them.
+    """
     completed = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
     completed["algorithm"] = completed["algorithm"] or test.algorithm
     completed["streams"] = completed["streams"] or len(test.streams)
@@ -192,5 +195,5 @@ def imported_run(name: str, place: int, test: iperf3.Test, values: dict, numbers
     run = completed.pop("run", None)
     if run is None:
         run = number
-    cell_id = f"{name}#{place}" if place > 1 else name
+    cell_id = f"{name}#{document_number}" if document_number > 1 else name
     return Run(cell_id, run, completed, [Process(0, name, test)])

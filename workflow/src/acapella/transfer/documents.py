@@ -1,8 +1,8 @@
 """Reads the JSON documents of an iperf3 file: one or several, complete or truncated, in UTF-8 or UTF-16.
 
-Input may be hostile. A file has at most MAX_BYTES, and a fault never ends the reading of other files: it becomes a line
-of text that names its place. iperf3 3.17 and later can also write a line per event (--json-stream); these lines are
-joined to the document that earlier versions write.
+Input may be hostile. A file of more than MAX_BYTES is not read. A fault never stops the reading of other files: it
+becomes a line of text with the number of its document. iperf3 3.17 and later can also write a line per event
+(--json-stream); these lines are joined to the document that earlier versions write.
 """
 
 import codecs
@@ -15,12 +15,12 @@ from pathlib import Path
 MAX_BYTES = 64 << 20  # maximum size of a file; 24 h of one stream at intervals of 1 s are 52 MB
 MAX_DOCUMENTS = 10_000  # maximum per file
 MAX_FAULTS = 16  # faults after which the rest of a file is not read: each costs a pass over the rest
-MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
 @dataclass
 class Documents:
-    """The documents of a file, each with its place (numbered from 1), and the faults found, each as (place, text)."""
+    """The documents of a file, each with its number (from 1), and the faults found, each as (number, text)."""
 
     found: list[tuple[int, dict]] = field(default_factory=list)
     faults: list[tuple[int, str]] = field(default_factory=list)
@@ -72,7 +72,7 @@ def bounded_bytes(path: Path) -> bytes | str:
 def decoded(content: bytes) -> tuple[str, bool]:
     """Return the text of a file, and whether it has invalid bytes. A byte order mark selects the encoding."""
     encoding = "utf-8"
-    for mark, name in MARKS:
+    for mark, name in BYTE_ORDER_MARKS:
         if content.startswith(mark):
             content, encoding = content[len(mark) :], name
             break
@@ -84,17 +84,17 @@ def decoded(content: bytes) -> tuple[str, bool]:
 
 def split(text: str, result: Documents) -> None:
     """Add the documents of a text. After a fault, continue with the next line that begins with a brace."""
-    at, place = text.find("{"), 0
+    at, number = text.find("{"), 0
     while at >= 0:
-        place += 1
-        if place > MAX_DOCUMENTS or len(result.faults) >= MAX_FAULTS:
-            result.faults.append((place, "the rest of the file is not read: too many documents or faults"))
+        number += 1
+        if number > MAX_DOCUMENTS or len(result.faults) >= MAX_FAULTS:
+            result.faults.append((number, "the rest of the file is not read: too many documents or faults"))
             return
         try:
             document, end = DECODER.raw_decode(text, at)
-            result.found.append((place, document))
+            result.found.append((number, document))
         except (ValueError, RecursionError) as error:
-            result.faults.append((place, describe(error, text)))
+            result.faults.append((number, describe(error, text)))
             end = text.find("\n{", at)
             if end < 0:
                 return
@@ -118,13 +118,13 @@ def join_events(found: list[tuple[int, dict]]) -> list[tuple[int, dict]]:
     """Return the documents, with the events of --json-stream joined to one document for each test."""
     joined: list[tuple[int, dict]] = []
     current: dict | None = None
-    for place, document in found:
+    for number, document in found:
         event, data = document.get("event"), document.get("data")
         if not isinstance(event, str) or "data" not in document:
-            joined.append((place, document))
+            joined.append((number, document))
         elif event == "start" or current is None:
             current = {"start": {}, "intervals": []}
-            joined.append((place, current))
+            joined.append((number, current))
         if isinstance(event, str) and current is not None:
             add_event(current, event, data)
     return joined

@@ -1,8 +1,8 @@
 """Reads a TCP test from a JSON document of iperf3.
 
-Versions 3.0 to 3.20 differ in the keys that they write; a missing key is null here. Streams are read instead of the
-sums, because 3.7 to 3.10 write the sums of the two directions of --bidir under the same key. A receiver's duration is
-its end minus its start, because the key ``seconds`` of a stream is the sender's up to 3.12.
+Versions 3.0 to 3.20 differ in the keys that they write; the value of a missing key is None. Streams are read instead of
+the sums, because 3.7 to 3.10 write the sums of the two directions of --bidir under the same key. A receiver's duration
+is its end minus its start, because the key ``seconds`` of a stream is the sender's up to 3.12.
 
 Directions refer to the data: the sender is the host that sent data, even with --reverse.
 """
@@ -10,7 +10,7 @@ Directions refer to the data: the sender is the host that sent data, even with -
 import math
 from dataclasses import dataclass, field
 
-LARGEST = 2**63 - 1
+LARGEST_COUNT = 2**63 - 1
 MAX_STREAMS = 1024
 MAX_TEXT = 200  # maximum characters of a copied text
 
@@ -21,7 +21,7 @@ class Rejected(ValueError):
 
 @dataclass
 class Stream:
-    """One TCP connection of a test. Null: iperf3 did not report the value."""
+    """One TCP connection of a test. None: iperf3 did not report the value."""
 
     socket: int | None
     reverse: bool
@@ -89,22 +89,22 @@ def parse(document: dict) -> Test:
 
 
 def add_streams(test: Test, start: dict, end: dict, *, reverse: bool) -> None:
-    """Add the streams of the results. Raises Rejected if there are none or one has no values."""
+    """Add the streams of the results. Raises Rejected if there are none or too many, or one has no bytes."""
     results = mappings(end["streams"], "end.streams")
     if not 1 <= len(results) <= MAX_STREAMS:
         raise Rejected(f"{len(results)} streams: expected 1 to {MAX_STREAMS}")
     connected = {whole(each.get("socket")): each for each in mappings(start.get("connected") or [], "start.connected")}
-    both = {side(each, "sender").get("sender") for each in results} == {True, False}  # --bidir
-    for place, result in enumerate(results):
+    is_bidirectional = {side(each, "sender").get("sender") for each in results} == {True, False}  # --bidir
+    for index, result in enumerate(results):
         sender, receiver = side(result, "sender"), side(result, "receiver")
         socket = whole(sender.get("socket", receiver.get("socket")))
         ports = connected.get(socket, {})
         if sender.get("bytes") is None and receiver.get("bytes") is None:
-            raise Rejected(f"end.streams[{place}]: no bytes of sender or receiver")
+            raise Rejected(f"end.streams[{index}]: no bytes of sender or receiver")
         test.streams.append(
             Stream(
                 socket=socket,
-                reverse=sender.get("sender") is False if both else reverse,
+                reverse=sender.get("sender") is False if is_bidirectional else reverse,
                 local_port=port(ports.get("local_port")),
                 remote_port=port(ports.get("remote_port")),
                 sent_bytes=whole(sender.get("bytes")),
@@ -122,27 +122,27 @@ def add_streams(test: Test, start: dict, end: dict, *, reverse: bool) -> None:
 
 def add_intervals(test: Test, intervals: object) -> None:
     """Add the intervals whose stream is known and whose times and bytes are numbers."""
-    places = {stream.socket: place for place, stream in enumerate(test.streams)}
+    indices = {stream.socket: index for index, stream in enumerate(test.streams)}
     for interval in intervals if isinstance(intervals, list) else []:
         streams = interval.get("streams") if isinstance(interval, dict) else None
         for each in streams if isinstance(streams, list) else []:
             if not isinstance(each, dict):
                 continue
-            place = places.get(whole(each.get("socket")))
+            index = indices.get(whole(each.get("socket")))
             start, end = nanoseconds(each.get("start")), nanoseconds(each.get("end"))
             sent = whole(each.get("bytes"))
-            if place is None or start is None or end is None or sent is None:
+            if index is None or start is None or end is None or sent is None:
                 continue
             test.intervals.append(
                 Interval(
-                    *(place, start, end, sent, each.get("omitted") is True, whole(each.get("retransmits"))),
+                    *(index, start, end, sent, each.get("omitted") is True, whole(each.get("retransmits"))),
                     *(whole(each.get("snd_cwnd")) or None, micro(each.get("rtt"))),
                 )
             )
 
 
 def mapping(parent: dict, key: str) -> dict:
-    """Return a mapping in a mapping. Raises Rejected."""
+    """Return the object under a key of a JSON object. Raises Rejected if it is missing or not an object."""
     found = parent.get(key)
     if not isinstance(found, dict):
         raise Rejected(f"{key} is missing" if found is None else f"{key} is not an object")
@@ -150,14 +150,14 @@ def mapping(parent: dict, key: str) -> dict:
 
 
 def mappings(value: object, name: str) -> list[dict]:
-    """Return a list of mappings. Raises Rejected."""
+    """Return a value that has to be a list of objects. Raises Rejected if it is not."""
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise Rejected(f"{name} is not a list of objects")
     return value
 
 
 def side(result: dict, name: str) -> dict:
-    """Return the values of a stream's sender or receiver; an empty mapping if they are missing."""
+    """Return the values of a stream's sender or receiver; an empty dict if they are missing."""
     found = result.get(name)
     return found if isinstance(found, dict) else {}
 
@@ -170,12 +170,12 @@ def whole(value: object) -> int | None:
         if not math.isfinite(value) or value != int(value):
             return None
         value = int(value)
-    return value if 0 <= value <= LARGEST else None
+    return value if 0 <= value <= LARGEST_COUNT else None
 
 
 def nanoseconds(seconds: object) -> int | None:
     """Return a time in seconds as whole nanoseconds; None if it is negative, too long or not a number."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < LARGEST / 10**9:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < LARGEST_COUNT / 10**9:
         return None
     return round(seconds * 10**9)
 
@@ -183,7 +183,7 @@ def nanoseconds(seconds: object) -> int | None:
 def micro(value: object) -> int | None:
     """Return a time in microseconds as nanoseconds. None for 0, which iperf3 writes if the time is unknown."""
     found = whole(value)
-    return found * 1000 if found and found <= LARGEST // 1000 else None
+    return found * 1000 if found and found <= LARGEST_COUNT // 1000 else None
 
 
 def duration(values: dict) -> int | None:
@@ -201,7 +201,7 @@ def port(value: object) -> int | None:
 
 
 def text(value: object) -> str | None:
-    """Return a text on one line, shortened, without lone surrogates; None for other values."""
+    """Return a text on one line, shortened, without lone surrogates; None if the value is not a text."""
     if not isinstance(value, str):
         return None
     return " ".join(value[: 2 * MAX_TEXT].split())[:MAX_TEXT].encode("utf-8", "replace").decode()

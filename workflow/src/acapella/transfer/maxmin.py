@@ -1,5 +1,5 @@
-"""Computes max-min fair rates and completion times of flows in a network, and the capacities at which all flows end
-together.
+"""Computes max-min fair rates and completion times of flows in a network, and link capacities in proportion to the
+bytes that cross the links.
 
 Rates are computed by water-filling (Bertsekas and Gallager, Data Networks, 2nd ed., section 6.5.2): all rates grow
 equally; if a link is full, the rates of its flows stop growing, and the link is their bottleneck. Completion times
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 Link = Hashable
-UNLIMITED = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class ProportionalDesign:
-    """Capacities proportional to the bytes that cross each link; the times of the flows with these capacities.
+    """Capacities proportional to the bytes that cross each link, and the completions of flows with these capacities.
 
     ``together``: whether all flows end at the same time.
     """
@@ -52,9 +51,9 @@ class ProportionalDesign:
     completions: tuple[Completion, ...]
     together: bool
 
-    def ratio(self, one: Link, other: Link) -> Fraction:
+    def ratio(self, first: Link, second: Link) -> Fraction:
         """Return the ratio of the capacities of two links."""
-        return self.capacity_bps[one] / self.capacity_bps[other]
+        return self.capacity_bps[first] / self.capacity_bps[second]
 
 
 def fair_shares(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) -> list[Share]:
@@ -67,7 +66,7 @@ def fair_shares(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
     waiting = {link: {n for n, flow in enumerate(flows) if link in flow.links} for link in free}
     while any(waiting.values()):
         level, full = min(
-            ((free[link] / len(members), place) for place, (link, members) in enumerate(waiting.items()) if members),
+            ((free[link] / len(members), index) for index, (link, members) in enumerate(waiting.items()) if members),
         )
         link = list(waiting)[full]
         for number in sorted(waiting[link]):
@@ -84,7 +83,7 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
 
     Rates are computed by `fair_shares` whenever a flow ends.
     """
-    left = [Fraction(8 * flow.size_bytes) for flow in flows]
+    remaining_bits = [Fraction(8 * flow.size_bytes) for flow in flows]
     found: list[Completion | None] = [None] * len(flows)
     now = Fraction(0)
     active = list(range(len(flows)))
@@ -93,13 +92,13 @@ def completions(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
         active = [n for n in active if shares[n].rate_bps is not None]  # the others complete immediately
         if not active:
             break
-        step = min(left[n] / shares[n].rate_bps for n in active)
+        step = min(remaining_bits[n] / shares[n].rate_bps for n in active)
         now += step
         for n in active:
-            left[n] -= step * shares[n].rate_bps
-            if left[n] == 0:
+            remaining_bits[n] -= step * shares[n].rate_bps
+            if remaining_bits[n] == 0:
                 found[n] = Completion(now, shares[n].bottleneck)
-        active = [n for n in active if left[n] > 0]
+        active = [n for n in active if remaining_bits[n] > 0]
     return found
 
 
@@ -111,16 +110,16 @@ def proportional(
 
     A link of capacity c that v bytes cross is busy for at least 8 v / c. With a fixed sum of the capacities, the
     largest of these times is smallest if they are equal, that is, if capacities are proportional to v (proportional
-    designs: Ros-Giralt et al. 2021). Other links keep the capacity of ``capacity_bps``. Raises ValueError if a link is
-    crossed by no bytes or has no capacity.
+    designs: Ros-Giralt et al. 2021). Other links keep the capacity of ``capacity_bps``. Raises ValueError if no bytes
+    cross an adjustable link, or it has no capacity.
     """
     volume = {link: sum(flow.size_bytes for flow in flows if link in flow.links) for link in adjustable}
     for link, crossed in volume.items():
         if not crossed or not capacity_bps.get(link):
             raise ValueError(f"link {link}: {'no capacity' if crossed else 'no flow crosses it'}")
-    total, whole = sum(Fraction(capacity_bps[link]) for link in adjustable), sum(volume.values())
+    total, total_bytes = sum(Fraction(capacity_bps[link]) for link in adjustable), sum(volume.values())
     changed = {link: Fraction(rate) for link, rate in capacity_bps.items()}
-    changed |= {link: total * crossed / whole for link, crossed in volume.items()}
+    changed |= {link: total * crossed / total_bytes for link, crossed in volume.items()}
     ends = completions(flows, changed)
     times = {end.time_s if end else None for end in ends}
     known = tuple(end for end in ends if end)

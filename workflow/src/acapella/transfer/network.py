@@ -1,7 +1,7 @@
 """Represents links with rates, and paths as directed links: the part of a topology on which rates and completion times
 depend.
 
-Each direction of a link has the whole rate.
+Each direction of a link has the full rate.
 """
 
 from dataclasses import dataclass
@@ -57,9 +57,9 @@ def directed(name: str, nodes: list[str], ends: dict[str, tuple[str, str]]) -> t
     """Return the links of a path with the nodes at which they are entered. Raises ValueError."""
     between = {frozenset(pair): link for link, pair in ends.items()}
     hops = []
-    for one, other in pairwise(nodes):
-        link = between.get(frozenset((one, other)))
+    for node, next_node in pairwise(nodes):
+        link = between.get(frozenset((node, next_node)))
         if link is None:
-            raise ValueError(f"paths.{name}: no link between {one} and {other}")
-        hops.append((link, one))
+            raise ValueError(f"paths.{name}: no link between {node} and {next_node}")
+        hops.append((link, node))
     return tuple(hops)

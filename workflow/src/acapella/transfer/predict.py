@@ -75,7 +75,7 @@ def positive(option: str, text: str) -> Fraction:
 
 
 def payload_capacity(capacity: dict, share: Fraction) -> dict:
-    """Return the rates of links for payload."""
+    """Return the payload rates of links; ``share``: payload, as a share of the bytes of a frame."""
     return {hop: rate * share for hop, rate in capacity.items()}
 
 
@@ -91,7 +91,7 @@ def print_flows(network: Network, flows: list[maxmin.Flow], capacity: dict) -> N
 
 
 def print_proportional(links: list[str], flows: list[maxmin.Flow], capacity: dict) -> None:
-    """Print the proportional design. Raises UserError if a link is not crossed, or in both directions."""
+    """Print the proportional design. Raises UserError unless flows cross each link, in one direction."""
     hops = [[hop for hop in capacity if hop[0] == link] for link in links]
     for link, found in zip(links, hops, strict=True):
         if len(found) != 1:

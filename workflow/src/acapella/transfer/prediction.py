@@ -9,7 +9,7 @@ from .network import of_cell
 
 HEADERS = 66  # bytes of a frame with TCP payload that are not payload: Ethernet, IPv4, TCP with timestamps
 MSS = 1448  # usual payload of a full segment, if iperf3 does not report it
-ADJUSTED = 2  # links whose ratio is predicted
+ADJUSTED = 2  # number of links whose best ratio is computed
 
 
 def predict(run: Run, faults: list[Fault], on_wire: Sequence[dict] = ()) -> list[dict]:
@@ -33,9 +33,9 @@ def predict(run: Run, faults: list[Fault], on_wire: Sequence[dict] = ()) -> list
     share /= share + HEADERS
     capacity = {hop: rate * share for hop, rate in network.capacity().items()}
     requested = [maxmin.Flow(path, size_requested(each)) for path, each in zip(paths, run.processes, strict=True)]
-    whole = len(on_wire) == len(run.processes) and all(row["done_ns"] is not None for row in on_wire)
+    all_acknowledged = len(on_wire) == len(run.processes) and all(row["done_ns"] is not None for row in on_wire)
     transferred = [maxmin.Flow(path, size_of(each.test)) for path, each in zip(paths, run.processes, strict=True)]
-    flows = requested if whole else transferred
+    flows = requested if all_acknowledged else transferred
     best = best_ratio(requested, capacity, emulated_links(cell["links"]))
     shares, ends = maxmin.fair_shares(flows, capacity), maxmin.completions(flows, capacity)
     return [
@@ -72,10 +72,11 @@ def emulated_links(links: dict) -> list[str]:
 
 
 def best_ratio(flows: list[maxmin.Flow], capacity: dict, emulated: list[str]) -> tuple[Fraction, bool] | None:
-    """Return the ratio of the two emulated links with a rate that flows cross, and whether all flows end together.
+    """Return the best ratio of the two emulated links that flows cross, and whether all flows end together with it.
 
-    The ratio is the rate of the link named first in ``emulated`` over the rate of the other.
-    None if there are fewer or more than two such links, or one is crossed in both directions.
+    It is the rate of the link named first in ``emulated`` over the rate of the other, in the proportional design.
+    None if there are fewer or more than two such links with a rate, flows cross one in both directions, or a flow has
+    no bytes.
     """
     crossed = {hop for flow in flows for hop in flow.links}
     hops = [hop for name in emulated for hop in capacity if hop[0] == name and hop in crossed]

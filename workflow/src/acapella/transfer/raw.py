@@ -1,4 +1,4 @@
-"""Collects rows read from files in columns for DuckDB."""
+"""Converts rows that were read from files to columns for DuckDB."""
 
 from collections.abc import Iterable
 from dataclasses import astuple
@@ -117,12 +117,11 @@ class Raw:
         if not intervals:
             return
         columns = self.open["raw_intervals"]
-        streams, starts, ends, sent, omitted, retransmits, windows, rtts = zip(
-            *map(astuple_fast, intervals), strict=True
-        )
+        streams, starts, ends, sent, omitted, retransmits, windows, rtts = zip(*map(fields_of, intervals), strict=True)
         for name, value in process_key.items():
             columns[name].extend([value] * len(intervals))
-        found = {"stream": streams, "place": places(streams), "start_ns": starts, "end_ns": ends, "bytes": sent}
+        found = {"stream": streams, "place": numbers_in_streams(streams)}
+        found |= {"start_ns": starts, "end_ns": ends, "bytes": sent}
         found |= {"omitted": omitted, "retransmits": retransmits, "cwnd_bytes": windows, "rtt_ns": rtts}
         for name, values in found.items():
             columns[name].extend(values)
@@ -134,8 +133,8 @@ class Raw:
         self.add_rows(
             "transfer_files",
             (
-                {"place": place, **dict(zip(names, astuple(fault), strict=True))}
-                for place, fault in enumerate(faults, 1)
+                {"place": number, **dict(zip(names, astuple(fault), strict=True))}
+                for number, fault in enumerate(faults, 1)
             ),
         )
 
@@ -154,7 +153,7 @@ class Raw:
 
 
 def path_rtt(cell: dict, path: str | None) -> int | None:
-    """Return the round trip of a path that was measured before a run, in ns; None if it was not measured."""
+    """Return the round-trip time of a path that was measured before a run, in ns; None if it was not measured."""
     for each in (cell.get("measured") or {}).get("paths") or []:
         if each["path"] == path:
             return each["rtt_ns"]
@@ -180,19 +179,19 @@ def send_buffer(cell: dict, process: Process) -> int | None:
 
 
 def largest_window(cell: dict, process: Process) -> int | None:
-    """Return the largest window that the receiver of a process advertised; None if unknown, or of several streams."""
+    """Return the largest window that the receiver advertised; None if it is unknown or there are several streams."""
     if len(process.test.streams) != 1:
         return None
     windows = [each.get("snd_wnd_bytes") for each in samples_of(cell, process)]
     return max((window for window in windows if window is not None), default=None)
 
 
-def astuple_fast(interval: iperf3.Interval) -> tuple:
+def fields_of(interval: iperf3.Interval) -> tuple:
     """Return the fields of an interval in order; dataclasses.astuple copies each value and is 20 times slower."""
     return tuple(vars(interval).values())
 
 
-def places(streams: Iterable[int]) -> list[int]:
+def numbers_in_streams(streams: Iterable[int]) -> list[int]:
     """Return the number of each interval within its stream, from 1."""
     seen: dict[int, int] = {}
     found = []

@@ -37,7 +37,7 @@ def scaled(factor: int) -> Callable[[str], int]:
     return parse
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
+def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a parser of whole numbers in a range."""
 
     def parse(text: str) -> int:
@@ -88,14 +88,14 @@ PARAMETERS: dict[str, tuple[str, Callable]] = {
     "delay_ms": ("delay_ns", scaled(10**6)),
     "buffer_bytes": ("buffer_bytes", size),
     "rate_mbps": ("rate_bps", scaled(10**6)),
-    "streams": ("streams", whole(1, 65535)),
+    "streams": ("streams", whole_number(1, 65535)),
     "size_bytes": ("size_bytes", size),
     "ratio": ("ratio", ratio),
     "delay_on": ("delay_on", one_of("return", "both")),
     "loss_percent": ("loss_percent", percent),
     "reorder_percent": ("reorder_percent", percent),
     "rtt_ms": ("rtt_ns", scaled(10**6)),
-    "run": ("run", whole(0, 2**32 - 1)),
+    "run": ("run", whole_number(0, 2**32 - 1)),
 }
 SETTINGS = tuple(
     column for name, (column, _) in PARAMETERS.items() if name not in ("rtt_ms", "run")
@@ -104,7 +104,7 @@ FILE = "file"
 
 
 def parsed(values: dict[str, str | None]) -> dict:
-    """Return the columns of the tables for texts by parameter. Raises ValueError, which names the parameter."""
+    """Return the columns of the tables for texts, given by parameter. Raises ValueError, which names the parameter."""
     found = {}
     for name, text in values.items():
         column, parse = PARAMETERS[name]
@@ -118,7 +118,7 @@ def parsed(values: dict[str, str | None]) -> dict:
 
 
 def of_cell(cell: dict) -> dict:
-    """Return the columns of the tables for a valid cell.json."""
+    """Return the settings in a valid cell.json as columns of the tables."""
     given = cell["settings"]
     delay = given.get("delay_ms")
     found = {name: given.get(name) for name in SETTINGS}
@@ -154,7 +154,7 @@ def of_name(name: str, pattern: re.Pattern) -> dict:
 def sheet(path: Path) -> dict[Path, dict]:
     """Return the settings of the files of a sheet (TSV) by path; relative paths start at the sheet's directory.
 
-    Raises UserError for an unreadable sheet, an unknown column, or an invalid value.
+    Raises UserError if the sheet is unreadable or invalid, or contains a file twice.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

@@ -35,7 +35,7 @@ TABLES = (
     "transfer_prediction",
     "transfer_files",
 )
-THRESHOLD = 0.01  # difference of iperf3 and wire above which a value is flagged
+THRESHOLD = 0.01  # relative difference of iperf3 and wire above which a value is flagged
 FULL_WINDOW = 0.95  # share of the receiver's largest window; with more bytes in flight, the sender waits for the window
 SHALLOW_BDP = 0.1  # bandwidth-delay products; buffers below are shallow
 SEND_BUFFER = 4 << 20  # bytes: default maximum of tcp_wmem, for runs whose cell.json does not state it
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
 def write(campaign: Campaign, imported: ImportedFiles, runs: Path | None = None) -> list[Path]:
     """Write all tables and report faults on standard error; return the paths.
 
-    ``runs``: the directory whose transfers/ are read (default: the campaign).
+    ``runs``: the directory whose transfers/ is read (default: the campaign).
     """
     from acapella.common import queries, tables  # noqa: PLC0415
 

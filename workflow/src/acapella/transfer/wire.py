@@ -9,7 +9,7 @@ from acapella_core.errors import UserError
 from .cells import Fault, Process, Run
 
 STAGE = "transfer"
-COOKIE_BYTES = 37  # iperf3's client sends them on each data connection before the test
+COOKIE_BYTES = 37  # cookie that iperf3's client sends on each data connection before the test
 QUERIES = ("segments", "acknowledgments", "round_trips", "flights", "wire")  # in the order of their dependencies
 TCP = 6
 
@@ -28,7 +28,7 @@ class RequestedStream:
 
 
 def measure(run: Run, faults: list[Fault]) -> list[dict]:
-    """Return a row for each stream of a run that is in its capture; [] without a capture.
+    """Return a row for each stream of a run that its capture contains; [] without a capture.
 
     A missing or damaged digest is a fault of the run, not an error.
     """

@@ -179,7 +179,7 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
 
 
 class Progress:
-    """Progress output: the number of compared files, at most once per PROGRESS_S seconds."""
+    """Prints the numbers of compared files and frames, at most once per PROGRESS_S seconds."""
 
     def __init__(self, files: int):
         self._files = files

@@ -31,9 +31,10 @@ LAYERS = (
     "above layer 4",
     "protocols",
 )
-# Disagreements on these layers are faults on every frame; on other layers up to layer 4, only if the core decided them.
-ALWAYS = ("frames", "time", "lengths")
-TAGS = ("vlan", "mpls", "tunnels")  # also columns; null for frames without a flow if the digest has no values
+# A disagreement on these layers is a fault on every frame; on other layers up to layer 4, only on frames that the core
+# decided.
+ALWAYS_FAULTS = ("frames", "time", "lengths")
+TAGS = ("vlan", "mpls", "tunnels")  # also names of columns, which are null if the digest has no values of a frame
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
 # The condition on pairs of frames for each value of `excuses` of an erratum.
 EXCUSED_IF = {"after_mpls": BEFORE_MPLS, "time": "both_have"}
@@ -53,7 +54,7 @@ def open_database(threads: int) -> contextlib.closing:
 
 
 class Comparison:
-    """Compares the frames of one file; ``first``: number of frames listed for each kind."""
+    """Compares the frames of one file; ``first``: maximum number of frames listed for each kind."""
 
     def __init__(self, database, ours: DigestFiles, theirs: DigestFiles, file: Path, first: int):
         self._file, self._first = file, first
@@ -154,13 +155,14 @@ class Comparison:
     def _faults(self) -> int:
         """Return the number of frames with a fault.
 
-        A fault is a disagreement without erratum on a layer of ALWAYS, or up to layer 4 if the core decided the frame.
+        A fault is a disagreement without erratum, on a layer of ALWAYS_FAULTS, or up to layer 4 if the core decided the
+        frame.
         """
         return self._count(
             "select count(distinct frame) from differences "
             "where erratum is null "
             "and (list_contains($always, layer) or (native and not list_contains($above, layer)))",
-            {"always": list(ALWAYS), "above": list(ABOVE)},
+            {"always": list(ALWAYS_FAULTS), "above": list(ABOVE)},
         )
 
     def _count(self, sql: str, parameters: dict | None = None) -> int:

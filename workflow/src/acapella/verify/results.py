@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from acapella_core import names
 
-DEFAULT_EXAMPLES = 10  # frames listed for each kind
+DEFAULT_EXAMPLES = 10  # maximum number of frames listed for each kind
 # In the order in which disagreements are printed: layers 2 to 4, then record fields, then everything above layer 4.
 LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
 RECORD = ("frames", "time", "lengths")
@@ -79,7 +79,7 @@ class Result:
     disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # without erratum
     partly_compared: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: frames not compared on it
     errata: dict[str, FrameExamples] = field(default_factory=dict)
-    faults: int = 0  # frames with an unexplained disagreement on values that the core decided, or in only one digest
+    faults: int = 0  # number of frames with a fault, as defined by Comparison._faults
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ class Result:
         return self.tallies.setdefault(layer, LayerCounts())
 
     def add(self, other: "Result", first: int) -> None:
-        """Add the counts of the next files; ``first``: number of frames listed for each kind."""
+        """Add the counts of the next files; ``first``: maximum number of frames listed for each kind."""
         self.frames += other.frames
         self.native += other.native
         self.files += other.files
@@ -139,9 +139,9 @@ def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:
         names.report(f"not compared, {', '.join(same_layers)} ({reason}): {examples}", sys.stdout)
 
 
-def percent(part: int, whole: int) -> str:
-    """Return a share as ``99.982 %``, rounded down so that only all is 100 %; ``-`` if ``whole`` is 0."""
-    return f"{100_000 * part // whole / 1000:.3f} %" if whole else "-"
+def percent(part: int, total: int) -> str:
+    """Return a share as ``99.982 %``, rounded down so that only a share of 1 is 100 %; ``-`` if ``total`` is 0."""
+    return f"{100_000 * part // total / 1000:.3f} %" if total else "-"
 
 
 def print_disagreements(result: Result) -> None:
