@@ -29,7 +29,7 @@ const char *write_advice(int error) {
         case EDQUOT:
             return "; free some space or write elsewhere";
         case EFBIG:
-            return "; raise the limit on file sizes or use --rotate-bytes";
+            return "; raise the limit on file sizes (ulimit -f)";
         case EEXIST:
             return "; remove it or write under another name";
         case EACCES:

@@ -277,7 +277,7 @@ static void print_errors(FILE *to, const struct capture *capture) {
         if (file->error) {
             char line[4400];
             snprintf(line, sizeof line, "%s: %s: %s%s", file->part, file->failed, strerror(file->error),
-                     write_advice(file->error));
+                     capture_file_advice(file->error));
             fputs(separator, to);
             json_text(to, line);
             separator = ", ";

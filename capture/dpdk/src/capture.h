@@ -24,7 +24,6 @@ struct worker {
     _Atomic bool failed; /* the cause is in `fault`, or in `error` of a file */
     struct counts counts;
     _Atomic uint64_t unstamped;
-    _Atomic uint64_t loops;   /* increases while the thread runs */
     uint64_t empty_since;     /* time of the first poll of the current series without frames; 0: the last poll
                                  received a frame */
     _Atomic uint64_t idle_ns; /* from empty_since to the last poll */

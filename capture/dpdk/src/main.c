@@ -224,7 +224,7 @@ static bool report_failures(const struct capture *capture) {
     for (const struct file *file = capture->files.first; file; file = file->next) {
         if (file->error) {
             fprintf(stderr, PROGRAM ": error: %s: %s: %s%s; kept %llu whole frames\n", file->part,
-                    file->failed, strerror(file->error), write_advice(file->error),
+                    file->failed, strerror(file->error), capture_file_advice(file->error),
                     (unsigned long long)file->kept_frames);
         }
         failed |= file->error != 0;

@@ -219,7 +219,6 @@ int worker_run(void *argument) {
         } else if (empty > 0) {
             rte_pause();
         }
-        add_count(&worker->loops, 1);
     }
     capture->stop = true;
     /* Receive the frames that may have arrived before the stop: at most as many as the queue has descriptors,

@@ -115,7 +115,7 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
     run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
     assert run.status == 1
-    assert "File too large; raise the limit on file sizes or use --rotate-bytes" in run.stderr
+    assert "File too large; raise the limit on file sizes (ulimit -f) or use --rotate-bytes" in run.stderr
     assert dpdk.read_pcap(tmp_path / "c.pcap.part") == (FRAMES[: run.counts["written"]], 0)
     assert run.counts["written"] > 0
 

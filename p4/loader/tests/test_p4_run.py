@@ -23,8 +23,6 @@ from scapy.contrib.roce import BTH
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-CUT = b"\x0a\x0b"
-
 
 def sent_lengths(done) -> list[int]:
     """Return the lengths of the sent frames."""

@@ -161,8 +161,8 @@ class Bench:
             return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out.read())
 
     def generate(self, frames: int, profile: str = "fabric", *more: object) -> Path:
-        """Return a generated capture. It is generated only once for each profile and number of frames."""
-        path = self.directory / f"{profile}-{frames}.pcap"
+        """Return a generated capture. It is generated only once for each profile, number of frames and options."""
+        path = self.directory / f"{'-'.join(map(str, (profile, frames, *more)))}.pcap"
         if not path.exists():
             self.run([native_program("acapella-generate"), *generator_words(frames, profile), *more, "-o", path])
         return path

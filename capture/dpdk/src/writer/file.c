@@ -66,6 +66,11 @@ struct file *sink_file_open(struct files *files, unsigned queue, const struct fo
     return file;
 }
 
+const char *capture_file_advice(int error) {
+    return error == EFBIG ? "; raise the limit on file sizes (ulimit -f) or use --rotate-bytes"
+                          : write_advice(error);
+}
+
 struct file *file_open(struct files *files, const char *path, unsigned queue, unsigned number,
                        const struct format *format, bool *direct, struct fault *fault) {
     struct file *file = allocate_file(path);

@@ -61,6 +61,9 @@ struct file *sink_file_open(struct files *files, unsigned queue, const struct fo
 struct file *file_open(struct files *files, const char *path, unsigned queue, unsigned number,
                        const struct format *format, bool *direct, struct fault *fault);
 
+/* Returns what to do about an error of a write to a capture file: "; ...", or "". */
+const char *capture_file_advice(int error);
+
 /* Passes a file to the main thread; may be called by any thread. */
 void file_hand_over(struct files *files, struct file *file);
 

@@ -144,7 +144,9 @@ def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
 
 def fail(what: str, where: object) -> NoReturn:
     """Raise UserError about a finding, so that no release is created."""
-    raise UserError(f"the release would contain {what}; no release was created", where=where, fix="report this as a bug")
+    raise UserError(
+        f"the release would contain {what}; no release was created", where=where, fix="report this as a bug"
+    )
 
 
 def files_of(part: Path, pattern: str = "*") -> list[Path]:
