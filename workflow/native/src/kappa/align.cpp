@@ -9,7 +9,7 @@ namespace acapella::kappa {
 namespace {
 
 // Memory of align() per packet of a trial and per replayed packet: identities, table, matches, results.
-constexpr std::uint64_t kAlignedPacketBytes = 16 + 16 + 4 + 4 + 8;
+constexpr std::uint64_t kAlignedPacketBytes = 16 + kMatchBytesPerPacket + 4 + 8;
 
 std::vector<Identity> identities_of(const Trial& trial) {
     std::vector<Identity> identities;

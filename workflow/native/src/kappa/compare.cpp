@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kappa/matching.hpp"
 #include "kappa/partition.hpp"
 
 namespace acapella::kappa {
@@ -9,7 +10,8 @@ namespace {
 
 // Memory of a pair in addition to identities and timestamps: the hash table, the two columns of differences,
 // which may use twice their size, and the matches.
-constexpr std::uint64_t kComparedPacketBytes = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
+constexpr std::uint64_t kComparedPacketBytes =
+    kMatchBytesPerPacket + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
 // Memory that is always available for a block of reordered packets.
 constexpr std::uint64_t kMinBlockBytes = std::uint64_t{16} << 20;
 

@@ -9,6 +9,10 @@
 
 namespace acapella::kappa {
 
+// Maximum memory of a match in bytes per packet of the trial with the table: three slots of 8 bytes and, if
+// identities occur more than once, a link to the next packet.
+inline constexpr std::uint64_t kMatchBytesPerPacket = 3 * 8 + 4;
+
 inline constexpr std::uint32_t kUnmatched = UINT32_MAX;
 inline constexpr std::uint64_t kMaxPackets = (std::uint64_t{1} << 32) - 2;
 
