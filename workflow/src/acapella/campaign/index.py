@@ -178,9 +178,9 @@ def build(  # noqa: PLR0913
         files = input_files(campaign, listed, {*exclude, *failed}, start_ns)
         try:
             files = copy_earlier(campaign, files, temporary)
-            named = {"named_trials": trials, "excluded": exclude, "failed": failed}
+            samples_by_list = {"named_trials": trials, "excluded": exclude, "failed": failed}
             inputs = {"listed": [(name, *place) for name, place in listed.items()]}
-            inputs |= {name: [(sample,) for sample in sorted({*samples})] for name, samples in named.items()}
+            inputs |= {name: [(sample,) for sample in sorted({*samples})] for name, samples in samples_by_list.items()}
             with name_failing_sample(campaign, inputs, files, traffic=traffic):
                 counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, **resources)
             add_views(campaign, temporary, published(campaign, tables))

@@ -5,11 +5,12 @@ appended, and the last line of a sample counts. The key determines what the line
 
     key      the sample                                          list
     SHA-256  was completed with this command, code and inputs    state of each output file
-    (empty)  was started, and failed or was interrupted          [N]: it was started together with others of group N
+    (empty)  was started, and failed or was interrupted          [N]: number of the group in which it was started
     -        has left the batch, whose tables have no rows of it []
 
-A file with many lines is replaced by one with the last line of each sample. done/analyze/BATCH.tables.tsv has the same
-format, with a table instead of a sample, the version of its queries as key, and the state of the table.
+A file with many lines is replaced by one with the last line of each sample of the batch.
+done/analyze/BATCH.tables.tsv has the same format, with a table instead of a sample, the version of its queries as key,
+and the state of the table.
 """
 
 import contextlib
@@ -99,10 +100,10 @@ class Journal:
 
     def started_groups(self, samples: Iterable[str]) -> list[list[str]]:
         """Return those of ``samples`` that were started, in the groups in which they were started together."""
-        found: dict[int, list[str]] = {}
+        samples_by_group: dict[int, list[str]] = {}
         for sample in filter(self.is_started, samples):
-            found.setdefault(self._entries[sample].values[0], []).append(sample)
-        return [*found.values()]
+            samples_by_group.setdefault(self._entries[sample].values[0], []).append(sample)
+        return [*samples_by_group.values()]
 
     def left(self, members: Iterable[str]) -> set[str]:
         """Return the samples that have left the batch and whose rows may still be in its tables."""
@@ -142,7 +143,7 @@ class Journal:
             stream.writelines(entry.line(sample) for sample, entry in entries.items())
 
     def _rewrite(self) -> None:
-        """Replace the file with the last entry of each sample."""
+        """Replace the file with the last entry of each sample that has not left the batch."""
         self._entries = {sample: entry for sample, entry in self._entries.items() if entry.key != LEFT}
         atomic_text(self.path, "".join(entry.line(sample) for sample, entry in self._entries.items()))
         self._lines, self._incomplete = len(self._entries), ""

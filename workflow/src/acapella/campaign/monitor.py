@@ -68,12 +68,12 @@ def check_files(campaign: campaigns.Campaign, sample: str) -> None:
     """Raise UserError unless the files of a trial match its manifest."""
     path = campaigns.require(campaign.manifest(sample), FIX)
     try:
-        listed = {one["file"]: one["sha256"] for one in json.loads(path.read_text("utf-8"))["generated"]["files"]}
+        checksums = {file["file"]: file["sha256"] for file in json.loads(path.read_text("utf-8"))["generated"]["files"]}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("not the manifest of generated traffic", where=path, fix=FIX) from error
     for table in TABLES:
         file = campaigns.require(campaign.generated(sample, table), FIX)
-        if provenance.sha256_of(file) != listed.get(file.name):
+        if provenance.sha256_of(file) != checksums.get(file.name):
             raise UserError(f"its SHA-256 differs from that in {path}", where=file, fix=FIX)
 
 

@@ -78,7 +78,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def checked_spreadsheet(args: argparse.Namespace) -> bool:
-    """Return whether to neutralize cells. Raises UserError if the format is neither csv nor tsv."""
+    """Return whether to neutralize formulas in cells. Raises UserError if so and the format is neither csv nor tsv."""
     form = args.format or ("table" if sys.stdout.isatty() else "csv")
     if args.spreadsheet and form not in ("csv", "tsv"):
         raise UserError("--spreadsheet is for --format csv and --format tsv", where=f"--format {form}")

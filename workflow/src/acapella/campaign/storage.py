@@ -97,31 +97,31 @@ def long_from(run_: dict) -> int:
 
 def growth(run_: dict) -> list[dict]:
     """Return one row per interval. Sums are cumulative since the first call."""
-    intervals, above = run_["intervals"], long_from(run_)
+    intervals, long_from_ns = run_["intervals"], long_from(run_)
     sums = {
-        "calls": accumulate(each["calls"] for each in intervals),
-        "written_bytes": accumulate(each["bytes"] for each in intervals),
-        "latency_ns": accumulate(each["latency_ns"] for each in intervals),
-        "latency_upper_ns": accumulate(upper(each) for each in intervals),
+        "calls": accumulate(interval["calls"] for interval in intervals),
+        "written_bytes": accumulate(interval["bytes"] for interval in intervals),
+        "latency_ns": accumulate(interval["latency_ns"] for interval in intervals),
+        "latency_upper_ns": accumulate(upper(interval) for interval in intervals),
         "long_calls": accumulate(
-            sum(calls for least, _, calls in each["buckets"] if least >= above) for each in intervals
+            sum(calls for lo_ns, _, calls in interval["buckets"] if lo_ns >= long_from_ns) for interval in intervals
         ),
-        "long_upper_ns": accumulate(upper(each, above) for each in intervals),
+        "long_upper_ns": accumulate(upper(interval, long_from_ns) for interval in intervals),
     }
     rows = []
-    for number, (each, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
+    for number, (interval, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
         row = dict(zip(sums, summed, strict=True))
         memory = run_["memory_bytes"]
         rows.append(
             {
                 "place": number,
-                "t_ns": each["at_ns"] - intervals[0]["at_ns"],
+                "t_ns": interval["at_ns"] - intervals[0]["at_ns"],
                 **row,
                 "written_percent": 100 * row["written_bytes"] / memory,
-                "longest_ns": each["longest_ns"],
-                "dirty_bytes": each["dirty_bytes"],
-                "dirty_percent": 100 * (each["dirty_bytes"] + each["writeback_bytes"]) / memory,
-                "writeback_bytes": each["writeback_bytes"],
+                "longest_ns": interval["longest_ns"],
+                "dirty_bytes": interval["dirty_bytes"],
+                "dirty_percent": 100 * (interval["dirty_bytes"] + interval["writeback_bytes"]) / memory,
+                "writeback_bytes": interval["writeback_bytes"],
             }
         )
     return rows

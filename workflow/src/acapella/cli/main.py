@@ -61,8 +61,8 @@ def exceptions_for_signals() -> Iterator[list[int]]:
     """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yield received signals.
 
     Further signals within DEBOUNCE_S are ignored, because they would interrupt the cleanup: Ctrl-C reaches a whole
-    process group, and Snakemake ends its jobs again. The previous handlers are restored at the end, for callers that
-    call `main` twice.
+    process group, and Snakemake then signals its jobs again. The previous handlers are restored at the end, for callers
+    that call `main` twice.
     """
     received: list[int] = []
     handled_at = -DEBOUNCE_S

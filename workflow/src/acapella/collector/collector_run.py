@@ -176,7 +176,7 @@ def report_losses(losses: dict[str, core.Loss]) -> int:
 
 
 def cause(error: BaseException) -> str:
-    """Return the system's message for an error, or for its cause."""
+    """Return the system's message for the root cause of an error, or the text of this cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (os.strerror(error.errno) if getattr(error, "errno", None) else None) or str(error)

@@ -90,7 +90,7 @@ def session_line(session: dict) -> str:
 
 
 def short(value: int, unit: str = "") -> str:
-    """Return a number in three or four digits, such as 1.23M for 1234567."""
+    """Return a number with at most three significant digits, such as 1.23M for 1234567."""
     size, scale = float(value), 0
     while size >= 999.5 and scale < len(PREFIXES) - 1:
         size, scale = size / 1000, scale + 1

@@ -163,5 +163,5 @@ def severity(row: dict) -> tuple:
         scores = [row["equal"] / row["n"] if row["n"] else 0.0]
     within = KINDS[row["measure"]].within or "covered_share"
     scores += [1 - (row["missing_share"] or 0), row[within] or 0.0]
-    kind = (differs(row), disagreement(row) is not None, True).index(True)
-    return (kind, min(scores), row["near_share"] or 0)
+    group = (differs(row), disagreement(row) is not None, True).index(True)
+    return (group, min(scores), row["near_share"] or 0)

@@ -87,7 +87,7 @@ class Process:
         return self.returncode
 
     def kill(self) -> None:
-        """Kill the process if it is running or stopped."""
+        """Kill the process and its process group, unless `wait` has returned the exit code."""
         if self.returncode is None:
             self._kill_group()
 

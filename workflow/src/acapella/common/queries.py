@@ -71,7 +71,7 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def memory_limit(size: str | None, *, databases: int = 1) -> dict[str, str]:
-    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size.
+    """Return DuckDB's memory setting for a job with the memory ``size``, such as 8G; {} for None. Raises UserError.
 
     ``databases``: number of databases that are open at the same time, each of which has its own memory.
     """

@@ -29,8 +29,8 @@ from .confined import Process, readable
 # Frames are truncated and samples are short. With reassembly, the result for a frame would depend on where a file
 # starts. Sequence analysis and timestamps per conversation are disabled because they change no header, but take a tenth
 # of the time.
-# tcp.desegment_tcp_streams disables desegmentation in all protocols over TCP; the other preferences each disable
-# reassembly in one protocol.
+# tcp.desegment_tcp_streams disables desegmentation in all protocols over TCP; each other preference about reassembly
+# disables it in one protocol.
 PREFERENCES = (
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.reassemble_out_of_order:FALSE",

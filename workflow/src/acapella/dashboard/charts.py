@@ -147,7 +147,7 @@ def vertical(x: float, text: str) -> str:
 
 
 def value_ticks(maximum: float) -> list[float]:
-    """Return the ticks of a value axis: 0 and two to four multiples of 1, 2, 2.5 or 5 times a power of ten."""
+    """Return the ticks of a value axis: 0 and three or four multiples of 1, 2, 2.5 or 5 times a power of ten."""
     if maximum < SMALLEST:
         return [0.0, 1.0]
     power = 10.0 ** (math.floor(math.log10(maximum)) - 1)
@@ -156,7 +156,10 @@ def value_ticks(maximum: float) -> list[float]:
 
 
 def time_ticks(first_ns: int, last_ns: int) -> list[tuple[int, str]]:
-    """Return at most MAX_X_TICKS ticks between two times, as (ns, label), at full hours, days, months or years."""
+    """Return ticks between two times, as (ns, label), at multiples of a step from a second to ten years.
+
+    There are at most MAX_X_TICKS, or twice as many if they are years.
+    """
     span_s = (last_ns - first_ns) / 1e9
     step_s = next((step for step in STEPS_S if span_s / step < MAX_X_TICKS), None)
     if first_ns >= last_ns:

@@ -133,10 +133,10 @@ class History:
 
     def trend(self, trend: Trend, counts: Mapping[str, Counts]) -> list[Point]:
         """Return the values of a trend of a site or a port. ``counts`` are by campaign."""
-        return self.points({name: trend.value(one) for name, one in counts.items()}, self.sparse(counts))
+        return self.points({name: trend.value(sums) for name, sums in counts.items()}, self.sparse(counts))
 
     def sparse(self, counts: Mapping[str, Counts]) -> set[str]:
-        """Return the campaigns in trends with less than SPARSE_SHARE of the median time captured of all of them."""
+        """Return the campaigns in trends that captured less than SPARSE_SHARE of the median time of all of them."""
         times = {name: counts[name].duration_ns for name in self.marks if name in counts}
-        least = SPARSE_SHARE * statistics.median(times.values()) if times else 0
-        return {name for name, time_ns in times.items() if time_ns < least}
+        min_ns = SPARSE_SHARE * statistics.median(times.values()) if times else 0
+        return {name for name, time_ns in times.items() if time_ns < min_ns}

@@ -1,4 +1,4 @@
-"""Write the pages of a dashboard from their template."""
+"""Writes the pages of a dashboard from their template."""
 
 import os
 import statistics
@@ -118,7 +118,7 @@ def pseudonymous(history: History) -> list[str]:
 def facts(history: History) -> list[tuple[str, str]]:
     """Return names and values for the top of the first page."""
     readable = [history.summaries[name] for name in history.readable]
-    sums = total(one.counts for one in readable)
+    sums = total(summary.counts for summary in readable)
     unreadable = len(history.names) - len(readable)
     campaigns = f"{len(history.names):,}{f', {unreadable:,} without results' if unreadable else ''}"
     ports = sum(map(len, history.sites.values()))
@@ -146,9 +146,9 @@ def warnings(dashboard: Dashboard) -> list[str]:
     ]
     return [
         *(
-            f"{count(len(named), 'campaign')} {text}: {shorten_list([*map(cells.shown, named)])}."
-            for named, text in texts
-            if named
+            f"{count(len(names), 'campaign')} {text}: {shorten_list([*map(cells.shown, names)])}."
+            for names, text in texts
+            if names
         ),
         *(f"{text}." for text in dashboard.warnings),
     ]
@@ -182,7 +182,7 @@ def campaign_table(dashboard: Dashboard) -> dict:
 
 
 def state_text(summary: Summary) -> str:
-    """Return ``complete``, the reason why a campaign cannot be read, or the parts that cannot be read."""
+    """Return ``complete`` or ``complete, pseudonyms``, or what cannot be read: the reason or the parts."""
     return summary.reason or "; ".join(summary.notes) or ("complete, pseudonyms" if summary.pseudonyms else "complete")
 
 
@@ -210,7 +210,7 @@ def summary_cells(summary: Summary) -> list[Cell]:
 
 def lowest_kappa(summary: Summary) -> float | None:
     """Return the smallest mean kappa of an environment; None if there is none."""
-    return min((one.kappa for one in summary.environments if one.kappa is not None), default=None)
+    return min((env.kappa for env in summary.environments if env.kappa is not None), default=None)
 
 
 def kappa_cell(kappa: float | None) -> Cell:
@@ -260,7 +260,7 @@ def trend_cells(history: History, counts: Mapping[str, Counts]) -> list[Cell]:
     return [
         cells.number(len(counts)),
         cells.date(history.summaries[dated[-1]].start_ns if dated else None),
-        cells.number(sum(one.samples for one in counts.values())),
+        cells.number(sum(sums.samples for sums in counts.values())),
         cells.quantity(latest.rate_bps, "bit/s"),
         cells.quantity(statistics.median(rates) if rates else None, "bit/s"),
         *(cells.share(latest.loss_share), cells.share(max(losses, default=None)), cells.number(latest.flows)),
@@ -316,12 +316,12 @@ def campaigns_of_site(dashboard: Dashboard, site: str, counts: Mapping[str, Coun
         [
             name_cell(dashboard, name, order[name], f"../{dashboard.base}"),
             cells.date(history.summaries[name].start_ns),
-            *(cells.number(one.samples), cells.captured(one.duration_ns), cells.number(one.frames)),
-            cells.quantity(one.wire_bytes, "B"),
-            *(cells.quantity(one.rate_bps, "bit/s"), cells.share(one.loss_share), cells.number(one.flows)),
+            *(cells.number(sums.samples), cells.captured(sums.duration_ns), cells.number(sums.frames)),
+            cells.quantity(sums.wire_bytes, "B"),
+            *(cells.quantity(sums.rate_bps, "bit/s"), cells.share(sums.loss_share), cells.number(sums.flows)),
             outcome_of_site(dashboard.outcomes.get(name, {}).get(site)),
         ]
-        for name, one in counts.items()
+        for name, sums in counts.items()
     ]
     table = cells.table("campaigns", "Campaigns with this site", "", columns, rows)
     return table | {"csv": {"file": "ports.csv", "href": "../ports.csv"}}

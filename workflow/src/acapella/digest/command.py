@@ -401,7 +401,7 @@ def write_all(batches, table, threads: int) -> None:
 
 
 def metadata_of(summary: dict, options: Options) -> dict:
-    """Return the metadata of a sample. It depends only on the capture's bytes, the version and the parameters.
+    """Return the metadata of a sample. It depends only on the capture's bytes, versions and parameters.
 
     The version of a digest that a node computed is in ``summary``.
     """

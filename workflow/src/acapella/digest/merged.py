@@ -77,8 +77,8 @@ class MergedStream:
     def files_of(self, frames: int) -> pa.DictionaryArray:
         """Return the file names of the next ``frames`` frames read from the stream."""
         capture_numbers = pa.py_buffer(self._core.take_captures(frames))
-        places = pa.Array.from_buffers(FILE.type.index_type, frames, [None, capture_numbers])
-        return pa.DictionaryArray.from_arrays(places, pa.array(self.names, pa.utf8()))
+        indices = pa.Array.from_buffers(FILE.type.index_type, frames, [None, capture_numbers])
+        return pa.DictionaryArray.from_arrays(indices, pa.array(self.names, pa.utf8()))
 
     @staticmethod
     def damage_at(source: str, limits=None) -> int | None:

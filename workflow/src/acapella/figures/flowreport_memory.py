@@ -29,10 +29,13 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no other sketch sizes were measured (config flowreports.sketches)")
     values = [point(row) for row in combine_samples(rows)]
-    sizes = sorted({row["rows"] for row in rows})
+    row_counts = sorted({row["rows"] for row in rows})
     panels = [
         alt.hconcat(
-            *(panel([v for v in values if v["measure"] == measure], field, heading, sizes) for measure in MEASURES),
+            *(
+                panel([v for v in values if v["measure"] == measure], field, heading, row_counts)
+                for measure in MEASURES
+            ),
             spacing=30,
         )
         for field, heading in (("unequal", UNEQUAL), ("error", "99th percentile of errors (%)"))
@@ -115,11 +118,13 @@ def inexact_share(sketch: dict) -> str:
     return f"{percent(sketch['inexact'] / sketch['flows'])} of {count(sketch['flows'], 'flow')}"
 
 
-def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt.Chart:
+def panel(values: list[dict], field: str, heading: str, row_counts: list[int]) -> alt.Chart:
     """Return the panel of one measure and one kind of error."""
     legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
     color = alt.Color(
-        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLORS[n - 1] for n in sizes]), legend=legend
+        "rows:N",
+        scale=alt.Scale(domain=[f"{n}" for n in row_counts], range=[COLORS[n - 1] for n in row_counts]),
+        legend=legend,
     )
     linear = field == "unequal"
     scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=MIN_ERROR)

@@ -21,7 +21,7 @@ HEIGHT, LABEL = 230, 30
 MILLIONS_FROM = 10**7  # the title gives numbers of at least this value in millions
 LOG_AXIS_RATIO = 20  # ratio of counts above which the axis is logarithmic
 SHARE = "seconds with at most x reports (%)"
-MARGIN = 0.04  # share of the axis before the smallest and after the largest count
+MARGIN = 0.04  # fraction of the range of counts by which the axis exceeds it at each end
 
 
 def draw(source: Source) -> Figure:
@@ -44,12 +44,12 @@ def draw(source: Source) -> Figure:
 
 
 def distribution(sample: str, rows: list[dict]) -> list[dict]:
-    """Return the steps of a distribution, in ascending order."""
+    """Return the steps of the cumulative distribution of a sample, in ascending order."""
     counts = sorted(row["reports"] for row in rows if row["sample"] == sample)
     first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
     return [first] + [
-        {"sample": sample, "reports": number, "share": 100 * place / len(counts), "order": place}
-        for place, number in enumerate(counts, 1)
+        {"sample": sample, "reports": number, "share": 100 * rank / len(counts), "order": rank}
+        for rank, number in enumerate(counts, 1)
     ]
 
 
@@ -61,7 +61,7 @@ def mean_reports(sample: str, rows: list[dict]) -> float:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the mean of each sample or the range of means, and the maximum in any second of any sample."""
+    """Return the title: the mean of the sample, or the range of the samples' means, and the maximum in any second."""
     means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
     range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
     of_sample = " of a sample" if len(means) > 1 else ""

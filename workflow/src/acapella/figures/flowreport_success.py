@@ -44,7 +44,7 @@ SCOPE = scope
 
 
 def split_replays(rows: list[dict]) -> tuple[list[dict], list[dict]]:
-    """Return the runs of reports generated in memory, and the replays of traces that have a report."""
+    """Return the runs with reports generated in memory, and the replays that offered any reports."""
     replays = [row for row in rows if row["trace"] is not None and row["offered"]]
     return [row for row in rows if row["trace"] is None], replays
 
@@ -117,7 +117,7 @@ def panel_title(text: str) -> alt.TitleParams:
 
 
 def replay_panel(replays: list[dict]) -> alt.LayerChart:
-    """Return the share of reports lost against the replay rate, a line per trace through the medians of its replays."""
+    """Return the share of reports lost against the offered rate, with a line per trace through its medians."""
     values = [
         {
             "trace": f"trace of {row['trace']}",
@@ -170,7 +170,7 @@ def title(rows: list[dict], replays: list[dict]) -> str:
 
 
 def loss_onset(rows: list[dict]) -> str:
-    """Return the rates between which losses begin."""
+    """Return the rates between which losses begin, as text."""
     lossy = [row["offered_rps"] for row in rows if row["lost"]]
     lossless = [row["offered_rps"] for row in rows if not row["lost"]]
     if not lossless:

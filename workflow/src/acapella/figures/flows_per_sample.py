@@ -61,7 +61,7 @@ def bin_edges(flows: list[int]) -> list[int]:
         return [step * k for k in range(maximum // step + 2)]
     decades = math.ceil(math.log10(maximum + 1))
     edges = [0, *(lead * 10**k for k in range(decades) for lead in (1, 2, 5)), 10**decades]
-    return edges[: next(place for place, edge in enumerate(edges) if edge > maximum) + 1]
+    return edges[: next(index for index, edge in enumerate(edges) if edge > maximum) + 1]
 
 
 def nice_step(minimum: float) -> int:

@@ -84,7 +84,7 @@ def points_notes(rows: dict) -> tuple[str, ...]:
 
 
 def largest(values: list[dict]) -> int:
-    """Return the largest number of both panels, the end of their common scale."""
+    """Return the largest number in both panels, which determines their common scale."""
     return max(row[column] for row in values for column, *_ in PANELS) or 1
 
 
@@ -123,12 +123,12 @@ def tooltip() -> list[alt.Tooltip]:
 
 def title(sites: list[str], rows: dict) -> str:
     """Return the title: the ranges of both numbers over sites."""
-    fewest, most = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
+    min_headers, max_headers = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
     shallowest, deepest = (pick(rows[site]["deepest_stack"] for site in sites) for pick in (min, max))
     if len(sites) == 1:
-        return f"{sites[0]} shows {most} distinct headers, stacked up to {deepest} deep"
+        return f"{sites[0]} shows {max_headers} distinct headers, stacked up to {deepest} deep"
     depths = span(shallowest, deepest)
-    return f"Sites show {span(fewest, most)} distinct headers; their deepest stacks have {depths} headers"
+    return f"Sites show {span(min_headers, max_headers)} distinct headers; their deepest stacks have {depths} headers"
 
 
 def panel(values, order, description, width, *, first) -> alt.LayerChart:

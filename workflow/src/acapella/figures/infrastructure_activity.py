@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the most active site, and how many sites have half of the activity."""
+    """Return the title: the most active site, and how many of the most active sites have half of the activity."""
     if rows[0]["share"] is None:
         return f"None of {count(len(rows), 'site')} was active"
     total, sites = 0.0, 0

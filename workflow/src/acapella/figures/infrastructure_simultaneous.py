@@ -49,7 +49,7 @@ def chart(rows: list[dict], mean: float) -> alt.LayerChart:
         {"day": row["day"], "mean": row["slices_mean"], "low": row["slices_min"], "high": row["slices_max"]}
         for row in rows
     ]
-    first, last = (date.fromisoformat(rows[place]["day"]) for place in (0, -1))
+    first, last = (date.fromisoformat(rows[index]["day"]) for index in (0, -1))
     end = (last + timedelta(days=1)).isoformat()
     ticks = [
         (first + timedelta(days=days) - EPOCH).days * DAY_MS for days in theme.whole_ticks((last - first).days + 1)

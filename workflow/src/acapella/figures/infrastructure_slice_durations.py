@@ -40,7 +40,7 @@ def draw(source: Source) -> Figure:
 
 
 def chart(rows: list[dict]) -> alt.LayerChart:
-    """Return the steps of the distribution, and a line at a day."""
+    """Return the steps of the distribution, and a line at 24 hours."""
     last = max(rows[-1]["hours"], 2 * DAY_H)
     values = [{"hours": 1, "share": 0.0, "slices": 0}] if rows[0]["hours"] > 1 else []
     values += [

@@ -49,8 +49,8 @@ def distribution(rows: list[dict], column: str, name: str) -> list[dict]:
     values = sorted(100 * row[column] for row in rows)
     first = {"utilization": 0.0, "share": 0.0, "line": name, "order": 0}
     steps = [
-        {"utilization": value, "share": 100 * place / len(values), "line": name, "order": place}
-        for place, value in enumerate(values, 1)
+        {"utilization": value, "share": 100 * rank / len(values), "line": name, "order": rank}
+        for rank, value in enumerate(values, 1)
     ]
     last = {"utilization": max(100.0, values[-1]), "share": 100.0, "line": name, "order": len(values) + 1}
     return [first, *steps, last]

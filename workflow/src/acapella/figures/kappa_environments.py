@@ -37,7 +37,7 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def draw(source: Source) -> Figure:
-    """Draw a row per environment: kappa of its runs, and the difference of their mean from the first environment."""
+    """Draw a row per environment: kappa of its runs, and the difference of their mean from that of the first one."""
     rows = [row for row in source.rows(TABLE) if row["place_a"] == 1]
     if not rows:
         raise NoData("a single environment cannot be compared")
@@ -163,7 +163,7 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     width = (theme.WIDTH - theme.text_width(names) - caption_width - GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
-    runs_ = alt.Chart(Rows(values=kappas)).encode(
+    run_chart = alt.Chart(Rows(values=kappas)).encode(
         y=y.axis(ticks=False, domain=False, grid=True),
         tooltip=[
             *(alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")),
@@ -178,8 +178,8 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
         legend=legend if NO_CPU in kinds else None,
     )
     x = alt.X("kappa:Q", title="kappa", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=4, grid=False))
-    dots = runs_.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x, shape=shape)
-    means = runs_.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
+    dots = run_chart.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x, shape=shape)
+    means = run_chart.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
         x=alt.X("mean(kappa):Q"), tooltip=[alt.Tooltip("label:N"), alt.Tooltip("mean(kappa):Q", format=".6~r")]
     )
     heading = panel_title("runs and their mean (line)")

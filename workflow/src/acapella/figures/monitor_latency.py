@@ -37,7 +37,7 @@ def draw(source: Source) -> Figure:
 
 
 def distribution(rows: list[dict]) -> list[dict]:
-    """Return the points of a trial's line; the last bucket has no upper end."""
+    """Return the points of a trial's line; none for the last bucket, which has no upper end."""
     ordered = sorted(rows, key=lambda row: -1 if row["from_ns"] is None else row["from_ns"])
     total = sum(row["packets"] for row in ordered)
     sums = accumulate(row["packets"] for row in ordered)
@@ -45,15 +45,15 @@ def distribution(rows: list[dict]) -> list[dict]:
     points += [(row["to_ns"], below) for row, below in zip(ordered, sums, strict=True) if row["to_ns"] is not None]
     port = ordered[0]["port"] if ordered else 0
     return [
-        {"port": port, "place": place, "us": max(LEAST_US, (ns or 0) / 1000), "percent": 100 * below / total}
-        for place, (ns, below) in enumerate(points)
+        {"port": port, "place": index, "us": max(LEAST_US, (ns or 0) / 1000), "percent": 100 * below / total}
+        for index, (ns, below) in enumerate(points)
     ]
 
 
 def title(source: Source, names: dict[int, str]) -> str:
     """Return the title: the latency below which 99 % of the arrived packets of each flow were.
 
-    An environment with a flow whose latency exceeds the histogram (about an hour) is not in the title.
+    An environment with a flow whose 99th percentile is in the last bucket (above about an hour) is not in the title.
     """
     flows = [row for row in source.rows("monitor_flows") if row["unique"]]
     parts = []

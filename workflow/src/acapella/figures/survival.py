@@ -99,9 +99,9 @@ def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
 
 
 def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str, height: int) -> alt.Chart:
-    """Return the lines on two logarithmic scales, from the first threshold at which one of them decreases."""
+    """Return the lines on two logarithmic scales, from the last threshold before one of them decreases."""
     width = theme.WIDTH - 80
-    first = first_falling(values, axis.column)
+    first = last_constant(values, axis.column)
     # A float: ten times a duration of 80 years exceeds the renderer's 64-bit integers.
     x = [first, float(max(10 * first, *(row[axis.column] for row in values)))]
     values = [row for row in values if row[axis.column] >= first]
@@ -164,7 +164,7 @@ def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
     return {name: kinds[name]("line:N", sort=order, scale=scale, legend=legend) for name, scale in scales.items()}
 
 
-def first_falling(values: list[dict], column: str) -> int:
+def last_constant(values: list[dict], column: str) -> int:
     """Return the largest threshold up to which every line is constant."""
     lines = defaultdict(list)
     for row in values:

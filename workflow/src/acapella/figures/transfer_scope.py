@@ -25,9 +25,9 @@ FIXED = (
 
 
 def scope_of(select: Callable[[list[dict]], list[dict]]) -> Callable[[Source], tuple[str, ...]]:
-    """Return the scope of a figure that draws the rows of transfer_settings that ``select`` returns.
+    """Return the function SCOPE of a figure that draws the rows of transfer_settings that ``select`` returns.
 
-    If there are none, the scope covers all rows.
+    If ``select`` raises NoData, the scope covers all rows.
     """
 
     def scope(source: Source) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ def completion_note(rows: list[dict]) -> str:
 
 def algorithms(rows: Iterable[dict]) -> list[str]:
     """Return the algorithms of rows: BBR, Cubic, then others by name."""
-    found = {row["algorithm"] for row in rows}
-    return [name for name in FIRST if name in found] + sorted(found - {*FIRST})
+    names = {row["algorithm"] for row in rows}
+    return [name for name in FIRST if name in names] + sorted(names - {*FIRST})
 
 
 def name_of(algorithm: str) -> str:
@@ -158,8 +158,8 @@ def varying(rows: list[dict], names: Iterable[str]) -> list[str]:
 
 
 def groups(rows: list[dict], names: Iterable[str]) -> dict[tuple, list[dict]]:
-    """Return the rows by their values of the settings ``names``, in the order of the rows."""
-    found: dict[tuple, list[dict]] = {}
+    """Return the rows by their values in the columns ``names``, in the order of the rows."""
+    rows_by_values: dict[tuple, list[dict]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
+        rows_by_values.setdefault(tuple(row[name] for name in names), []).append(row)
+    return rows_by_values

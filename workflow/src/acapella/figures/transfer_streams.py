@@ -25,9 +25,9 @@ def draw(source: Source) -> Figure:
     lines = transfer_lines.Lines(
         rows, ("completion_ns_mean", "completion_ns_low", "completion_ns_high"), 1e-9, "completion time (s)"
     )
-    shown = {row["setting"] for row in rows}
+    settings = {row["setting"] for row in rows}
     gains = [
-        row for row in source.rows("transfer_gain") if row["setting"] in shown and row["difference_ns"] is not None
+        row for row in source.rows("transfer_gain") if row["setting"] in settings and row["difference_ns"] is not None
     ]
     columns = ("difference_ns", "difference_low_ns", "difference_high_ns")
     right = transfer_lines.Lines(gains, columns, 1e-9, "Cubic \N{MINUS SIGN} BBR (s)", zero=True)

@@ -35,12 +35,12 @@ def ranges_text(rows: list[dict], order: list[str]) -> str:
     """Return the range of the mean throughput of each algorithm."""
     parts = []
     for name in order:
-        found = [
+        rates = [
             scaled(row["throughput_bps_mean"])
             for row in rows
             if row["algorithm"] == name and row["throughput_bps_mean"] is not None
         ]
-        ends = f"{span(digits(min(found)), digits(max(found)))} Mbit/s" if found else "no complete run"
+        ends = f"{span(digits(min(rates)), digits(max(rates)))} Mbit/s" if rates else "no complete run"
         parts.append(f"{transfer_scope.name_of(name)} {ends}")
     return ", ".join(parts)
 
