@@ -154,13 +154,15 @@ def query_catalog(  # noqa: PLR0913
         con.execute(f"attach {views.literal(catalog)} as catalog (read_only)")
         queries.confine(con, directory)
         check_catalog(con, campaign)
-        here = Campaign(Path())  # not the views in the catalog, which contain the path at the time of indexing
+        campaign_here = Campaign(Path())  # not the views in the catalog, which contain the path at the time of indexing
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
         acaps = acaps_for(con, query, campaign) if "acaps" in tables else ""  # a release has no list of them
-        views.create_views(con, here.directory, acaps=acaps)
-        views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
+        views.create_views(con, campaign_here.directory, acaps=acaps)
+        views.create_table_views(
+            con, campaign_here.directory, sorted({*views.existing_tables(campaign_here)} - {*tables})
+        )
         with known_names(con):
             statement = reading_statement(con, query)
             write_result(con, statement, out, form, spreadsheet=spreadsheet)

@@ -130,9 +130,9 @@ def order_of_replayers(pairs: list[dict], trial: str) -> dict:
     return {column: counts.get(name) for name, column in ORDER_COLUMNS.items()}
 
 
-def packets(counted: dict) -> dict:
+def packets(counts: dict) -> dict:
     """Return the columns with packet counts of a pair or window."""
-    return {f"packets_{name}": counted[f"n_{name}"] for name in ("a", "b", "common")}
+    return {f"packets_{name}": counts[f"n_{name}"] for name in ("a", "b", "common")}
 
 
 def within(environment: Environment, pair: dict) -> list[dict]:
@@ -183,10 +183,12 @@ def bins(histogram: dict) -> Iterator[dict]:
 
 def spacing(environment: Environment, pair: dict) -> list[dict]:
     """Return the rows of table consistency_spacing: bins of spacings with packet pairs."""
-    counted = pair["spacing"]
-    columns = [counted["zero"][kind] for kind in ("pairs", "reversed")]
-    pairs_, reversed_ = ([zero, *counted[kind]] for zero, kind in zip(columns, ("pairs", "reversed"), strict=True))
-    starts = counted["starts_ns"]
+    histogram = pair["spacing"]
+    zero_counts = [histogram["zero"][kind] for kind in ("pairs", "reversed")]
+    pairs_, reversed_ = (
+        [zero, *histogram[kind]] for zero, kind in zip(zero_counts, ("pairs", "reversed"), strict=True)
+    )
+    starts = histogram["starts_ns"]
     ends = [0, *(start - 1 for start in starts[1:]), None]  # the last bin has no upper limit
     return [
         {

@@ -93,10 +93,10 @@ class Findings:
         """Add a finding."""
         self.lines.append(f"{place}: {what}")
 
-    def verify(self, name: object, checksum: object, by: str) -> None:
-        """Compare the SHA-256 of a file with its entry in the list ``by``; add a finding if they differ."""
+    def verify(self, name: object, checksum: object, list_name: str) -> None:
+        """Compare the SHA-256 of a file with its entry in the list ``list_name``; add a finding if they differ."""
         try:
-            path = self.directory / names.path(name, by)
+            path = self.directory / names.path(name, list_name)
         except UserError as error:
             self.lines.append(str(error))
             return
@@ -104,9 +104,9 @@ class Findings:
         try:
             if bounded_sha256(path) != checksum:
                 can_rerun = not self.released and Path(name).parts[0] in RECREATED
-                self.add(name, f"its SHA-256 differs from that in {by}" + (RECREATE_HINT if can_rerun else ""))
+                self.add(name, f"its SHA-256 differs from that in {list_name}" + (RECREATE_HINT if can_rerun else ""))
         except FileNotFoundError:
-            self.add(name, f"no such file, but {by} lists it")
+            self.add(name, f"no such file, but {list_name} lists it")
         except OSError as error:
             self.add(name, f"cannot read: {error.strerror}")
         except ValueError as error:

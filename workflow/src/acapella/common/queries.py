@@ -172,9 +172,9 @@ def failing_sample(samples: Sequence[str], failure: Callable[[Sequence[str]], Ex
     """
     last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
     name = samples[last]
-    alone = failure([name])
-    suffix = "" if alone else " together with samples before it"
-    return name, f"{suffix}: {str(alone or failure(samples[: last + 1])).splitlines()[0]}"
+    error_alone = failure([name])
+    suffix = "" if error_alone else " together with samples before it"
+    return name, f"{suffix}: {str(error_alone or failure(samples[: last + 1])).splitlines()[0]}"
 
 
 @contextlib.contextmanager

@@ -3,8 +3,8 @@
 DuckDB 1.0.0 must be able to read every column. It does not support BYTE_STREAM_SPLIT for integers, so no column uses
 it. The encodings are chosen for traffic with a few long TCP streams and for one core. Columns with small increments and
 the IP identification use DELTA_BINARY_PACKED. Capture lengths and flags have few distinct values and use dictionaries,
-as text columns do. The other integers are PLAIN and compressed with zstd. A column of the frame table has statistics
-only if queries use them to skip row groups.
+as text columns and most columns of the flow table do. The other integers of the frame table are PLAIN. All columns are
+compressed with zstd. A column of the frame table has statistics only if queries use them to skip row groups.
 """
 
 import base64

@@ -41,7 +41,7 @@ def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
 
 
 def trials_without_cpu(source: Source) -> set[tuple[str, int]]:
-    """Return the trials, by environment and place, whose sender lost the CPU for longer than its median gap."""
+    """Return the trials, by environment and number, whose sender lost the CPU for longer than its median gap."""
     return {(row["environment"], row["trial"]) for row in source.rows("consistency_replays") if row["cpu_lost"]}
 
 

@@ -35,7 +35,7 @@ def draw(source: Source) -> Figure:
         value["label"] = labels[value["sample"]]
     lines = "" if len(labels) <= len(COLORS) else "; tooltips in the .html file name the samples"
     key = (
-        f"One line per sample of one port; 100 % are its seconds with packets{lines}. Not included: seconds without "
+        f"One line per sample; 100 % are its seconds with packets{lines}. Not included: seconds without "
         "packets, and reports that the control plane requests when it resets the sketch. The last, incomplete second "
         "of a capture is in the line and the maximum, but not in the mean. The P4/RDMA paper reports averages of "
         f"{PAPER_RANGE[0]:,} to {PAPER_RANGE[1]:,} reports/s of traces of a backbone ({paper_range_text(values)}).",

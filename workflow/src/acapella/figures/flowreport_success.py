@@ -77,7 +77,7 @@ def draw(source: Source) -> Figure:
         y=alt.Y("success:Q", title="accepted (% of offered)", scale=alt.Scale(domain=[0, 100])),
         tooltip=[
             alt.Tooltip("set:N", title="set"),
-            alt.Tooltip("rate:Q", title="reached (M/s)", format=".3~g"),
+            alt.Tooltip("rate:Q", title="offered (M/s)", format=".3~g"),
             alt.Tooltip("success:Q", title="accepted (% of offered)", format=".4~g"),
             alt.Tooltip("lost:Q", format=","),
             alt.Tooltip("offered:Q", format=","),

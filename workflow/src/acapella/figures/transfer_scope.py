@@ -84,7 +84,7 @@ def is_flagged(row: dict) -> bool:
 
 
 def window_note(done: list[dict]) -> str:
-    """Return for how many runs it is unknown whether the window limited them, and why; empty if for none."""
+    """Return for how many runs it is unknown whether a window limited the sender, and why; empty if for none."""
     unknown = [row for row in done if row["window_limited"] is None]
     if not unknown:
         return ""
