@@ -21,7 +21,7 @@ from acapella_core.errors import UserError
 
 DAY_NS = 24 * 3600 * 10**9
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-STEP = 1024
+UNIT_STEP = 1024
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -68,6 +68,6 @@ def describe(found: Sequence[cache.Digest]) -> str:
 def format_size(size_bytes: float) -> str:
     """Return a size with a binary unit (KiB, MiB, ...), or in bytes if it is smaller than 1 KiB."""
     unit = 0
-    while size_bytes >= STEP and unit < len(UNITS) - 1:
-        size_bytes, unit = size_bytes / STEP, unit + 1
+    while size_bytes >= UNIT_STEP and unit < len(UNITS) - 1:
+        size_bytes, unit = size_bytes / UNIT_STEP, unit + 1
     return f"{size_bytes:.1f} {UNITS[unit]}" if unit else f"{size_bytes:.0f} bytes"

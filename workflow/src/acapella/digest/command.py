@@ -60,7 +60,7 @@ ENGINES = {
 }
 
 UNREADABLE = "unsupported_link_type"  # value of column `issue` of frames
-PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names but does not dissect them
+PRIVATE_LINK_TYPES = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names but does not dissect them
 
 MEMORY = "2G"
 MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
@@ -454,7 +454,7 @@ def unreadable_of(metadata: dict) -> str:
     """Return text about frames whose link type is unsupported or private; an empty string if there are none."""
     unreadable = metadata["issues"].get(UNREADABLE)
     if not unreadable:
-        private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE)
+        private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE_LINK_TYPES)
         return (
             f"link type {private} is for private use and is not dissected: its frames have no headers"
             if private

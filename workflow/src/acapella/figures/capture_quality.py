@@ -22,7 +22,7 @@ TABLE = "capture_quality"
 COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_coverage_share")
 COLUMNS += ("issue_frames", "frames", "file_unread_bytes")
 SCOPE = scope_of_all
-LABEL = 24
+MAX_LABEL = 24
 MARK = 16  # px: size of a circle with a number, and space for 0 at the left end of a logarithmic axis
 DOT = 8  # px: size of a dot; marks of a site that would overlap are merged
 MAX_NAMED = 4  # samples listed in a tooltip
@@ -62,7 +62,7 @@ def draw(source: Source) -> Figure:
     rows = source.quality
     if not rows:
         raise NoData("the campaign has no samples")
-    labels = short_labels(sites_of(rows), LABEL)
+    labels = short_labels(sites_of(rows), MAX_LABEL)
     order = list(labels.values())
     kinds = [kind for kind in UNKNOWN_LOSSES if any(kind.applies_to(row) for row in rows)]
     width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(kinds)) // len(PANELS)

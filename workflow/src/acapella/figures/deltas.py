@@ -14,7 +14,7 @@ from .source import NoData, Source
 
 BINS_PER_DECADE = 5
 MAX_LABEL = 40
-TRIAL_LABEL = 24  # characters of a trial's name in a legend
+MAX_TRIAL_LABEL = 24  # characters of a trial's name in a legend
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, theme.PURPLE, theme.BLACK)
 MAX_NAMED_RUNS = len(PALETTE)  # runs with separate colors; if there are more, all are gray
 UNNAMED_RUN = "each run"
@@ -40,7 +40,7 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     labels = short_labels(environments(source), MAX_LABEL)
     last_bin = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
     min_share = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
-    trials = trial_labels(source, TRIAL_LABEL)
+    trials = trial_labels(source, MAX_TRIAL_LABEL)
     without_cpu = trials_without_cpu(source)
     drawn = {trials[row["environment"], row["b"]] for row in rows}
     with_packets = [env for env in labels if any(row["environment"] == env for row in rows)]

@@ -14,12 +14,12 @@ ABOUT = "Headers before the innermost network header, as shares of frames."
 TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
 MAX_ENCAPSULATIONS = 14
-TITLE_LABEL = 50  # characters per label in the title
+MAX_TITLE_LABEL = 50  # characters per label in the title
 BARS = theme.WIDTH - 162  # px: width of a 100 % bar; labels above bars are not longer
 NONE = "none (the frame starts with IP)"
 ROW = 31
 BAR, MIDDLE = 13, 7  # px: height of a bar, and its distance below the middle of the row
-PLAIN = {
+TITLE_TEXTS = {
     "Ethernet": "are plain Ethernet (no tag, no tunnel)",
     "none": "start with IP (no Ethernet, no tunnel)",
 }
@@ -75,7 +75,7 @@ def title(ranked: list[dict]) -> str:
     """Return the number of encapsulations and the share of the most common one."""
     first = ranked[0]
     name = first["encapsulation"]
-    description = PLAIN.get(name) or f"have only {shortened(name, TITLE_LABEL)}"
+    description = TITLE_TEXTS.get(name) or f"have only {shortened(name, MAX_TITLE_LABEL)}"
     if len(ranked) == 1:
         return f"All frames {description}"
     return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {description}"

@@ -17,7 +17,7 @@ COLUMNS = ("rows", "cells", "memory_bytes", "missing", "equal", "error_p99", "er
 SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
-UNEQUAL = "flows missing or not exact (%)"
+UNEQUAL_TITLE = "flows missing or not exact (%)"
 COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # for sketches with 1 to 4 rows
 MIN_ERROR = 1e-4  # %: lower end of the axis of errors; smaller errors are drawn there
 MIN_ERROR_LABEL = f"datum.value < {1.001 * MIN_ERROR:g} ? '\u2264{MIN_ERROR:.4f}' : ({theme.SHORT_NUMBERS})"
@@ -38,7 +38,7 @@ def draw(source: Source) -> Figure:
             ),
             spacing=30,
         )
-        for field, heading in (("unequal", UNEQUAL), ("error", "99th percentile of errors (%)"))
+        for field, heading in (("unequal", UNEQUAL_TITLE), ("error", "99th percentile of errors (%)"))
     ]
     chart = alt.vconcat(*panels, spacing=10).resolve_scale(color="shared", shape="shared")
     key = (
@@ -143,7 +143,7 @@ def panel(values: list[dict], field: str, heading: str, row_counts: list[int]) -
             alt.Tooltip("rows:N"),
             alt.Tooltip("cells:Q", format=","),
             alt.Tooltip("runs:Q", format=","),
-            alt.Tooltip("unequal:Q", title=UNEQUAL, format=".3~g"),
+            alt.Tooltip("unequal:Q", title=UNEQUAL_TITLE, format=".3~g"),
             alt.Tooltip("p99:Q", title="99th percentile of errors (%)", format=".3~g"),
             alt.Tooltip("largest:Q", title="largest error (%)", format=".3~g"),
             alt.Tooltip("flows:Q", format=","),

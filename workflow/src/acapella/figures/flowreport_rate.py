@@ -17,10 +17,10 @@ COLUMNS = ("second", "whole", "reports", "probes")
 SCOPE = scope
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
 PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four backbone traces
-HEIGHT, LABEL = 230, 30
+HEIGHT, MAX_LABEL = 230, 30
 MILLIONS_FROM = 10**7  # the title gives numbers of at least this value in millions
 LOG_AXIS_RATIO = 20  # ratio of counts above which the axis is logarithmic
-SHARE = "seconds with at most x reports (%)"
+SHARE_TITLE = "seconds with at most x reports (%)"
 MARGIN = 0.04  # fraction of the range of counts by which the axis exceeds it at each end
 
 
@@ -30,7 +30,7 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no sample has frames")
     values = [step for name in dict.fromkeys(row["sample"] for row in rows) for step in distribution(name, rows)]
-    labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
+    labels = short_labels(dict.fromkeys(value["sample"] for value in values), MAX_LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
     lines = "" if len(labels) <= len(COLORS) else "; tooltips in the .html file name the samples"
@@ -119,7 +119,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
             x=alt.X(
                 "reports:Q", title="x: reports in one second", axis=alt.Axis(format=",~f", tickCount=8), scale=scale
             ),
-            y=alt.Y("share:Q", title=SHARE, scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y("share:Q", title=SHARE_TITLE, scale=alt.Scale(domain=[0, 100])),
             color=color,
             detail="label:N",
             order="order:Q",

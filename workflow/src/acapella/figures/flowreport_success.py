@@ -15,8 +15,8 @@ TABLE = "flowreport_offered"
 COLUMNS = ("trace", "speed", "offered_rps", "offered", "lost", "success_share")
 PAPER_RATE = 22e6  # section IV-C: reports/s with negligible losses
 HEIGHT = 190
-RATE = "offered (million reports/s)"
-LOST = "lost (% of offered)"
+RATE_TITLE = "offered (million reports/s)"
+LOST_TITLE = "lost (% of offered)"
 COLORS = (theme.BLUE, theme.VERMILION)
 IN_MEMORY, REPLAYED = "Reports generated in memory", "Reports of replayed traces"  # titles of the two panels
 
@@ -70,7 +70,7 @@ def draw(source: Source) -> Figure:
     base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "rate:Q",
-            title=RATE,
+            title=RATE_TITLE,
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(format="~g", values=ticks(*domain)),
         ),
@@ -135,11 +135,11 @@ def replay_panel(replays: list[dict]) -> alt.LayerChart:
     base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "rate:Q",
-            title=RATE,
+            title=RATE_TITLE,
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(format="~g", values=ticks(*domain), labelOverlap=True),
         ),
-        y=alt.Y("drops:Q", title=LOST, scale=alt.Scale(domain=[0, 100])),
+        y=alt.Y("drops:Q", title=LOST_TITLE, scale=alt.Scale(domain=[0, 100])),
         color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLORS[: len(names)])), legend=legend),
         tooltip=[
             alt.Tooltip("trace:N"),
@@ -149,7 +149,7 @@ def replay_panel(replays: list[dict]) -> alt.LayerChart:
             alt.Tooltip("drops:Q", title="lost (%)", format=".3~g"),
         ],
     )
-    median = base.encode(y=alt.Y("drops:Q", aggregate="median", title=LOST), tooltip=[])
+    median = base.encode(y=alt.Y("drops:Q", aggregate="median", title=LOST_TITLE), tooltip=[])
     marks = alt.layer(median.mark_line(strokeWidth=1.6), base.mark_circle(size=30, opacity=0.7))
     return marks.properties(width=theme.WIDTH - 70, height=HEIGHT, title=panel_title(REPLAYED))
 

@@ -17,7 +17,7 @@ LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}
 STANDARD_MAX = 1518
 MINIMUM_NOTE = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS, which is in bin <64"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label in two lines, because bins are narrow
-LABEL = 20
+MAX_LABEL = 20
 GUTTER = 14  # px: distance between the panels of the two lengths
 
 
@@ -34,7 +34,7 @@ def draw(source: Source) -> Figure:
     width = theme.WIDTH - 75
     parts = []
     if len(sites) > 1:
-        labels = short_labels(sites, LABEL)
+        labels = short_labels(sites, MAX_LABEL)
         values = [{**bar_values(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
         panel_width = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
         width = 2 * panel_width + GUTTER

@@ -18,7 +18,7 @@ ABOUT = "Number of distinct headers and depth of the deepest header stack at eac
 TABLE = "header_depth"
 COLUMNS = ("distinct_headers", "deepest_stack")
 ALL_SITES = "all sites"
-LABEL = 24
+MAX_LABEL = 24
 MAX_BARS = 12  # sites drawn as bars; if there are more, sites are points in ranked order
 MAX_NAMED = 6  # headers listed as heuristic
 HEIGHT = 160  # px: height of a panel of points
@@ -35,7 +35,7 @@ def draw(source: Source) -> Figure:
     sites = sorted((site for site in rows if site != ALL), key=lambda s: (-rows[s]["distinct_headers"], natural(s)))
     if not sites:
         raise NoData(f"tables/{TABLE}.csv has no row of a site")
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     if len(sites) > MAX_BARS:
         values = [{**rows[site], "label": label} for site, label in labels.items()]
         return Figure(

@@ -14,7 +14,7 @@ ABOUT = "Share of frames that contain each header (Patchwork, figure 12)."
 TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
 MAX_HEADERS = 25  # headers drawn; the table contains all
-LABEL = 28
+MAX_LABEL = 28
 PAYLOAD = "Data"  # label of payload
 HEURISTIC = "heuristic"
 ABSENT = {  # values of a site without the header
@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
     rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["frame_share"], natural(r["header"])))
     label_of = {row["header"]: header_label(row) for row in ranked[:MAX_HEADERS]}
-    shortened_label_of = short_labels(label_of.values(), LABEL)
+    shortened_label_of = short_labels(label_of.values(), MAX_LABEL)
     labels = {header: shortened_label_of[name] for header, name in label_of.items()}
     has_sites = len(source.sites) > 1
     values = [bar_values(row, labels) for row in ranked[:MAX_HEADERS]]

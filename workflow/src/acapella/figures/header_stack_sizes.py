@@ -25,11 +25,11 @@ ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
     "other",
 )
 CONTENTS = {ACK: theme.BLUE, NO_PAYLOAD: theme.SKY, PAYLOAD: theme.ORANGE, CUT: theme.PURPLE, OTHER: "#A6A6A6"}
-EMPTY = (ACK, NO_PAYLOAD)
+WITHOUT_PAYLOAD = (ACK, NO_PAYLOAD)
 MAX_STACKS = 10  # bars of header stacks; if there are more stacks, the last bar is the sum of the rest
 REST = "other header stacks"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"
-LABEL, SITE_LABEL = 100, 20
+MAX_LABEL, MAX_SITE_LABEL = 100, 20
 GUTTER = 46  # px: space left of panels without row labels
 
 
@@ -40,7 +40,7 @@ def draw(source: Source) -> Figure:
     small = [row for row in rows if is_at_most(row, SMALL)]
     contents = [name for name in CONTENTS if any(frames_by_content(row)[name] for row in all_sites)]
     sites = sorted({row["site"] for row in small if row["site"] != ALL}, key=natural)
-    labels = short_labels(sites, SITE_LABEL) if len(source.sites) > 1 else {}
+    labels = short_labels(sites, MAX_SITE_LABEL) if len(source.sites) > 1 else {}
     width = theme.WIDTH - max(GUTTER, theme.text_width(labels.values())) - 25
     parts = [by_length(all_sites, contents, width)]
     if small:
@@ -78,7 +78,7 @@ def sum_by_content(rows: list[dict]) -> Counter:
 def share_without_payload(rows: list[dict]) -> float:
     """Return the share of frames that are TCP segments without payload."""
     contents = sum_by_content(rows)
-    return sum(contents[name] for name in EMPTY) / contents.total()
+    return sum(contents[name] for name in WITHOUT_PAYLOAD) / contents.total()
 
 
 def title(small: list[dict]) -> str:
@@ -172,7 +172,7 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
         frames[row["stack"]] += row["frames"]
     ranked = sorted(frames, key=lambda stack: (-frames[stack], stack))
     shown_stacks = ranked if len(ranked) <= MAX_STACKS else ranked[: MAX_STACKS - 1]
-    labels = short_labels(shown_stacks, LABEL)
+    labels = short_labels(shown_stacks, MAX_LABEL)
     groups = {labels[stack]: [row for row in rows if row["stack"] == stack] for stack in shown_stacks}
     if rest_rows := [row for row in rows if row["stack"] not in shown_stacks]:
         groups[f"{len(ranked) - len(shown_stacks)} {REST}"] = rest_rows

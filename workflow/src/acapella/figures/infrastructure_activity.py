@@ -14,7 +14,7 @@ ABOUT = "Sites ranked by the activity of their switch ports (Patchwork, section 
 TABLE = "infrastructure_activity"
 COLUMNS = ("rank", "site", "mean_bps", "share", "active_ports")
 SCOPE = infrastructure_scope.no_scope
-LABEL = 24
+MAX_LABEL = 24
 HALF = 0.5
 
 
@@ -46,7 +46,7 @@ def title(rows: list[dict]) -> str:
 
 def chart(rows: list[dict]) -> alt.LayerChart:
     """Return the bars with their rates."""
-    labels = short_labels([row["site"] for row in rows], LABEL)
+    labels = short_labels([row["site"] for row in rows], MAX_LABEL)
     values = [
         {
             **{"site": labels[row["site"]], "rate": row["mean_bps"], "text": scaled(row["mean_bps"], "bit/s")},

@@ -15,7 +15,7 @@ TABLE = "infrastructure_ports"
 COLUMNS = ("site", "uplinks", "downlinks", "downlinks_from")
 SCOPE = infrastructure_scope.no_scope
 KINDS = {"uplinks": theme.VERMILION, "downlinks": theme.BLUE}
-LABEL = 24
+MAX_LABEL = 24
 
 
 def draw(source: Source) -> Figure:
@@ -55,7 +55,7 @@ def notes(rows: list[dict]) -> tuple[str, ...]:
 
 def chart(rows: list[dict]) -> alt.LayerChart:
     """Return the bars, each with its numbers at the end."""
-    labels = short_labels([row["site"] for row in rows], LABEL)
+    labels = short_labels([row["site"] for row in rows], MAX_LABEL)
     values = [
         {"site": labels[row["site"]], "kind": kind, "ports": row[kind] or 0, "order": index}
         for row in rows

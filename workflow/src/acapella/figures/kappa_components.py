@@ -23,7 +23,7 @@ COMPONENTS = {
     "L": ("L: latency", theme.SKY),
     "I": ("I: inter-arrival time", theme.BLUE),
 }
-LABEL = 28
+MAX_LABEL = 28
 COLUMN, BAR, SPACING = 74, 28, 8  # px: column of a component, its longest bar, distance between columns
 X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
 MAX_NAMED = 4  # environments in the title; if there are more, only the smallest and the largest mean
@@ -34,7 +34,7 @@ MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa
 def draw(source: Source) -> Figure:
     """Draw a bar per run, divided into the contributions to 1 - kappa; at the right, kappa and each component."""
     rows = runs_against_first(pairs(source))
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     key = ["The part of a component is its share of U² + O² + L² + I²; the parts add up to 1 - kappa"]
     key.append("right: each component with a separate scale, so that small values are visible")
     drawn_rows = rows
@@ -45,7 +45,7 @@ def draw(source: Source) -> Figure:
             f"the {MAX_RUNS} runs with the lowest kappa of {count(len(rows), 'run')}, the lowest first; "
             f"{omitted_runs(ranked[MAX_RUNS:], labels)}"
         )
-    trials = trial_labels(source, LABEL)
+    trials = trial_labels(source, MAX_LABEL)
     names = [trials[row["environment"], row["b"]] for row in drawn_rows]
     values = [piece for name, row in zip(names, drawn_rows, strict=True) for piece in bar_pieces(name, row)]
     kappas = [{"label": name, "text": kappa_text(row)} for name, row in zip(names, drawn_rows, strict=True)]

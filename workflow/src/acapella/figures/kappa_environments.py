@@ -26,10 +26,10 @@ ABOUT = "Mean kappa of each environment relative to that of the first one (CHOIR
 TABLE = "consistency_comparisons"
 SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
-LABEL = 28
+MAX_LABEL = 28
 MAX_NAMED = 2  # environments that the title compares individually; if there are more, it gives their number
 COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
-GAP = 12  # px: distance between panels
+PANEL_GAP = 12  # px: distance between panels
 WITH_CPU, NO_CPU = "had the CPU, or unknown", f"{MARK} lost the CPU"
 SHAPES = {WITH_CPU: "circle", NO_CPU: "cross"}
 SHORT_VERDICTS = {LESS: "less", MORE: "more"}
@@ -44,7 +44,7 @@ def draw(source: Source) -> Figure:
     if all(row["relative_difference"] is None for row in rows):
         raise NoData("no environment has a kappa above 0 to compare with")
     rows.sort(key=lambda row: row["place_b"])
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     names = list(labels.values())
     kappas = [
         {
@@ -160,7 +160,7 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
 def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: list[str], first: str) -> alt.HConcatChart:
     """Return kappa of the runs at the left, and the differences with their numbers at the right."""
     caption_width = theme.text_width([text["text"] for text in texts]) + 8
-    width = (theme.WIDTH - theme.text_width(names) - caption_width - GAP - 45) // 2
+    width = (theme.WIDTH - theme.text_width(names) - caption_width - PANEL_GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
     run_chart = alt.Chart(Rows(values=kappas)).encode(
@@ -185,7 +185,7 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     heading = panel_title("runs and their mean (line)")
     left = (dots + means).properties(width=width, height=height, title=heading)
     right = difference_panel(values, texts, y.axis(None), (width, caption_width), height, first)
-    return alt.hconcat(left, right, spacing=GAP)
+    return alt.hconcat(left, right, spacing=PANEL_GAP)
 
 
 def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917

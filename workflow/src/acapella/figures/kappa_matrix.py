@@ -25,8 +25,8 @@ ABOUT = "Kappa of every pair of trials that was compared, as a matrix for each e
 TABLE = "consistency"
 SCOPE = scope_of_pairs
 COLUMNS = ("a", "b", "kappa")
-LABEL = 26
-TRIAL_LABEL = 14  # characters of a trial's name in row and column labels
+MAX_LABEL = 26
+MAX_TRIAL_LABEL = 14  # characters of a trial's name in row and column labels
 MIN_TEXT_CELL = 30  # px: minimum size of a cell that contains kappa as text
 MAX_TEXT_TRIALS = 10  # maximum number of trials for cells with text
 PANELS_PER_ROW = 3  # maximum number of panels per row
@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
     """Draw a panel per environment and a cell per pair, on both sides of the diagonal because kappa is symmetric."""
     rows = pairs(source)
     kappas = [row["kappa"] for row in rows if row["kappa"] is not None]
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     size = max(row["b"] for row in rows)
     names = trial_names(source)
     lost = trials_without_cpu(source)
@@ -110,7 +110,7 @@ def cell_width(panels: int, label_width: int, size: int) -> int:
 def environment_trials(names: dict[tuple[str, int], str], environment: str, lost: set) -> dict[int, str]:
     """Return a short name for each trial of an environment, by its number; trials in ``lost`` are marked."""
     trials = {number: name for (env, number), name in sorted(names.items()) if env == environment}
-    short = short_labels(trials.values(), TRIAL_LABEL)
+    short = short_labels(trials.values(), MAX_TRIAL_LABEL)
     return {number: marked(short[name], (environment, number) in lost) for number, name in trials.items()}
 
 
@@ -142,7 +142,7 @@ def title(rows: list[dict], names: dict[tuple[str, int], str], outliers: list[st
 def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:
     """Return the first pair of trials with this kappa, and the number of others: ``a with b, and 2 other pairs``."""
     first, *others = [row for row in rows if row["kappa"] == kappa]
-    trials = [shortened(names[first["environment"], first[end]], LABEL) for end in ("a", "b")]
+    trials = [shortened(names[first["environment"], first[end]], MAX_LABEL) for end in ("a", "b")]
     more = f", and {count(len(others), 'other pair')}" if others else ""
     return f"{' with '.join(trials)}{more}"
 

@@ -17,11 +17,11 @@ ABOUT = (
 TABLE = "consistency"
 SCOPE = scope
 COLUMNS = ("kappa", "kappa_replayer", "path_kappa_lo", "path_kappa_hi")
-LABEL = 28
+MAX_LABEL = 28
 MEASURED, REPLAYER, PATH = "measured", "replayer alone", "path, 95 % interval of each run"
-BAR = "M-0.3,-1H0.3V1H-0.3Z"  # shape of the legend for the bars of the path, most of which are narrow
+BAR_SHAPE = "M-0.3,-1H0.3V1H-0.3Z"  # shape of the legend for the bars of the path, most of which are narrow
 VALUES = {MEASURED: ["kappa"], REPLAYER: ["kappa_replayer"], PATH: ["path_kappa_lo", "path_kappa_hi"]}
-MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, BAR)}
+MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, BAR_SHAPE)}
 PLACES = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # vertical position in a row, as a share of its height
 ROW = 42  # px
 FLOOR = 0.5  # 0 is drawn at this fraction of the smallest value above 0
@@ -40,7 +40,9 @@ def draw(source: Source) -> Figure:
     rows = [row for row in runs_against_first(pairs(source)) if row["kappa"] is not None]
     if all(row["kappa_replayer"] is None and row["path_kappa_lo"] is None for row in rows):
         raise NoData("the departures of the replays were not measured")
-    labels = short_labels([name for name in environments(source) if any(r["environment"] == name for r in rows)], LABEL)
+    labels = short_labels(
+        [name for name in environments(source) if any(r["environment"] == name for r in rows)], MAX_LABEL
+    )
     zero_value = least_value(rows)
     values = [point for row in rows for point in points(row, labels, zero_value)]
     texts = [caption for name, label in labels.items() for caption in captions(rows, name, label)]

@@ -18,7 +18,7 @@ ABOUT = "Kappa of each run over time, in windows."
 TABLE = "consistency_timeline"
 SCOPE = scope
 COLUMNS = ("from_ns", "to_ns", "kappa")
-LABEL = 26
+MAX_LABEL = 26
 PANELS_PER_ROW = 4
 MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa in a window
 HEIGHT, SPACING = 64, 10  # px: height of a panel, and distance between panels
@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
     rows = [row for row in runs_against_first(source.rows(TABLE)) if row["kappa"] is not None]
     if not rows:
         raise NoData("no window of any run contains a packet")
-    order, trials = environments(source), trial_labels(source, LABEL)
+    order, trials = environments(source), trial_labels(source, MAX_LABEL)
     end = max(row["to_ns"] for row in rows)
     size, unit = next((size, unit) for minimum, size, unit in UNITS if end >= minimum)
     lowest = min(row["kappa"] for row in rows)

@@ -17,7 +17,7 @@ TABLE = "monitor_flows"
 COLUMNS = ("port", "flow", "name", "expected", "unclassified", "lost", "reordered", "latency_mean_ns", "jitter_ns")
 SCOPE = monitor_scope.scope
 MAX_FLOWS = 16
-LABEL = 20
+MAX_LABEL = 20
 SPACING = 14  # px: between panels
 LEAST_US = 0.01  # lower end of the axes of times
 PANELS = {  # title of an axis, and whether it is logarithmic
@@ -36,7 +36,7 @@ def draw(source: Source) -> Figure:
         raise NoData("no flow has a stamp")
     flows = flows_with_largest_loss(rows)
     label_of = labels_of(rows)
-    labels = short_labels([*dict.fromkeys(label_of[row["flow"]] for row in rows if row["flow"] in flows)], LABEL)
+    labels = short_labels([*dict.fromkeys(label_of[row["flow"]] for row in rows if row["flow"] in flows)], MAX_LABEL)
     values = [
         {**point, "label": labels[label_of[row["flow"]]], "environment": names[row["port"]]}
         for row in rows

@@ -19,7 +19,7 @@ TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope
 MAX_REASONS = 15  # bars of reasons; if there are more reasons, the last bar is the sum of the rest
-LABEL = 100
+MAX_LABEL = 100
 UNKNOWN = "no reason given"
 
 
@@ -41,7 +41,7 @@ def draw(source: Source) -> Figure:
     parts = Counter()
     for row in rows:
         parts[names.get(row["reason"], rest_row), row["outcome"]] += row["sites"]
-    texts = {names[reason]: shortened(reason or UNKNOWN, LABEL) for reason in drawn_reasons}
+    texts = {names[reason]: shortened(reason or UNKNOWN, MAX_LABEL) for reason in drawn_reasons}
     if len(ranked) > len(drawn_reasons):
         texts[rest_row] = f"{len(ranked) - len(drawn_reasons)} other reasons"
     unsuccessful = rows[0]["unsuccessful_sites"]
@@ -89,7 +89,7 @@ def title(rows: list[dict], sites: Counter) -> str:
         return statement
     if len(most_frequent) > 1:
         return f"{statement}; {len(most_frequent)} reasons are equally frequent ({count(max_sites, 'site')} each)"
-    return f"{statement}; most frequent reason: {shortened(most_frequent[0], LABEL)} ({count(max_sites, 'site')})"
+    return f"{statement}; most frequent reason: {shortened(most_frequent[0], MAX_LABEL)} ({count(max_sites, 'site')})"
 
 
 def notes_of(rows: list[dict]) -> tuple[str, ...]:

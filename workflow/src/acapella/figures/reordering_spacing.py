@@ -19,8 +19,8 @@ TABLE = "consistency_spacing"
 SCOPE = scope
 COLUMNS = ("environment", "b", "lo_ns", "hi_ns", "pairs", "reversed_pairs", "reversed_share")
 BINS_PER_DECADE = 5
-LABEL = 40
-TRIAL_LABEL = 24  # characters of a trial's name in a legend
+MAX_LABEL = 40
+MAX_TRIAL_LABEL = 24  # characters of a trial's name in a legend
 MIN_PAIRS = 100  # bins with fewer pairs are drawn as hollow points
 MAX_NAMED = 4  # environments named in a sentence; if there are more, it states their number
 PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # panels per row if there are more than MAX_NAMED; px for the labels of each
@@ -42,10 +42,10 @@ def draw(source: Source) -> Figure:
         return text_figure(
             "No sampled pair of packets arrived in the opposite order", f"{none_reversed(pairs)} {SAMPLED_PAIR}."
         )
-    labels = short_labels(sums, LABEL)
+    labels = short_labels(sums, MAX_LABEL)
     drawn_environments = [name for name, (_, reversed_pairs) in sums.items() if reversed_pairs]
     min_share = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
-    trials = trial_labels(source, TRIAL_LABEL)
+    trials = trial_labels(source, MAX_TRIAL_LABEL)
     drawn_rows = [row for row in rows if row["environment"] in drawn_environments]
     columns = 1 if len(drawn_environments) <= MAX_NAMED else PANELS_PER_ROW
     limits = axis_limits(drawn_rows, min_share, columns)

@@ -15,7 +15,7 @@ PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE,
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
 BAR_COLOR = "#CDE4F3"  # light sky blue, for contrast with all marks
 LANES = (-0.34, 0.34)  # in bar heights from the middle: marks of adjacent sites are above and below the interval
-LABEL = 24
+MAX_LABEL = 24
 
 
 def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
@@ -37,7 +37,7 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
 
     ``bar``: height of a bar in px; ``middle``: distance of its middle below the middle of the row.
     """
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     parts = []
     for lane, height in enumerate(LANES):
         sites_of_lane = {site for index, site in enumerate(sites) if index % len(LANES) == lane}

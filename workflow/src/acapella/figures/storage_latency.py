@@ -18,10 +18,10 @@ TABLE = "storage_growth"
 COLUMNS = ("written_percent", "dirty_percent", "latency_upper_ns", "long_upper_ns")
 WRITERS = {"buffered": theme.VERMILION, "direct": theme.BLUE}
 NAMES = {"buffered": "writev", "direct": "io_uring"}
-DIRTY = {"buffered": "dirty memory, writev", "direct": "dirty memory, io_uring"}
+DIRTY_LINES = {"buffered": "dirty memory, writev", "direct": "dirty memory, io_uring"}
 LINES = {  # legend of all three columns
-    DIRTY["buffered"]: theme.INK,
-    DIRTY["direct"]: theme.SKY,
+    DIRTY_LINES["buffered"]: theme.INK,
+    DIRTY_LINES["direct"]: theme.SKY,
     "writev, long calls": theme.VERMILION,
     "writev, average case": theme.ORANGE,
     "io_uring, all calls": theme.BLUE,
@@ -239,7 +239,7 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
         axis=alt.Axis(tickCount=5, domain=False, minExtent=30),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
-    points = [{**value, "line": DIRTY[value["kind"]]} for value in values]
+    points = [{**value, "line": DIRTY_LINES[value["kind"]]} for value in values]
     lines = (
         alt.Chart(Rows(values=points))
         .mark_line(strokeWidth=1.4, clip=True)

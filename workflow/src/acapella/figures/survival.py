@@ -24,15 +24,15 @@ ALL_SITES = "all sites, "
 INTERPOLATION_NOTE = "Lines connect ten thresholds per decade: exact at these, interpolated in between."
 MAX_COLORED_SITES = 5  # sites with separate colors; if there are more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
-LABEL = 24
+MAX_LABEL = 24
 TOTAL_WIDTH = 4  # px: width of the campaign's line, which is drawn below those of sites
 DASH_PERIOD = 15  # px: period of the dashes of sites
-GAP = 6  # px: distance between two tick labels
+LABEL_GAP = 6  # px: distance between two tick labels
 MEDIAN_SHARE = 0.5  # the median has a tick between those at powers of ten
 MIN_HALVING_HEIGHT = 12  # px: minimum distance from 50 % to 100 %, so that both labels fit
 # Ticks are at powers of ten, with labels such as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
-SHARE = "format(100 * datum.value, '~r') + ' %'"
+SHARE_LABEL = "format(100 * datum.value, '~r') + ' %'"
 
 
 class ValueAxis(NamedTuple):
@@ -61,7 +61,7 @@ def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[
     """
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     with_colors = len(sites) <= MAX_COLORED_SITES
     lines = [
         (labels[site] if with_colors else ONE_SITE, distribution_line(rows, column, "site", site)) for site in sites
@@ -123,7 +123,7 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
                 title=y_title,
                 scale=alt.Scale(type="log", domain=y, nice=False),
                 axis=alt.Axis(
-                    labelExpr=SHARE, domain=False, labelOverlap=False, **tick_values([*powers(*y), MEDIAN_SHARE])
+                    labelExpr=SHARE_LABEL, domain=False, labelOverlap=False, **tick_values([*powers(*y), MEDIAN_SHARE])
                 ),
             ),
             **line_styles(order),
@@ -175,7 +175,7 @@ def last_constant(values: list[dict], column: str) -> int:
 
 def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> str:
     """Return the expression for tick labels: at every decade if the widest label fits, else at every third."""
-    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
+    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + LABEL_GAP
     decades = math.log10(limits[1] / limits[0])
     return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
 

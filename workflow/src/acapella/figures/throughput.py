@@ -22,7 +22,7 @@ COLUMNS = ("site", "port", "start_ns", "covered_ns", "wire_bytes")
 MAX_AXES = 8  # ports with separate axes; more ports are drawn as rows of colors
 MAX_ROWS = 60  # rows of colors; if there are more ports, only the busiest one of each site is drawn
 MAX_BINS = 240  # bins per row; narrower ones would not be visible
-SITE, PORT = 22, 18  # characters of a row's label; port names are shortened at the start, because their ends differ
+MAX_SITE, MAX_PORT = 22, 18  # characters in a row's label; ports are shortened at the start, because their ends differ
 OWN_AXIS_RATIO = 20  # ratio of the highest to the lowest peak of ports above which ports have separate scales
 UNOBSERVED_RATIO = (
     1000  # ratio of the campaign's length to the longest observed time of a port above which gaps are omitted
@@ -282,8 +282,9 @@ def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: in
 def port_labels(ports: dict) -> dict:
     """Return the label of each port: site and port, shortened if long and still unique; sites are in natural order."""
     keys = sorted(ports, key=lambda key: (natural(key[0]), natural(key[1])))
-    sites = short_labels(dict.fromkeys(site for site, _ in keys), SITE)
-    names = {key: f"{sites[key[0]]} {key[1] if len(key[1]) <= PORT else ELLIPSIS + key[1][1 - PORT :]}" for key in keys}
+    sites = short_labels(dict.fromkeys(site for site, _ in keys), MAX_SITE)
+    ports_ = {port: port if len(port) <= MAX_PORT else ELLIPSIS + port[1 - MAX_PORT :] for _, port in keys}
+    names = {(site, port): f"{sites[site]} {ports_[port]}" for site, port in keys}
     name_counts = Counter(names.values())
     return {key: name if name_counts[name] == 1 else f"{sites[key[0]]} {key[1]}" for key, name in names.items()}
 

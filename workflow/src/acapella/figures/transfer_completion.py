@@ -14,7 +14,7 @@ COLUMNS = (
     *("completion_ns_low", "completion_ns_high", "runs", "flags"),
 )
 RECEIVED_SHARE = 0.99  # of size_bytes; a note counts the runs with iperf3 times whose receiver read less
-SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
+RECEIVED_TEXT = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
 
 
@@ -59,14 +59,14 @@ def received(incomplete_runs: int, known_runs: int) -> str:
     """Return a note on bytes left in the send buffer, for runs with iperf3 times; empty if there are none."""
     text = "bytes in the send buffer when iperf3 stops do not count"
     runs = f"{incomplete_runs} of {count(known_runs, 'run')}"
-    return f"{text}: less than {SHARE} of size_bytes received in {runs}" if known_runs else ""
+    return f"{text}: less than {RECEIVED_TEXT} of size_bytes received in {runs}" if known_runs else ""
 
 
 def title(rows: list[dict], incomplete_runs: int, known_runs: int) -> str:
     """Return the title: in how many settings each algorithm completes first, unless runs received too few bytes."""
     if incomplete_runs:
         runs = f"{incomplete_runs} of {count(known_runs, 'run')}"
-        return f"Completion times of unequal transfers: {runs} received less than {SHARE}"
+        return f"Completion times of unequal transfers: {runs} received less than {RECEIVED_TEXT}"
     settings: dict[int, dict[str, dict]] = {}
     for row in rows:
         if row["completion_ns_mean"] is not None:

@@ -15,8 +15,8 @@ MAX_GROUPS = 4  # rows of panels
 MIN_TEXT_CELL = 24  # px: smallest cell that contains text
 MIN_SPREAD_CELL = 27  # px: smallest cell that also contains a spread
 MISSING = "\N{EN DASH}"
-NO_VALUE = "#F2F2F2"
-FLAG = theme.BLACK
+NO_VALUE_COLOR = "#F2F2F2"
+FLAG_COLOR = theme.BLACK
 PANEL_GAP = 14
 PANELS_PER_ROW = 2
 KEY = (
@@ -148,11 +148,11 @@ def panel(
     legend = alt.Legend(title=measure.title, orient="right", gradientLength=120, **ticks)
     known, unknown = "isValid(datum.value)", "!isValid(datum.value)"
     layers = [
-        base.transform_filter(unknown).mark_rect(color=NO_VALUE, stroke=theme.WHITE),
+        base.transform_filter(unknown).mark_rect(color=NO_VALUE_COLOR, stroke=theme.WHITE),
         base.transform_filter(known)
         .mark_rect(stroke=theme.WHITE, strokeWidth=1)
         .encode(color=alt.Color("shade:Q", scale=scale, legend=legend)),
-        base.transform_filter("datum.flagged").mark_rect(fillOpacity=0, stroke=FLAG, strokeWidth=1.6),
+        base.transform_filter("datum.flagged").mark_rect(fillOpacity=0, stroke=FLAG_COLOR, strokeWidth=1.6),
     ]
     if cell >= MIN_TEXT_CELL:
         widest = theme.text_width((value["spread"] for value in values), theme.SMALL)
@@ -194,7 +194,7 @@ def cell_values(row: dict, measure: Measure, domain: list[float]) -> dict:
     """Return the values of a cell for the chart."""
     value = measure.value(row)
     shade = 0.0 if value is not None and abs(value) <= measure.neutral else value
-    background = NO_VALUE if shade is None else theme.color_at(measure.colors, place(shade, domain, measure))
+    background = NO_VALUE_COLOR if shade is None else theme.color_at(measure.colors, place(shade, domain, measure))
     return {
         "value": value,
         "shade": shade,
