@@ -209,7 +209,10 @@ def is_known(campaign: Campaign, name: str) -> bool:
 
 
 def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Path]) -> Iterator[RemovedPath]:
-    """Remove manifests and links of samples that are not listed; move captures to stale/raw/. Yield removed paths."""
+    """Remove manifests and links of samples that are not listed; yield removed paths.
+
+    Captures that are regular files are moved to stale/raw/, with their manifests.
+    """
     directory = campaign.directory
     for name, manifest in sample_names(campaign, "raw", ".json"):
         if name in listed or manifest.is_symlink():

@@ -155,7 +155,7 @@ class CommandLine(Parser):
         )
 
     def format_help(self) -> str:
-        """Return the commands under their headings, if they have been added."""
+        """Return the help, which lists the commands that have been added under their headings."""
         summaries = {action.dest: action.help for action in self.subparsers._choices_actions}
         lines = [f"usage: {self.usage}", "", DESCRIPTION]
         for heading, commands in HEADINGS.items():

@@ -19,7 +19,7 @@ from .settings import Settings
 
 CALL_TIMEOUT_S = 10.0  # a step of the core is much shorter
 FIRST_QP_NUMBER = 2  # 0 and 1 are reserved for management (IBTA 1.4, section 3.5.10)
-QP_NUMBERS = (1 << 24) - 1 - FIRST_QP_NUMBER  # the last number is multicast
+QP_NUMBERS = (1 << 24) - 1 - FIRST_QP_NUMBER  # how many there are; the number 2^24 - 1 is for multicast
 PAGE_BYTES = 4096
 ADDRESS_SPACE_BYTES = 1 << 47  # address space of a process
 MAX_EPOCHS_IN_FLIGHT = 1024  # more epochs than can begin while reports of a disconnected data plane are queued
@@ -69,7 +69,7 @@ class ReceiverThread:
         return tuple(self._add_queue_pair(index, ring_bytes) for index in range(count))
 
     def next_epoch(self) -> int:
-        """Return a number for the first epoch of a data plane that starts now, larger than in all reports so far."""
+        """Return a data plane's first epoch: larger than those of all reports so far; 0 if there are no reports."""
         newest = self._call(self.collector.newest_epoch)
         return min(newest + MAX_EPOCHS_IN_FLIGHT, MAX_EPOCH) if newest else 0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 MIN_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
 MAX_MISSING = 0.05  # share of exact values without a reported value; R2 does not include them
 MIN_ABOVE = 10  # pairs with both values above 0; with fewer, nothing can be concluded about the measure
-MIN_WITHIN = 0.995  # share of values within the error of their kind; large values can hide wrong ones in R2
+MIN_WITHIN = 0.995  # share of values within the permitted error; in R2, large values can hide wrong small ones
 TOO_FEW = "too few values"
 WIDEST = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
 WIDEST_P99 = 0.1  # maximum 99th percentile of the width
@@ -77,9 +77,9 @@ def bound(measure: str) -> str:
 
 
 def own_rows(rows: list[dict]) -> list[dict]:
-    """Return the rows of flowreport_accuracy from the run that produced the samples' reports, without a second run.
+    """Return the rows of flowreport_accuracy for the run that produced the reports of the samples.
 
-    If the program ran twice, these are from the run with all triggers enabled.
+    If the program ran with two sets of triggers, this is the run with all triggers.
     """
     run = min((row["triggers"] for row in rows), default=None)
     return [row for row in rows if row["triggers"] == run]

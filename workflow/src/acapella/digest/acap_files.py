@@ -72,7 +72,7 @@ def positions_of(path) -> bytes | None:
 
 
 def text_of_positions(positions: bytes | None) -> dict[str, str]:
-    """Return the key-value metadata of encoded positions; nothing if there are none."""
+    """Return the key-value metadata of encoded positions; {} if there are none."""
     return {POSITIONS_KEY: base64.b64encode(positions).decode()} if positions else {}
 
 
@@ -104,7 +104,7 @@ def check_digest(path, sample: str) -> dict:
 
 
 def check_format(path, metadata: dict | None = None) -> None:
-    """Raise UserError if an acap or flow table has a different format version, because its flows differ.
+    """Raise UserError if an acap or flow table has a different format version: its columns or flows differ.
 
     ``metadata``: the result of metadata_of(), if the caller has it. Without it, files that digest did not write are
     accepted; the caller has to check them.

@@ -113,7 +113,7 @@ def entries_of(cache: Path, key: str) -> list[Path]:
 def is_shared(directory: Path) -> bool:
     """Return whether a directory of a cache is shared by the members of a group of this user.
 
-    Only exactly this mode counts: `mkdir` in a shared directory, such as a project's, creates one of mode 2775.
+    Its mode must be exactly SHARED: `mkdir` in a shared directory, such as a project's, creates one of mode 2775.
     """
     try:
         status = directory.stat()
@@ -203,7 +203,7 @@ def keep(output: Path, entry: Path) -> None:
 
 
 def prepare_directory(directory: Path, *, shared: bool = False) -> None:
-    """Create a directory of the cache if it is missing; if this user owns it, remove write permission for others.
+    """Create a directory of the cache if it is missing. If this user owns it, remove write permission for other users.
 
     ``shared``: a new directory is shared by a group. Users share a cache on purpose, so a new cache is always private,
     even in a directory that a group shares.

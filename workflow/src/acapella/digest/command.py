@@ -418,7 +418,7 @@ def metadata_of(summary: dict, options: Options) -> dict:
 
 
 def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
-    """Raise UserError if the engine cannot read the link type of any frame of the captures."""
+    """Raise UserError if the captures have frames, but none with a link type that the engine can read."""
     if 0 < metadata["frames"] == metadata["issues"].get(UNREADABLE):
         types = ", ".join(map(str, metadata["link_types"]))
         native = metadata["engine"] == "native"

@@ -263,7 +263,7 @@ def largest_error(rows: dict[str, dict]) -> list[str]:
 
 
 def format_r2(value: float) -> str:
-    """Return R² with four digits, rounded down, so that only 1 is shown as 1."""
+    """Return R² with four decimals, rounded down, so that only 1 is shown as 1."""
     return "1" if value == 1 else f"{math.floor(value * 1e4) / 1e4:.4f}"
 
 

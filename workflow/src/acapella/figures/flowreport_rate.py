@@ -19,7 +19,7 @@ COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, 
 PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four backbone traces
 HEIGHT, MAX_LABEL = 230, 30
 MILLIONS_FROM = 10**7  # the title gives numbers of at least this value in millions
-LOG_AXIS_RATIO = 20  # ratio of counts above which the axis is logarithmic
+LOG_AXIS_RATIO = 20  # ratio of the largest to the smallest count above which the axis is logarithmic
 SHARE_TITLE = "seconds with at most x reports (%)"
 MARGIN = 0.04  # fraction of the range of counts by which the axis exceeds it at each end
 

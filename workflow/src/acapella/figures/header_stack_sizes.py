@@ -34,7 +34,7 @@ GUTTER = 46  # px: space left of panels without row labels
 
 
 def draw(source: Source) -> Figure:
-    """Draw frames by length over all sites and, below, the shortest frames by header stack and by site."""
+    """Draw frames by length over all sites and, below, frames of at most SMALL bytes by header stack and by site."""
     rows = source.required_rows(TABLE)
     all_sites = [row for row in rows if row["site"] == ALL]
     small = [row for row in rows if is_at_most(row, SMALL)]

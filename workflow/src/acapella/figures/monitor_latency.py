@@ -51,7 +51,7 @@ def distribution(rows: list[dict]) -> list[dict]:
 
 
 def title(source: Source, names: dict[int, str]) -> str:
-    """Return the title: the latency below which 99 % of the arrived packets of each flow were.
+    """Return the title: for each environment, the largest 99th percentile of the latencies of a flow.
 
     An environment with a flow whose 99th percentile is in the last bucket (above about an hour) is not in the title.
     """

@@ -152,14 +152,14 @@ def shortest(rows: list[dict]) -> dict:
 
 
 def overlapping(rows: list[dict]) -> list[float]:
-    """Return the other ratios with a run that completed before the slowest run of the best ratio."""
+    """Return the other ratios with a run that took no longer than the slowest run of the best ratio."""
     best = shortest(rows)
     later = [row for row in rows if row["ratio"] != best["ratio"]]
     return sorted({row["ratio"] for row in later if row["completion_ns_low"] <= best["completion_ns_high"]})
 
 
 def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
-    """Return the ratio that completes first with each algorithm, or for each ratio the number of combinations."""
+    """Return the ratio that completes first with each algorithm, or in how many combinations each ratio does."""
     best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
         parts = [

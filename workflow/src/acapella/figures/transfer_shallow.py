@@ -8,7 +8,7 @@ from acapella.transfer.tables import SHALLOW_BDP
 from .source import Source
 from .transfer_outcome import gain_of
 
-GOAL_PERCENT = 10  # median gain that is expected with shallow buffers; a smaller one is explained
+GOAL_PERCENT = 10  # with shallow buffers, a median gain that is not larger is explained
 LEAST_LOSS = 0.02  # difference of the shares of retransmitted frames that counts as a reason
 LEAST_FLIGHT_BDP = 0.9  # with fewer bytes in flight, a sender does not fill the path
 
