@@ -111,7 +111,7 @@ def run(args) -> None:
     output = output_of(args)
     beneath.protect(output)
     if not args.sample:
-        for name in selected(args.only):
+        for name in selected_tables(args.only):
             keep_rows(output / f"{name}.parquet", args.keep)
         return
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
@@ -155,7 +155,7 @@ def make_partials(  # noqa: PLR0913
     ``bin_ns`` is not positive, or if a table in ``only`` is unknown.
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
-    names = selected(only)
+    names = selected_tables(only)
     if bin_ns < 1:
         raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="specify a positive number of nanoseconds")
     inputs = [inputs_of(campaign, sample) for sample in sorted(set(samples))]
@@ -176,7 +176,7 @@ def make_partials(  # noqa: PLR0913
         return [write_partial(rows, output / f"{name}.parquet", kept) for name, rows in tables.items()]
 
 
-def selected(only: Sequence[str] | None) -> list[str]:
+def selected_tables(only: Sequence[str] | None) -> list[str]:
     """Return the names of the tables to create: ``only``, or all. Raises UserError if one is unknown."""
     names = queries.names("analyze")
     for name in only or ():

@@ -174,7 +174,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
     check_numbers(selection.frames, acap, capture)
     merged = FILE.name in open_table(acap)[0].schema_arrow.names
     if selection.where is None and selection.flows is None and positions_of(acap) is not None and not merged:
-        return [Part(capture, acap, numbered(selection.frames, acap))]
+        return [Part(capture, acap, numbers_table(selection.frames, acap))]
     flows = None
     if args.flows or selection.where is not None or selection.flows is not None:
         flows = find_flows(acap, args.flows)
@@ -221,7 +221,7 @@ def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path 
     names.report(f"acapella: note: {where}: --frames {text}: {last_frame}")
 
 
-def numbered(ranges: list[tuple[int, int]], acap: Path):
+def numbers_table(ranges: list[tuple[int, int]], acap: Path):
     """Return the numbers in these ranges that are in the acap, without duplicates, as a table with the column frame."""
     import numpy as np  # noqa: PLC0415 - slow to import
     import pyarrow as pa  # noqa: PLC0415

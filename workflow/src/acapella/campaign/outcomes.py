@@ -42,7 +42,7 @@ def run(args) -> None:
     sites = read(Path(args.collections))
     if args.pseudonyms:
         sites = [{**site, "reason": ""} for site in sites]
-    rows = counted(sites)
+    rows = count_outcomes(sites)
     directory = Path(args.output)
     beneath.protect(directory)
     for name, content in zip(TABLES, (rows, reasons(sites)), strict=True):
@@ -76,7 +76,7 @@ def fault_of(row: dict[str, str]) -> str | None:
     return None
 
 
-def counted(rows: list[dict[str, str]]) -> list[dict]:
+def count_outcomes(rows: list[dict[str, str]]) -> list[dict]:
     """Return the rows of table outcomes: the number of sites per collection and outcome."""
     collections = defaultdict(list)
     for row in rows:

@@ -300,7 +300,7 @@ def write_table(con, query, out) -> None:
 
 
 def write_separated(delimiter, cell=None):
-    """Return a writer of delimited text. ``cell`` converts a value to the content of a cell (default: `plain`).
+    """Return a writer of delimited text. ``cell`` converts a value to the content of a cell (default: `csv_value`).
 
     Null is an empty cell and empty text is ``""``, as in PostgreSQL and DuckDB.
     """
@@ -313,7 +313,7 @@ def write_separated(delimiter, cell=None):
         return text if text and not special.search(text) else '"' + text.replace('"', '""') + '"'
 
     def write(con, query, out) -> None:
-        content, terminal = cell or plain, out.isatty()
+        content, terminal = cell or csv_value, out.isatty()
 
         def line(values) -> str:
             return delimiter.join(field(content(value), terminal=terminal) for value in values) + "\n"
@@ -396,7 +396,7 @@ def json_key(key) -> str:
     return key.hex() if isinstance(key, bytes) else str(key)
 
 
-def plain(value):
+def csv_value(value):
     """Return the content of a CSV cell for a value. Lists and structs are JSON, blobs are hexadecimal."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -410,7 +410,7 @@ def without_formula(value):
 
     Numbers are not changed. Source: OWASP, CSV Injection.
     """
-    text = plain(value)
+    text = csv_value(value)
     return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text
 
 

@@ -171,7 +171,7 @@ def examine() -> list[Finding]:
         cluster(),
         *privileges(),
         *confinement(),
-        *kernel(),
+        *kernel_findings(),
         *python_packages(),
     ]
     groups = list(dict.fromkeys(finding.group for finding in findings))
@@ -406,7 +406,7 @@ def isolated(command: list[str]) -> str | None:
     return output[0] if output else f"exit code {process.returncode}"
 
 
-def kernel() -> list[Finding]:
+def kernel_findings() -> list[Finding]:
     """Test every traffic control and link feature of the kernel in new namespaces; return the findings."""
     prepare = ("ip link add d0 type dummy", "ip link add m0 type dummy", "ip link set d0 up", "ip link set m0 up")
     veths = ("ip link add d0 type veth peer name d1", "ip link add m0 type veth peer name m1", "ip link set d0 up")

@@ -10,8 +10,8 @@ MAX_MISSING = 0.05  # share of exact values without a reported value; R2 does no
 MIN_ABOVE = 10  # pairs with both values above 0; with fewer, nothing can be concluded about the measure
 MIN_WITHIN = 0.995  # share of values within the permitted error; in R2, large values can hide wrong small ones
 TOO_FEW = "too few values"
-WIDEST = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
-WIDEST_P99 = 0.1  # maximum 99th percentile of the width
+MAX_WIDTH = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
+MAX_WIDTH_P99 = 0.1  # maximum 99th percentile of the width
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ STATEMENT = (
     f"of the values are missing, and at least {100 * MIN_WITHIN:g} % of the others are {COUNT.error} (counts) or "
     f"{TIME.error} (times and rates). The remaining values may have any error; error_largest is the largest one. "
     "Loss and retransmitted payload are intervals. All intervals have to contain the exact number. The median width of "
-    f"the intervals other than 0 to 0 may be at most {100 * WIDEST:g} % of the sequence numbers (loss) or of the "
-    f"payload (retransmission), and the 99th percentile at most {100 * WIDEST_P99:g} %. A measure with fewer than "
+    f"the intervals other than 0 to 0 may be at most {100 * MAX_WIDTH:g} % of the sequence numbers (loss) or of the "
+    f"payload (retransmission), and the 99th percentile at most {100 * MAX_WIDTH_P99:g} %. A measure with fewer than "
     f"{MIN_ABOVE} values above 0 has too few values to agree."
 )
 
@@ -72,7 +72,7 @@ def bound(measure: str) -> str:
     """Return the bound on the values of a measure in a few words."""
     kind = KINDS[measure]
     if kind is INTERVAL:
-        return f"all {kind.error}, width at most {100 * WIDEST:g} % (median), {100 * WIDEST_P99:g} % (p99)"
+        return f"all {kind.error}, width at most {100 * MAX_WIDTH:g} % (median), {100 * MAX_WIDTH_P99:g} % (p99)"
     return f"{100 * MIN_WITHIN:g} % {kind.error}"
 
 
@@ -142,7 +142,7 @@ def interval_faults(row: dict) -> dict[str, str]:
     if row["covered_share"] < 1:
         outside = f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value"
         unmet[INTERVAL.error] = outside
-    for name, label, maximum in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
+    for name, label, maximum in (("width_median", "median", MAX_WIDTH), ("width_p99", "p99", MAX_WIDTH_P99)):
         if row[name] is not None and row[name] > maximum:
             unmet[f"{label} width"] = f"{label} width {100 * row[name]:.3g} %"
     return unmet

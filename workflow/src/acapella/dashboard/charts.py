@@ -51,7 +51,7 @@ def chart(points: Sequence[Point], axis: Axis, span: Span, subject: str = "") ->
     known = [point for point in points if point.value is not None]
     if not known:
         return f'<p class="note">{escape(axis.name)}: no campaign has a value.</p>'
-    label = escape(described(known, axis, subject))
+    label = escape(description(known, axis, subject))
     ticks = value_ticks(axis.maximum or max(point.value for point in known))
     placed = [
         (x_of(point.start_ns, span), None if point.value is None else y_of(point.value, ticks[-1])) for point in points
@@ -82,14 +82,14 @@ def sparkline(points: Sequence[Point], axis: Axis, span: Span) -> str:
         )
         for point in points
     ]
-    label = escape(described(known, axis, ""))
+    label = escape(description(known, axis, ""))
     return (
         f'<svg class="spark" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" role="img" aria-label="{label}">'
         f'<path class="line" d="{path(placed)}"/></svg>'
     )
 
 
-def described(known: Sequence[Point], axis: Axis, subject: str) -> str:
+def description(known: Sequence[Point], axis: Axis, subject: str) -> str:
     """Return the text alternative of a chart: first, last, smallest and largest value."""
     values = [point.value for point in known]
     words = [f"{axis.name}{f' of {subject}' if subject else ''}, {count(len(known), 'campaign')}"]

@@ -35,14 +35,14 @@ def wire_size(value: float) -> str:
     return scaled(value, "B")
 
 
-def plain(value: float) -> str:
+def count_text(value: float) -> str:
     """Return a count as text, with an SI prefix if it is at least 1,000."""
     return scaled(value, "").rstrip()
 
 
 RATE = Trend(Axis("Mean rate of a port", bits), lambda counts: counts.rate_bps)
 LOSS = Trend(Axis("Lost frames", percent), lambda counts: counts.loss_share)
-FLOWS = Trend(Axis("Flows", plain), lambda counts: counts.flows)
+FLOWS = Trend(Axis("Flows", count_text), lambda counts: counts.flows)
 BYTES = Trend(Axis("Bytes on the wire", wire_size), lambda counts: counts.wire_bytes)
 KAPPA = Axis("Lowest kappa of an environment", lambda value: f"{value:.3g}", maximum=1.0)
 OF_PLACE = (RATE, LOSS, FLOWS)

@@ -162,10 +162,10 @@ def read_table(campaign: Campaign, name: str, provenance: dict) -> list[dict]:
         types = arrow_schema(name)
         schema = pa.schema([types.field(column) for column in COLUMNS[name]])
         rows = printable(conform(table.read(columns=schema.names).select(schema.names), schema)).to_pylist()
-    return [{column: finite(value) for column, value in row.items()} for row in rows]
+    return [{column: finite_or_none(value) for column, value in row.items()} for row in rows]
 
 
-def finite(value: object) -> object:
+def finite_or_none(value: object) -> object:
     """Return a value of a table; None for a double that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -293,14 +293,14 @@ def kept_summary(entry: object, state: str) -> Summary | None:
         values["places"] = [
             Place(str(site), str(port), counts_from(counts)) for site, port, *counts in values["places"]
         ]
-        values["environments"] = [typed(Environment, environment) for environment in values["environments"]]
-        summary = typed(Summary, values)
+        values["environments"] = [instance_of(Environment, environment) for environment in values["environments"]]
+        summary = instance_of(Summary, values)
         return None if summary.reason or summary.notes else summary
     except (LookupError, TypeError, ValueError):
         return None
 
 
-def typed(kind: type, values: dict):
+def instance_of(kind: type, values: dict):
     """Return a dataclass instance from JSON values. Raises TypeError if a value does not have the type of its field."""
     accepted = {field_.name: field_.type for field_ in fields(kind)}
     for name, value in values.items():

@@ -157,7 +157,7 @@ def throughput_panel(of_flows: list[dict], background: list[dict], flows: list[s
     )
 
 
-def powers(low: float, high: float) -> list[float]:
+def powers_of_ten(low: float, high: float) -> list[float]:
     """Return the powers of ten between two ends of an axis."""
     return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
 
@@ -170,7 +170,7 @@ def inter_arrival_panel(of_flows: list[dict], flows: list[str]) -> alt.LayerChar
     y = {
         "title": "inter-arrival time (µs)",
         "scale": alt.Scale(type="log", domain=ends, nice=False),
-        "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers(*ends)),
+        "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers_of_ten(*ends)),
     }
     exact = alt.Chart(Rows(values=[value for value in of_flows if value["iat"]])).mark_circle(size=14, opacity=0.4)
     crosses = alt.Chart(Rows(values=[value for value in of_flows if value["iat_measured"]]))

@@ -9,7 +9,7 @@ from acapella.common.wording import count, natural, short_labels, span
 
 from . import theme
 from .compose import Figure
-from .header_occurrence import heuristic
+from .header_occurrence import heuristic_text
 from .rows import Rows
 from .source import ALL, NoData, Source
 
@@ -53,7 +53,7 @@ def draw(source: Source) -> Figure:
 
 def heuristic_note(source: Source) -> tuple[str, ...]:
     """Return a note on the headers that tshark detected by payload (table header_occurrence), most frames first."""
-    rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic(row)]
+    rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic_text(row)]
     rows.sort(key=lambda row: (-row["guessed_frames"], natural(row["header"])))
     if not rows:
         return ()

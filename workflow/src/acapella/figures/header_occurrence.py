@@ -51,7 +51,7 @@ def draw(source: Source) -> Figure:
         key.append("in brackets: occurrences per 100 frames, if frames contain the header more than once")
     if any(row["header"] == PAYLOAD for row in values):
         key.append(f"{PAYLOAD}: payload of any type that tshark names (text, media, images), not a header")
-    if any(heuristic(row) for row in ranked[:MAX_HEADERS]):
+    if any(heuristic_text(row) for row in ranked[:MAX_HEADERS]):
         key.append(
             f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"
         )
@@ -62,7 +62,7 @@ def draw(source: Source) -> Figure:
     )
 
 
-def heuristic(row: dict) -> str:
+def heuristic_text(row: dict) -> str:
     """Return a mark for headers detected by payload: ``heuristic``, ``heuristic in 67 %`` of frames, or nothing."""
     if not row["guessed_frames"]:
         return ""
@@ -73,7 +73,7 @@ def heuristic(row: dict) -> str:
 
 def header_label(row: dict) -> str:
     """Return the header, with the share of its frames in which it is heuristic."""
-    return f"{row['header']} ({mark})" if (mark := heuristic(row)) else row["header"]
+    return f"{row['header']} ({mark})" if (mark := heuristic_text(row)) else row["header"]
 
 
 def bar_values(row: dict, labels: dict) -> dict:

@@ -43,7 +43,9 @@ def notes(rows: list[dict]) -> tuple[str, ...]:
     """Return the paper's statement, and the sources of the numbers of downlinks."""
     with_downlinks = [row for row in rows if row["downlinks"] is not None]
     more = sum(row["downlinks"] > row["uplinks"] for row in with_downlinks)
-    parts = [infrastructure_scope.compared("ports", f"{more} of {len(with_downlinks)}")] if with_downlinks else []
+    parts = (
+        [infrastructure_scope.comparison_note("ports", f"{more} of {len(with_downlinks)}")] if with_downlinks else []
+    )
     from_nics = sum(row["downlinks_from"] == "nics" for row in rows)
     if from_nics:
         sites = count(from_nics, "site")

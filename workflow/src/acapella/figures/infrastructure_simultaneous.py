@@ -32,7 +32,7 @@ def draw(source: Source) -> Figure:
     mean, deviation, highest = (summary[name] for name in QUANTITIES)
     parts = [count(len(rows), "day")]
     parts += [
-        infrastructure_scope.compared(name, digits(value))
+        infrastructure_scope.comparison_note(name, digits(value))
         for name, value in zip(QUANTITIES, (mean, deviation, highest), strict=True)
     ]
     parts.append("slices that began before the records are missing")

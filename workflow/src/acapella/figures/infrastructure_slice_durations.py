@@ -30,7 +30,10 @@ def draw(source: Source) -> Figure:
         raise NoData("no slice record has a duration (infrastructure.slices)")
     summary = infrastructure_scope.summary(source)
     within, excluded = summary["within_24_h_share"], summary["slices"] - summary["slices_with_duration"]
-    parts = [count(rows[-1]["slices_at_most"], "slice"), infrastructure_scope.compared("within_24_h", percent(within))]
+    parts = [
+        count(rows[-1]["slices_at_most"], "slice"),
+        infrastructure_scope.comparison_note("within_24_h", percent(within)),
+    ]
     parts.append(LEASE_NOTE)
     parts.append("durations are rounded up to whole hours; the paper's curve is smoothed, this one is not")
     if excluded:

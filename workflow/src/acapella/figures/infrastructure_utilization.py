@@ -32,9 +32,11 @@ def draw(source: Source) -> Figure:
     low, at_line_rate = percent(summary["low_ports"] / summary["ports"]), summary["line_rate_ports"]
     medians = (percent(summary[f"utilization_{kind}_median"]) for kind in ("max", "mean"))
     parts = [count(summary["ports"], "port"), "median of the largest sample {}, of the mean {}".format(*medians)]
-    parts.append(infrastructure_scope.compared("utilization", low))
+    parts.append(infrastructure_scope.comparison_note("utilization", low))
     parts.append(
-        infrastructure_scope.compared("line_rate", f"{at_line_rate} ({percent(at_line_rate / summary['ports'])})")
+        infrastructure_scope.comparison_note(
+            "line_rate", f"{at_line_rate} ({percent(at_line_rate / summary['ports'])})"
+        )
     )
     if unknown := len(source.rows(TABLE)) - len(rows):
         parts.append(f"not included: {count(unknown, 'port')} without samples or known rate")

@@ -30,7 +30,7 @@ def draw(source: Source) -> Figure:
     peak = max(with_samples, key=lambda row: row["mean_bps"])
     weeks = count(len(with_samples), "week")
     parts = [f"{weeks}, at most {count(max(row['ports'] for row in rows), 'port')}"]
-    parts.append(infrastructure_scope.compared("peak_week", scaled(peak["mean_bps"], "bit/s")))
+    parts.append(infrastructure_scope.comparison_note("peak_week", scaled(peak["mean_bps"], "bit/s")))
     partial_weeks = sum(row["covered_share"] < 1 for row in with_samples)
     if partial_weeks:
         min_coverage = percent(min(row["covered_share"] for row in with_samples))

@@ -48,10 +48,10 @@ def draw(source: Source) -> Figure:
     key = (
         "One mark per trial. Reordered: RFC 4737. Jitter: RFC 3550. Axes of latency and jitter are logarithmic; "
         "latency contains the offset between the clocks of sender and receiver.",
-        *((f"Smaller and negative times are drawn at {LEAST_US:g} µs.",) if clamped(rows, flows) else ()),
+        *((f"Smaller and negative times are drawn at {LEAST_US:g} µs.",) if has_clamped_times(rows, flows) else ()),
         *shown_note,
     )
-    return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.order(names)), key)
+    return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.unique_environments(names)), key)
 
 
 def labels_of(rows: list[dict]) -> dict[int, str]:
@@ -81,7 +81,7 @@ def points(row: dict) -> list[dict]:
     return [{"panel": name, "value": value} for name, value in value_by_panel.items() if value is not None]
 
 
-def clamped(rows: list[dict], flows: set[int]) -> bool:
+def has_clamped_times(rows: list[dict], flows: set[int]) -> bool:
     """Return whether a time of these flows is below the lower end of its axis."""
     times = (row[name] for row in rows if row["flow"] in flows for name in ("latency_mean_ns", "jitter_ns"))
     return any(time is not None and time < 1000 * LEAST_US for time in times)

@@ -33,7 +33,7 @@ def draw(source: Source) -> Figure:
         raise NoData("no packet arrived with a stamp")
     lines = [point for port in names for point in distribution([row for row in rows if row["port"] == port])]
     values = [{**point, "environment": names[point["port"]]} for point in lines]
-    return Figure(title(source, names), chart(values, monitor_scope.order(names)), KEY)
+    return Figure(title(source, names), chart(values, monitor_scope.unique_environments(names)), KEY)
 
 
 def distribution(rows: list[dict]) -> list[dict]:
@@ -57,7 +57,7 @@ def title(source: Source, names: dict[int, str]) -> str:
     """
     flows = [row for row in source.rows("monitor_flows") if row["unique"]]
     parts = []
-    for environment in monitor_scope.order(names):
+    for environment in monitor_scope.unique_environments(names):
         limits = [row["latency_p99_ns"] for row in flows if names[row["port"]] == environment]
         if limits and None not in limits:
             parts.append(f"{nanoseconds(max(limits))} ({environment})")

@@ -55,10 +55,10 @@ def draw(source: Source) -> Figure:
         }
         for row in sorted(rows, key=lambda row: (row["ports"], row["capture"], row["frame_bytes"]))
     ]
-    return Figure(title(rows), chart(values), (KEY, limits(rows), PUBLISHED))
+    return Figure(title(rows), chart(values), (KEY, limits_text(rows), PUBLISHED))
 
 
-def limits(rows: list[dict]) -> str:
+def limits_text(rows: list[dict]) -> str:
     """Return a sentence about what limited the rate of the points, with the number of points for each limit."""
     numbers = [sum(row["limit"] == limit for row in rows) for limit in ("loss", "generator", "range")]
     return (

@@ -45,7 +45,7 @@ def environments(source: Source) -> dict[int, str]:
     return dict(sorted(names.items(), key=lambda item: (natural(item[1]), item[0])))
 
 
-def order(names: dict[int, str]) -> list[str]:
+def unique_environments(names: dict[int, str]) -> list[str]:
     """Return the environments without duplicates."""
     return list(dict.fromkeys(names.values()))
 

@@ -40,7 +40,7 @@ def draw(source: Source) -> Figure:
     if not any(reversed_pairs for _, reversed_pairs in sums.values()):
         pairs = sum(pairs for pairs, _ in sums.values())
         return text_figure(
-            "No sampled pair of packets arrived in the opposite order", f"{none_reversed(pairs)} {SAMPLED_PAIR}."
+            "No sampled pair of packets arrived in the opposite order", f"{none_reversed_text(pairs)} {SAMPLED_PAIR}."
         )
     labels = short_labels(sums, MAX_LABEL)
     drawn_environments = [name for name, (_, reversed_pairs) in sums.items() if reversed_pairs]
@@ -95,7 +95,7 @@ def pair_totals(rows: list[dict]) -> tuple[int, int]:
     return sum(row["pairs"] for row in rows), sum(row["reversed_pairs"] for row in rows)
 
 
-def none_reversed(pairs: int) -> str:
+def none_reversed_text(pairs: int) -> str:
     """Return the sentence for a campaign in which none of the sampled pairs is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 

@@ -209,7 +209,7 @@ def title(runs: list[dict]) -> str:
     return f"writev blocked the capture for {waited}, {share} ({condition_}); {long_calls}"
 
 
-def powers(maximum: float) -> list[float]:
+def powers_of_ten(maximum: float) -> list[float]:
     """Return the powers of ten from the lower end of the axis to ``maximum``."""
     return [10.0**power for power in range(math.floor(math.log10(AXIS_MIN_MS)), math.floor(math.log10(maximum)) + 1)]
 
@@ -256,7 +256,7 @@ def latency_panel(values: list[dict], frame: dict, maximum: float, name: str, *,
         "ms:Q",
         title=f"{name}: summed latency (ms)",
         scale=alt.Scale(type="log", domain=[AXIS_MIN_MS, max(10 * AXIS_MIN_MS, 1.2 * maximum)]),
-        axis=alt.Axis(values=powers(maximum), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
+        axis=alt.Axis(values=powers_of_ten(maximum), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     lines = (

@@ -115,7 +115,10 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
                 axis=alt.Axis(
-                    labelExpr=tick_labels(axis, x, width), labelOverlap=False, domain=False, **tick_values(powers(*x))
+                    labelExpr=tick_labels(axis, x, width),
+                    labelOverlap=False,
+                    domain=False,
+                    **tick_values(powers_of_ten(*x)),
                 ),
             ),
             y=alt.Y(
@@ -123,7 +126,10 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
                 title=y_title,
                 scale=alt.Scale(type="log", domain=y, nice=False),
                 axis=alt.Axis(
-                    labelExpr=SHARE_LABEL, domain=False, labelOverlap=False, **tick_values([*powers(*y), MEDIAN_SHARE])
+                    labelExpr=SHARE_LABEL,
+                    domain=False,
+                    labelOverlap=False,
+                    **tick_values([*powers_of_ten(*y), MEDIAN_SHARE]),
                 ),
             ),
             **line_styles(order),
@@ -185,6 +191,6 @@ def tick_values(values: list[float]) -> dict:
     return {"values": values, "tickCount": len(values)}
 
 
-def powers(low: float, high: float) -> list[float]:
+def powers_of_ten(low: float, high: float) -> list[float]:
     """Return the powers of ten from ``low`` to ``high``."""
     return [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]

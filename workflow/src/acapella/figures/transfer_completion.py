@@ -42,7 +42,7 @@ def draw(source: Source) -> Figure:
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
     """Return the number of runs whose receiver read less than RECEIVED_SHARE, and of runs for which this is known."""
-    flows_by_run = transfer_scope.groups(flows, ("cell_id", "run"))
+    flows_by_run = transfer_scope.group_rows(flows, ("cell_id", "run"))
     known_runs = incomplete_runs = 0
     for cell in cells:
         streams = flows_by_run.get((cell["cell_id"], cell["run"]), [])

@@ -85,10 +85,10 @@ def title(rows: list[dict]) -> str:
     parts = []
     for name in transfer_scope.algorithms(rows):
         low = min(row["jain_mean"] for row in rows if row["algorithm"] == name)
-        parts.append(f"{transfer_scope.name_of(name)} {floored(low)}")
+        parts.append(f"{transfer_scope.name_of(name)} {index_text(low)}")
     return f"Fairness between parallel streams, lowest setting: {', '.join(parts)}"
 
 
-def floored(index: float) -> str:
+def index_text(index: float) -> str:
     """Return an index with three decimals; only 1 is written as 1."""
     return "1" if index == 1 else f"{int(index * 10**DECIMALS) / 10**DECIMALS:.{DECIMALS}f}"

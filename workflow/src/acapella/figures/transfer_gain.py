@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
         rows, measure(), lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
     )
     drawn = transfer_heatmap.heat_rows(rows)
-    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn, source), *notes)
+    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow_notes(drawn, source), *notes)
     return Figure(title(drawn), chart, key)
 
 
@@ -90,7 +90,7 @@ def title(rows: list[dict]) -> str:
     return f"{transfer_outcome.summary('is faster', [*map(transfer_outcome.outcome, rows)], len(rows))}{median}"
 
 
-def shallow(rows: list[dict], source: Source) -> list[str]:
+def shallow_notes(rows: list[dict], source: Source) -> list[str]:
     """Return a note on the median gain with shallow buffers and, if it is small, a note with the reasons.
 
     Returns [] if no setting is known to have a buffer below SHALLOW_BDP.

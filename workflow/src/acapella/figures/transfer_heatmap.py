@@ -49,7 +49,7 @@ def heat_groups(rows: list[dict]) -> list[list[dict]]:
     """
     if not rows:
         raise NoData("no transfer has run (acapella transfer, or transfer.data in the config)")
-    all_groups = list(transfer_scope.groups(rows, transfer_scope.FIXED).values())
+    all_groups = list(transfer_scope.group_rows(rows, transfer_scope.FIXED).values())
     grids = [group for group in all_groups if len({(row["delay_ns"], row["buffer_bytes"]) for row in group}) > 1]
     return grids or all_groups
 

@@ -23,7 +23,7 @@ HEIGHT = 220
 def stream_rows(rows: list[dict], column: str) -> list[dict]:
     """Return the rows of settings that were run with several numbers of streams. Raises NoData if there are none."""
     known = [row for row in rows if row[column] is not None and row["streams"] is not None and row["ratio"] is None]
-    groups = transfer_scope.groups(known, (*OTHERS, "algorithm"))
+    groups = transfer_scope.group_rows(known, (*OTHERS, "algorithm"))
     varied_rows = [row for group in groups.values() if len({row["streams"] for row in group}) > 1 for row in group]
     if not varied_rows:
         raise NoData("no settings were run with several numbers of parallel streams")

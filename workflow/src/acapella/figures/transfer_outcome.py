@@ -45,7 +45,7 @@ def first(bbr: dict, cubic: dict) -> str:
     return "equal" if abs(gain) <= EQUAL_PERCENT else "bbr" if gain > 0 else "cubic"
 
 
-def single(verb: str, result: str | None) -> str:
+def setting_text(verb: str, result: str | None) -> str:
     """Return the outcome of one setting as text."""
     names = {"bbr": f"BBR {verb}", "cubic": f"Cubic {verb}"}
     without_winner = {"equal": f"BBR and Cubic are {EQUAL}", "undecided": UNDECIDED.capitalize()}
@@ -58,7 +58,7 @@ def summary(verb: str, outcomes: list[str | None], settings: int) -> str:
     With one setting: ``BBR is faster in the only setting``.
     """
     if settings == 1:
-        return f"{single(verb, outcomes[0])} in the only setting"
+        return f"{setting_text(verb, outcomes[0])} in the only setting"
     parts = [f"BBR {verb} in {outcomes.count('bbr')}", f"Cubic in {outcomes.count('cubic')}"]
     parts += [
         f"{text} in {number}"

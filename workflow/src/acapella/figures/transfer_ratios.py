@@ -55,7 +55,7 @@ def whole_intervals(rows: Iterable[dict]) -> list[dict]:
     The last interval of a flow may last only milliseconds. Its throughput is that of a burst into the send buffer.
     """
     kept = []
-    for of_run in transfer_scope.groups([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
+    for of_run in transfer_scope.group_rows([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
         usual = statistics.median(row["end_ns"] - row["start_ns"] for row in of_run)
         kept += [row for row in of_run if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
     return kept
@@ -68,13 +68,13 @@ def first_runs(cells: list[dict]) -> list[dict]:
     complete.sort(
         key=lambda row: (order.index(row["algorithm"]), row["ratio"], row["setting"], row["cell_id"], row["run"])
     )
-    return [rows[0] for rows in transfer_scope.groups(complete, ("algorithm", "ratio", "setting")).values()]
+    return [rows[0] for rows in transfer_scope.group_rows(complete, ("algorithm", "ratio", "setting")).values()]
 
 
 def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[dict], axes: tuple) -> alt.LayerChart:
     """Return the panel of a run. ``axes``: all paths, and the ends of the axes: s, Mbit/s."""
     paths, longest, fastest = axes
-    flows_of_run = [row for row in flows if belongs(row, cell)]
+    flows_of_run = [row for row in flows if is_of_run(row, cell)]
     names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in flows_of_run}
     points = [
         {
@@ -84,14 +84,14 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
             "flow": f"{row['flow']}.{row['stream']}",
         }
         for row in intervals
-        if belongs(row, cell)
+        if is_of_run(row, cell)
     ]
     ends = [
         {"t": row["end_ns"] / 1e9, "path": names[row["flow"], row["stream"]], "mbps": 0}
         for row in flows_of_run
         if row["end_ns"] is not None
     ]
-    last = [row["predicted_ns"] / 1e9 for row in predicted if belongs(row, cell) and row["predicted_ns"] is not None]
+    last = [row["predicted_ns"] / 1e9 for row in predicted if is_of_run(row, cell) and row["predicted_ns"] is not None]
     scale = alt.Scale(domain=paths, range=[COLORS[n % len(COLORS)] for n in range(len(paths))])
     color = alt.Color("path:N", scale=scale, legend=alt.Legend(title="path", orient="right", symbolType="stroke"))
     x = alt.X("t:Q", title="time (s)", scale=alt.Scale(domain=[0, 1.05 * longest], nice=False))
@@ -110,7 +110,7 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=head)
 
 
-def belongs(row: dict, cell: dict) -> bool:
+def is_of_run(row: dict, cell: dict) -> bool:
     """Return whether a row belongs to a run."""
     return (row["cell_id"], row["run"]) == (cell["cell_id"], cell["run"])
 
@@ -135,11 +135,11 @@ def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str
     """
     others = [name for name in (*transfer_scope.FIXED, "delay_ns", "buffer_bytes") if name != "ratio"]
     rows = settings_of(cells, settings)
-    groups = list(transfer_scope.groups(rows, ("algorithm", *others)).values())
+    groups = list(transfer_scope.group_rows(rows, ("algorithm", *others)).values())
     if len(groups) == 1:
-        text = single(groups[0])
+        text = algorithm_text(groups[0])
     elif compared := [group for group in groups if len({row["ratio"] for row in group}) > 1]:
-        text = several(compared, by_algorithm=not transfer_scope.varying(rows, others))
+        text = groups_text(compared, by_algorithm=not transfer_scope.varying(rows, others))
     else:
         return f"Flows over time in {count(len(groups), 'setting')}, each with one ratio"
     ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
@@ -158,7 +158,7 @@ def overlapping(rows: list[dict]) -> list[float]:
     return sorted({row["ratio"] for row in later if row["completion_ns_low"] <= best["completion_ns_high"]})
 
 
-def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
+def groups_text(groups: list[list[dict]], *, by_algorithm: bool) -> str:
     """Return the ratio that completes first with each algorithm, or in how many combinations each ratio does."""
     best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
@@ -174,7 +174,7 @@ def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
     return f"Completes first: {', '.join(parts)} of {count(len(groups), 'combination')} of settings and algorithm"
 
 
-def single(rows: list[dict]) -> str:
+def algorithm_text(rows: list[dict]) -> str:
     """Return the ratio of one algorithm that completes first, and the spread of its flows' ends.
 
     If there is only one ratio, nothing is compared.

@@ -157,7 +157,7 @@ def varying(rows: list[dict], names: Iterable[str]) -> list[str]:
     return [name for name in names if len({row[name] for row in rows}) > 1]
 
 
-def groups(rows: list[dict], names: Iterable[str]) -> dict[tuple, list[dict]]:
+def group_rows(rows: list[dict], names: Iterable[str]) -> dict[tuple, list[dict]]:
     """Return the rows by their values in the columns ``names``, in the order of the rows."""
     rows_by_values: dict[tuple, list[dict]] = {}
     for row in rows:

@@ -40,7 +40,7 @@ def title(gains: list[dict]) -> str:
     """Return the title: the mean difference for each size, or the range of differences if other settings also vary."""
     if not gains:
         return "Completion time against parallel streams"
-    sizes = transfer_scope.groups(gains, ("size_bytes",))
+    sizes = transfer_scope.group_rows(gains, ("size_bytes",))
     others = transfer_scope.varying(gains, [name for name in transfer_lines.OTHERS if name != "size_bytes"])
     if others or len(sizes) > MAX_SIZES:
         ends = [seconds(end(row["difference_ns"] for row in gains)) for end in (min, max)]

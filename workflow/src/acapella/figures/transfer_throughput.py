@@ -19,7 +19,7 @@ def draw(source: Source) -> Figure:
     order = transfer_scope.algorithms(rows)
     rows.sort(key=lambda row: (row["setting"], order.index(row["algorithm"])))
     measure = transfer_heatmap.Measure(
-        lambda row: scaled(row["throughput_bps_mean"]),
+        lambda row: megabits(row["throughput_bps_mean"]),
         lambda row: text(row["throughput_bps_mean"]),
         "throughput (Mbit/s)",
         spread=lambda row: transfer_heatmap.deviation(
@@ -36,7 +36,7 @@ def ranges_text(rows: list[dict], order: list[str]) -> str:
     parts = []
     for name in order:
         rates = [
-            scaled(row["throughput_bps_mean"])
+            megabits(row["throughput_bps_mean"])
             for row in rows
             if row["algorithm"] == name and row["throughput_bps_mean"] is not None
         ]
@@ -45,7 +45,7 @@ def ranges_text(rows: list[dict], order: list[str]) -> str:
     return ", ".join(parts)
 
 
-def scaled(bps: float | None) -> float | None:
+def megabits(bps: float | None) -> float | None:
     """Return a rate in Mbit/s."""
     return None if bps is None else bps / 1e6
 
