@@ -42,7 +42,7 @@ KINDS = ("acap", "flows")
 RECREATED = ("acap", "flows", "tables")  # directories of files that Snakemake can create again
 RECREATE_HINT = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
 MAX_BYTES = 64 << 20  # maximum size of a file that is read into memory
-SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
+MAX_SIZE_RATIO = 1000  # of size to allocated bytes; sparse files exceed it, files on compressing file systems do not
 BLOCK_BYTES = 512  # unit of st_blocks
 CHUNK_BYTES = 1 << 20
 NO_DISKS = ("dev", "proc", "sys")
@@ -126,7 +126,7 @@ def bounded_sha256(path: Path) -> str:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a regular file")
-        if status.st_size > MAX_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
+        if status.st_size > MAX_BYTES and status.st_size > MAX_SIZE_RATIO * status.st_blocks * BLOCK_BYTES:
             raise ValueError(f"has {status.st_size} bytes, of which {status.st_blocks * BLOCK_BYTES} are on the disk")
         checksum, remaining = hashlib.sha256(), status.st_size
         while remaining and (chunk := stream.read(min(remaining, CHUNK_BYTES))):

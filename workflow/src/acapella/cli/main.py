@@ -17,7 +17,7 @@ from acapella_core.files import remove_scratch
 from . import entry
 from .commands import build_parser, refuse_other_name
 
-PRIVATE = 0o077  # umask: files contain other people's traffic, even while they are incomplete
+PRIVATE_UMASK = 0o077  # umask: files contain other people's traffic, even while they are incomplete
 
 # By default, these signals end Python immediately. Then incomplete files remain, and testbed nodes are not released. A
 # terminal sends SIGHUP when it is closed.
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     if own_process:
         handle_fatal_signals(args.debug)
         pandas_import.prevent()
-    previous = os.umask(PRIVATE)
+    previous = os.umask(PRIVATE_UMASK)
     try:
         with exceptions_for_signals() as received:
             return run_command(args, received)

@@ -16,7 +16,7 @@ MAX_MARKED = 120  # maximum number of points with marks and tooltips; in longer 
 MAX_X_TICKS = 4
 SMALLEST = 1e-15  # a smaller maximum counts as 0: the power of ten below the smallest doubles would be 0
 DAY_S = 86_400
-SPARSE, LITTLE = ' class="sparse"', " (little time captured)"
+SPARSE_CLASS, SPARSE_NOTE = ' class="sparse"', " (little time captured)"
 STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY_S, 2 * DAY_S, 7 * DAY_S, 14 * DAY_S)
 STEPS_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
 
@@ -127,7 +127,7 @@ def marks(
     parts = []
     for point, (x, y) in zip(points, placed, strict=True):
         if y is not None and (point.sparse or not only_sparse):
-            kind, note = (SPARSE, LITTLE) if point.sparse else ("", "")
+            kind, note = (SPARSE_CLASS, SPARSE_NOTE) if point.sparse else ("", "")
             title = escape(f"{point.label}: {axis.text(point.value)}{note}")
             parts.append(f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>{title}</title></circle>')
     return parts

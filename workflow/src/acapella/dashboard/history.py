@@ -45,8 +45,8 @@ LOSS = Trend(Axis("Lost frames", percent), lambda counts: counts.loss_share)
 FLOWS = Trend(Axis("Flows", count_text), lambda counts: counts.flows)
 BYTES = Trend(Axis("Bytes on the wire", wire_size), lambda counts: counts.wire_bytes)
 KAPPA = Axis("Lowest kappa of an environment", lambda value: f"{value:.3g}", maximum=1.0)
-OF_PLACE = (RATE, LOSS, FLOWS)
-OF_CAMPAIGN = (BYTES, RATE, LOSS, FLOWS)
+PLACE_TRENDS = (RATE, LOSS, FLOWS)
+CAMPAIGN_TRENDS = (BYTES, RATE, LOSS, FLOWS)
 
 
 @dataclass(frozen=True)

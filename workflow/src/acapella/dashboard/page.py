@@ -22,7 +22,7 @@ from .campaigns import REPORT, SITES, campaign_names, has_report
 from .cells import CHART, DATE, EMPTY, NUMBER, TEXT, Cell
 from .charts import Axis, chart, sparkline
 from .counts import Counts, total
-from .history import FLOWS, KAPPA, LOSS, OF_CAMPAIGN, OF_PLACE, RATE, History
+from .history import CAMPAIGN_TRENDS, FLOWS, KAPPA, LOSS, PLACE_TRENDS, RATE, History
 from .outcomes import Outcomes, outcome_cell, read_outcomes
 from .summaries import FILE as SUMMARIES
 from .summaries import Summary, read_summaries
@@ -222,7 +222,7 @@ def campaign_figures(history: History) -> list[dict]:
     """Return the trends over all campaigns."""
     # Only samples in traffic statistics, as in the trends of sites and ports.
     counts = {name: total(place.counts for place in history.summaries[name].places) for name in history.dated}
-    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_CAMPAIGN]
+    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in CAMPAIGN_TRENDS]
     kappas = {name: kappa for name in history.dated if (kappa := lowest_kappa(history.summaries[name])) is not None}
     return [*figures, *([figure(history, KAPPA, history.points(kappas))] if kappas else [])]
 
@@ -272,13 +272,13 @@ def site_page(dashboard: Dashboard, site: str) -> dict:
     """Return the values of the page of a site."""
     history, ports = dashboard.history, dashboard.history.sites[site]
     counts = history.of_site(site)
-    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_PLACE]
+    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in PLACE_TRENDS]
     groups = [
         {
             "title": f"Port {cells.shown(port)}",
             "figures": [
                 figure(history, trend.axis, history.trend(trend, by_campaign), f"port {cells.shown(port)}")
-                for trend in OF_PLACE
+                for trend in PLACE_TRENDS
             ],
         }
         for port, by_campaign in ports.items()

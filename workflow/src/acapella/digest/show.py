@@ -28,8 +28,8 @@ FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from b
 SUMMARY_FRAMES = ["frame", "ts_ns", "wire_len", "stack", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len", "issue"]
 SUMMARY_FLOWS = ["src", "dst", "ip_proto", "src_port", "dst_port"]
 # The first ICMP header of a stack is the frame's; the headers after it are quoted (RFC 792, RFC 4443 section 2.4).
-ICMP = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
-QUOTED = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
+ICMP_HEADER = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
+QUOTED_PACKET = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -242,7 +242,7 @@ def protocol(stack):
     """Return the last header of each stack, like tshark's column Protocol, without headers that ICMP errors quote."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    frame_stack = pc.replace_substring_regex(without_data(stack), ICMP, r"\1")
+    frame_stack = pc.replace_substring_regex(without_data(stack), ICMP_HEADER, r"\1")
     return pc.replace_substring_regex(frame_stack, "^.*/", "")
 
 
@@ -275,7 +275,7 @@ def headers(text: dict, length):
     import pyarrow.compute as pc  # noqa: PLC0415
 
     stack = without_data(text["stack"])
-    with_quotes = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
+    with_quotes = pc.replace_substring_regex(stack, QUOTED_PACKET, r"\1 quotes \2")
     length_text = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
     ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or an unknown protocol
     number = pc.if_else(
