@@ -86,7 +86,7 @@ def confine(args) -> None:
 
 
 def preload(args) -> None:
-    """Import what an analysis uses, before `acapella campaign batch` forks a process for each sample."""
+    """Import what an analysis uses, before `acapella campaign batch` forks."""
     import duckdb  # noqa: F401, PLC0415 - keeps `--help` fast
 
     import acapella.digest.acap_files  # noqa: F401, PLC0415 (pyarrow)
@@ -100,8 +100,8 @@ def output_of(args) -> Path:
     if not args.sample and not args.keep:
         raise UserError("no sample", fix="specify the names of samples with --sample")
     if not args.output and len(args.sample) != 1:
-        found = "several samples" if args.sample else "no sample"
-        raise UserError(f"{found}, but no directory", fix="specify the directory of their tables with --output")
+        given = "several samples" if args.sample else "no sample"
+        raise UserError(f"{given}, but no directory", fix="specify the directory of their tables with --output")
     return Path(args.output or Path(args.campaign, "partial", args.sample[0]))
 
 
@@ -111,7 +111,7 @@ def run(args) -> None:
     output = output_of(args)
     beneath.protect(output)
     if not args.sample:
-        for name in selected(args.only):
+        for name in selected_tables(args.only):
             keep_rows(output / f"{name}.parquet", args.keep)
         return
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
@@ -155,7 +155,7 @@ def make_partials(  # noqa: PLR0913
     ``bin_ns`` is not positive, or if a table in ``only`` is unknown.
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
-    names = selected(only)
+    names = selected_tables(only)
     if bin_ns < 1:
         raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="specify a positive number of nanoseconds")
     inputs = [inputs_of(campaign, sample) for sample in sorted(set(samples))]
@@ -176,7 +176,7 @@ def make_partials(  # noqa: PLR0913
         return [write_partial(rows, output / f"{name}.parquet", kept) for name, rows in tables.items()]
 
 
-def selected(only: Sequence[str] | None) -> list[str]:
+def selected_tables(only: Sequence[str] | None) -> list[str]:
     """Return the names of the tables to create: ``only``, or all. Raises UserError if one is unknown."""
     names = queries.names("analyze")
     for name in only or ():
@@ -241,8 +241,8 @@ def check_digests(con, inputs: Sequence[Inputs]) -> dict[str, dict]:
         for path, sample in sample_of.items():
             check_digest(path, sample)
         raise
-    for path, found in metadata.items():
-        check_format(path, found)
+    for path, file_metadata in metadata.items():
+        check_format(path, file_metadata)
     return metadata
 
 
@@ -331,9 +331,9 @@ def unknown_verdicts(con, mirrored: Iterable[str]):
     from acapella_core.arrow_tables import arrow_schema  # noqa: PLC0415 (pyarrow)
 
     query = "select sample::varchar as sample, 'unknown' as verdict from samples where sample not in (select unnest(?))"
-    known = con.sql(query, params=[[*mirrored]]).to_arrow_table()
+    rows = con.sql(query, params=[[*mirrored]]).to_arrow_table()
     fields = [pa.field(field.name, field.type) for field in arrow_schema("congestion") if field.name not in PLACE]
-    columns = [known[f.name] if f.name in known.column_names else pa.nulls(len(known), f.type) for f in fields]
+    columns = [rows[f.name] if f.name in rows.column_names else pa.nulls(len(rows), f.type) for f in fields]
     return pa.table(columns, pa.schema(fields))
 
 

@@ -144,11 +144,11 @@ def state_of(path: str | os.PathLike) -> list:
 def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str], code: str) -> str:
     """Return the SHA-256 over everything on which the outputs of a sample depend: command, code and state of inputs.
 
-    ``command``: arguments of `acapella` that select the output; NEUTRAL_OPTIONS are ignored.
+    ``command``: arguments of the stage's command; NEUTRAL_OPTIONS are ignored.
     """
     states = [member.state()] if stage.reads_capture else []
-    place = Campaign.at(campaign)
-    states += [state_of(campaign / place.name(kind, member.sample, suffix)) for kind, suffix in stage.inputs]
+    layout = Campaign.at(campaign)
+    states += [state_of(campaign / layout.name(kind, member.sample, suffix)) for kind, suffix in stage.inputs]
     words = [word for word in command if not str(word).startswith(NEUTRAL_OPTIONS)]
     described = [words, code, member.values if stage.reads_sheet else [], states]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
@@ -156,10 +156,10 @@ def key_of(campaign: Path, stage: Stage, member: Member, command: Sequence[str],
 
 def outputs_of(campaign: Path, stage: Stage, member: Member) -> list[Path]:
     """Return the output files of a stage for a sample; they may contain other samples of its batch."""
-    place = Campaign.at(campaign)
+    layout = Campaign.at(campaign)
     if stage.together:
-        return [place.batch_partial(member.batch, name) for _, name in stage.outputs]
-    return [campaign / place.name(kind, member.sample, suffix) for kind, suffix in stage.outputs]
+        return [layout.batch_partial(member.batch, name) for _, name in stage.outputs]
+    return [campaign / layout.name(kind, member.sample, suffix) for kind, suffix in stage.outputs]
 
 
 def groups(samples: Sequence[str], sizes: Mapping[str, int], max_bytes: int) -> Iterator[list[str]]:

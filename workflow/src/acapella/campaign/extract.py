@@ -73,7 +73,7 @@ class Part:
     capture: Path
     acap: Path
     columns: object  # pyarrow.Table
-    checksum: str | None = None  # SHA-256 of the whole capture, if the manifest contains it
+    checksum: str | None = None  # SHA-256 of the whole capture, if the catalog contains it
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -175,7 +175,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
     check_numbers(selection.frames, acap, capture)
     merged = FILE.name in open_table(acap)[0].schema_arrow.names
     if selection.where is None and selection.flows is None and positions_of(acap) is not None and not merged:
-        return [Part(capture, acap, numbered(selection.frames, acap))]
+        return [Part(capture, acap, numbers_table(selection.frames, acap))]
     flows = None
     if args.flows or selection.where is not None or selection.flows is not None:
         flows = find_flows(acap, args.flows)
@@ -222,7 +222,7 @@ def check_numbers(ranges: list[tuple[int, int]] | None, acap: Path, where: Path 
     names.report(f"acapella: note: {where}: --frames {text}: {last_frame}")
 
 
-def numbered(ranges: list[tuple[int, int]], acap: Path):
+def numbers_table(ranges: list[tuple[int, int]], acap: Path):
     """Return the numbers in these ranges that are in the acap, without duplicates, as a table with the column frame."""
     import numpy as np  # noqa: PLC0415 - slow to import
     import pyarrow as pa  # noqa: PLC0415
@@ -321,8 +321,8 @@ def with_true_names(con, selection: Selection, samples: Collection[str], mapping
     if mapping and flows and not con.execute("select 1 from flows where flow_id = ? limit 1", flows).fetchall():
         con.execute("create temp table pseudonyms (true_sample varchar, site varchar)")
         queries.insert(con, "pseudonyms", [(row["true_sample"], row["site"]) for row in mapping])
-        found = queries.select(con, "extract", "pseudonymous_flow", {"flow_id": flows[0]}).fetchall()
-        flows = [flow_id for (flow_id,) in found] or flows
+        flow_ids = queries.select(con, "extract", "pseudonymous_flow", {"flow_id": flows[0]}).fetchall()
+        flows = [flow_id for (flow_id,) in flow_ids] or flows
     return replace(selection, sample=sample, flows=flows)
 
 
@@ -345,7 +345,7 @@ def opened(campaign: Campaign, threads: int) -> Iterator:
 
 
 def captures_of(con, campaign: Campaign) -> dict[str, tuple[Path, str | None]]:
-    """Return the capture of each sample with an acap, and its checksum if a manifest contains it."""
+    """Return the capture of each sample with an acap, and its checksum if the catalog contains it."""
     columns = {name for (name,) in con.execute("select column_name from (describe samples)").fetchall()}
     private = "file, sha256" if {"file", "sha256"} <= columns else "null, null"  # a release has neither
     rows = con.execute(f"select sample, {private} from samples where acap is not null").fetchall()
@@ -383,13 +383,13 @@ def find_acap(capture: Path, acap: str | None) -> Path:
     stem = re.sub(r"\.(gz|zst|lz4)$", "", capture.name)
     bases = dict.fromkeys([re.sub(r"\.(pcap|pcapng|cap)$", "", stem), stem, capture.name])
     beside = [capture.parent / f"{base}{suffix}" for base in bases for suffix in (".acap.parquet", ".parquet")]
-    places = [*beside, *(capture.parent.parent / "acap" / f"{base}.parquet" for base in bases)]
-    places += [
+    candidates = [*beside, *(capture.parent.parent / "acap" / f"{base}.parquet" for base in bases)]
+    candidates += [
         capture.parent.parent.parent / "acap" / capture.parent.name / f"{base}.parquet" for base in bases
     ]  # raw/SHARD/
-    for place in [Path(acap)] if acap else places:
-        if place.is_file():
-            return place
+    for candidate in [Path(acap)] if acap else candidates:
+        if candidate.is_file():
+            return candidate
     if acap:
         raise UserError("no such acap", where=acap)
     raise UserError("its acap was not found", where=capture, fix="run acapella digest, or specify it with --acap")
@@ -476,7 +476,10 @@ def check_written(extraction) -> None:
 
 
 def as_pcap(parts: list[Part], output: str) -> bool:
-    """Return whether to write a pcap: OUT ends in .pcap, and all frames are from one pcap. If not, print a note."""
+    """Return whether to write a pcap: OUT ends in .pcap or .cap, and all frames are from one pcap.
+
+    Print a note if OUT has such a name, but frames are of a pcapng or of several captures.
+    """
     if not output.endswith((".pcap", ".cap")):
         return False
     if len(parts) == 1 and not metadata_of(parts[0].acap)["format"].startswith("pcapng"):

@@ -143,13 +143,13 @@ def run(args) -> None:
         print(f"acapella: {counted} excluded from traffic statistics: {reason}")
     if names := misdated(campaign):
         limit = "more than 10 years from the median start of the campaign"
-        print(f"acapella: {pluralize(len(names), 'sample')} dated {limit}: {shortened(names)}")
+        print(f"acapella: {pluralize(len(names), 'sample')} dated {limit}: {first_names(names)}")
     if missing:
         counted = pluralize(len(missing), "sample")
-        print(f"acapella: {counted} in no table (excluded, or without an acap): {shortened(missing)}")
+        print(f"acapella: {counted} in no table (excluded, or without an acap): {first_names(missing)}")
 
 
-def shortened(names: list[str]) -> str:
+def first_names(names: list[str]) -> str:
     """Return the first five names, separated by commas."""
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
@@ -178,9 +178,9 @@ def build(  # noqa: PLR0913
         files = input_files(campaign, listed, {*exclude, *failed}, start_ns)
         try:
             files = copy_earlier(campaign, files, temporary)
-            named = {"named_trials": trials, "excluded": exclude, "failed": failed}
+            samples_by_list = {"named_trials": trials, "excluded": exclude, "failed": failed}
             inputs = {"listed": [(name, *place) for name, place in listed.items()]}
-            inputs |= {name: [(sample,) for sample in sorted({*samples})] for name, samples in named.items()}
+            inputs |= {name: [(sample,) for sample in sorted({*samples})] for name, samples in samples_by_list.items()}
             with name_failing_sample(campaign, inputs, files, traffic=traffic):
                 counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, **resources)
             add_views(campaign, temporary, published(campaign, tables))

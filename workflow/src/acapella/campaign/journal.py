@@ -5,11 +5,12 @@ appended, and the last line of a sample counts. The key determines what the line
 
     key      the sample                                          list
     SHA-256  was completed with this command, code and inputs    state of each output file
-    (empty)  was started, and failed or was interrupted          [N]: it was started together with others of group N
+    (empty)  was started, and failed or was interrupted          [N]: number of the group in which it was started
     -        has left the batch, whose tables have no rows of it []
 
-A file with many lines is replaced by one with the last line of each sample. done/analyze/BATCH.tables.tsv has the same
-format, with a table instead of a sample, the version of its queries as key, and the state of the table.
+A file with many lines is replaced by one with the last line of each sample of the batch.
+done/analyze/BATCH.tables.tsv has the same format, with a table instead of a sample, the version of its queries as key,
+and the state of the table.
 """
 
 import contextlib
@@ -27,8 +28,8 @@ from acapella_core.files import atomic_text, convert_errors
 
 from .batches import state_of
 
-STARTED = ""
-LEFT = "-"
+STARTED_MARK = ""
+LEFT_MARK = "-"
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 MAX_LINES = 10  # for each sample; a longer journal is replaced
 
@@ -44,7 +45,7 @@ class Entry(NamedTuple):
         """Return the sample and the entry of a line. Raises ValueError if the line is damaged."""
         sample, key, text = line.split("\t")
         values = json.loads(text)
-        if not isinstance(values, list) or (key == STARTED and [*map(type, values)] != [int]):
+        if not isinstance(values, list) or (key == STARTED_MARK and [*map(type, values)] != [int]):
             raise ValueError(line)
         return sample, cls(key, values)
 
@@ -95,23 +96,23 @@ class Journal:
 
     def is_started(self, sample: str) -> bool:
         """Return whether a sample was started in an earlier run, and failed or was interrupted."""
-        return sample in self._entries and self._entries[sample].key == STARTED
+        return sample in self._entries and self._entries[sample].key == STARTED_MARK
 
     def started_groups(self, samples: Iterable[str]) -> list[list[str]]:
         """Return those of ``samples`` that were started, in the groups in which they were started together."""
-        found: dict[int, list[str]] = {}
+        samples_by_group: dict[int, list[str]] = {}
         for sample in filter(self.is_started, samples):
-            found.setdefault(self._entries[sample].values[0], []).append(sample)
-        return [*found.values()]
+            samples_by_group.setdefault(self._entries[sample].values[0], []).append(sample)
+        return [*samples_by_group.values()]
 
     def left(self, members: Iterable[str]) -> set[str]:
         """Return the samples that have left the batch and whose rows may still be in its tables."""
-        return {sample for sample, entry in self._entries.items() if entry.key != LEFT} - {*members}
+        return {sample for sample, entry in self._entries.items() if entry.key != LEFT_MARK} - {*members}
 
     def start(self, *samples: str) -> None:
         """Record that samples are being processed together. They are incomplete until `add`."""
-        numbers = (entry.values[0] for entry in self._entries.values() if entry.key == STARTED)
-        self._append(dict.fromkeys(samples, Entry(STARTED, [1 + max(numbers, default=0)])))
+        numbers = (entry.values[0] for entry in self._entries.values() if entry.key == STARTED_MARK)
+        self._append(dict.fromkeys(samples, Entry(STARTED_MARK, [1 + max(numbers, default=0)])))
 
     def add(self, keys: Mapping[str, str], outputs: Sequence[Path]) -> None:
         """Record that samples were completed. ``keys``: key of each sample; ``outputs``: files with their results."""
@@ -120,7 +121,7 @@ class Journal:
 
     def remove(self, samples: Iterable[str]) -> None:
         """Record that no output has rows of samples that have left the batch."""
-        self._append(dict.fromkeys(samples, Entry(LEFT, [])))
+        self._append(dict.fromkeys(samples, Entry(LEFT_MARK, [])))
 
     def clear(self) -> None:
         """Remove all entries, so that no sample is complete."""
@@ -142,8 +143,8 @@ class Journal:
             stream.writelines(entry.line(sample) for sample, entry in entries.items())
 
     def _rewrite(self) -> None:
-        """Replace the file with the last entry of each sample."""
-        self._entries = {sample: entry for sample, entry in self._entries.items() if entry.key != LEFT}
+        """Replace the file with the last entry of each sample that has not left the batch."""
+        self._entries = {sample: entry for sample, entry in self._entries.items() if entry.key != LEFT_MARK}
         atomic_text(self.path, "".join(entry.line(sample) for sample, entry in self._entries.items()))
         self._lines, self._incomplete = len(self._entries), ""
 

@@ -23,7 +23,7 @@ STAGE = "monitor"
 TABLES = ("monitor_ports", "monitor_flows", "monitor_histograms", "monitor_intervals", "monitor_clocks")
 DIRECTORY = "generated"
 TRIALS = "trials.json"  # file in DIRECTORY of a release: lists its samples in the order of ports
-FIX, COPY = "collect the campaign again", "copy the release again"
+FIX, COPY_FIX = "collect the campaign again", "copy the release again"
 
 
 def register_parser(subparsers):
@@ -68,12 +68,12 @@ def check_files(campaign: campaigns.Campaign, sample: str) -> None:
     """Raise UserError unless the files of a trial match its manifest."""
     path = campaigns.require(campaign.manifest(sample), FIX)
     try:
-        listed = {one["file"]: one["sha256"] for one in json.loads(path.read_text("utf-8"))["generated"]["files"]}
+        checksums = {file["file"]: file["sha256"] for file in json.loads(path.read_text("utf-8"))["generated"]["files"]}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("not the manifest of generated traffic", where=path, fix=FIX) from error
     for table in TABLES:
         file = campaigns.require(campaign.generated(sample, table), FIX)
-        if provenance.sha256_of(file) != listed.get(file.name):
+        if provenance.sha256_of(file) != checksums.get(file.name):
             raise UserError(f"its SHA-256 differs from that in {path}", where=file, fix=FIX)
 
 
@@ -81,7 +81,7 @@ def rows_of(campaign: campaigns.Campaign, sample: str, table: str, release: Path
     """Return the rows of a trial in the campaign or a release, which lacks columns with addresses. Raises UserError."""
     if release is None:
         return tables.read(table, campaign.generated(sample, table), FIX).to_pylist()
-    return tables.read(table, release / DIRECTORY / sample / f"{table}.parquet", COPY, partial=True).to_pylist()
+    return tables.read(table, release / DIRECTORY / sample / f"{table}.parquet", COPY_FIX, partial=True).to_pylist()
 
 
 def released_trials(release: Path) -> list[str]:
@@ -92,4 +92,4 @@ def released_trials(release: Path) -> list[str]:
     try:
         return [names.sample(sample, path) for sample in json.loads(path.read_text(encoding="utf-8"))["samples"]]
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise UserError("not a list of samples", where=path, fix=COPY) from error
+        raise UserError("not a list of samples", where=path, fix=COPY_FIX) from error

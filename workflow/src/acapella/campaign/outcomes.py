@@ -19,9 +19,9 @@ from acapella_core.errors import UserError
 OUTCOMES = ("success", "degraded", "incomplete", "failed")  # in the order of the figure
 TABLES = ("outcomes", "outcome_reasons")
 SUCCESS = OUTCOMES[0]
-NEEDED = ("campaign", "started", "site", "outcome", "reason", "samples")
+REQUIRED_COLUMNS = ("campaign", "started", "site", "outcome", "reason", "samples")
 NUMBER = re.compile(r"[0-9]{1,15}")  # short enough for sums to fit into 64 bits
-SHOWN = 40  # maximum length of a quoted value in an error
+MAX_QUOTED = 40  # maximum length of a quoted value in an error
 
 
 def register_parser(subparsers):
@@ -42,7 +42,7 @@ def run(args) -> None:
     sites = read(Path(args.collections))
     if args.pseudonyms:
         sites = [{**site, "reason": ""} for site in sites]
-    rows = counted(sites)
+    rows = count_outcomes(sites)
     directory = Path(args.output)
     beneath.protect(directory)
     for name, content in zip(TABLES, (rows, reasons(sites)), strict=True):
@@ -67,16 +67,16 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def fault_of(row: dict[str, str]) -> str | None:
     """Return a description of the fault in a row; None if the row is valid."""
-    if missing := [key for key in NEEDED if row.get(key) is None]:
+    if missing := [key for key in REQUIRED_COLUMNS if row.get(key) is None]:
         return f"column {', '.join(missing)} is missing"
     if row["outcome"] not in OUTCOMES:
-        return f"outcome is {row['outcome'][:SHOWN]!r}, expected {', '.join(OUTCOMES)}"
+        return f"outcome is {row['outcome'][:MAX_QUOTED]!r}, expected {', '.join(OUTCOMES)}"
     if not NUMBER.fullmatch(row["samples"]):
-        return f"samples is {row['samples'][:SHOWN]!r}, expected a number of at most 15 digits"
+        return f"samples is {row['samples'][:MAX_QUOTED]!r}, expected a number of at most 15 digits"
     return None
 
 
-def counted(rows: list[dict[str, str]]) -> list[dict]:
+def count_outcomes(rows: list[dict[str, str]]) -> list[dict]:
     """Return the rows of table outcomes: the number of sites per collection and outcome."""
     collections = defaultdict(list)
     for row in rows:

@@ -200,10 +200,10 @@ def copy_earlier(campaign: Campaign, files: Files, database: Path) -> Files:
 def remove_changed(con, files: Files) -> None:
     """Remove everything from a copy of the earlier catalog except the rows of unchanged files."""
     for kind in ("view", "table"):
-        found = con.execute(
+        objects = con.execute(
             f"select schema_name, {kind}_name from duckdb_{kind}s() where not internal and not temporary"
         ).fetchall()
-        for schema, name in found:
+        for schema, name in objects:
             if f"{schema}.{name}" not in (*DIGEST_TABLES, *MANIFEST_TABLES):
                 con.execute(f"drop {kind} {quoted(schema)}.{quoted(name)}")
     for tables, kept in ((DIGEST_TABLES, files.kept_digests()), (MANIFEST_TABLES, files.kept_manifests())):

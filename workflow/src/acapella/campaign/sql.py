@@ -78,7 +78,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def checked_spreadsheet(args: argparse.Namespace) -> bool:
-    """Return whether to neutralize cells. Raises UserError if the format is neither csv nor tsv."""
+    """Return whether to neutralize formulas in cells. Raises UserError if so and the format is neither csv nor tsv."""
     form = args.format or ("table" if sys.stdout.isatty() else "csv")
     if args.spreadsheet and form not in ("csv", "tsv"):
         raise UserError("--spreadsheet is for --format csv and --format tsv", where=f"--format {form}")
@@ -154,13 +154,15 @@ def query_catalog(  # noqa: PLR0913
         con.execute(f"attach {views.literal(catalog)} as catalog (read_only)")
         queries.confine(con, directory)
         check_catalog(con, campaign)
-        here = Campaign(Path())  # not the views in the catalog, which contain the path at the time of indexing
+        campaign_here = Campaign(Path())  # not the views in the catalog, which contain the path at the time of indexing
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
         acaps = acaps_for(con, query, campaign) if "acaps" in tables else ""  # a release has no list of them
-        views.create_views(con, here.directory, acaps=acaps)
-        views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
+        views.create_views(con, campaign_here.directory, acaps=acaps)
+        views.create_table_views(
+            con, campaign_here.directory, sorted({*views.existing_tables(campaign_here)} - {*tables})
+        )
         with known_names(con):
             statement = reading_statement(con, query)
             write_result(con, statement, out, form, spreadsheet=spreadsheet)
@@ -298,7 +300,7 @@ def write_table(con, query, out) -> None:
 
 
 def write_separated(delimiter, cell=None):
-    """Return a writer of delimited text. ``cell`` converts a value to the content of a cell (default: `plain`).
+    """Return a writer of delimited text. ``cell`` converts a value to the content of a cell (default: `csv_value`).
 
     Null is an empty cell and empty text is ``""``, as in PostgreSQL and DuckDB.
     """
@@ -311,7 +313,7 @@ def write_separated(delimiter, cell=None):
         return text if text and not special.search(text) else '"' + text.replace('"', '""') + '"'
 
     def write(con, query, out) -> None:
-        content, terminal = cell or plain, out.isatty()
+        content, terminal = cell or csv_value, out.isatty()
 
         def line(values) -> str:
             return delimiter.join(field(content(value), terminal=terminal) for value in values) + "\n"
@@ -394,7 +396,7 @@ def json_key(key) -> str:
     return key.hex() if isinstance(key, bytes) else str(key)
 
 
-def plain(value):
+def csv_value(value):
     """Return the content of a CSV cell for a value. Lists and structs are JSON, blobs are hexadecimal."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -408,7 +410,7 @@ def without_formula(value):
 
     Numbers are not changed. Source: OWASP, CSV Injection.
     """
-    text = plain(value)
+    text = csv_value(value)
     return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text
 
 

@@ -130,9 +130,9 @@ def report_removed(
     if not removed:
         return []
     log = directory / "logs" / "stale.log"
-    before = log.read_text(encoding="utf-8") if log.is_file() else ""
+    earlier_text = log.read_text(encoding="utf-8") if log.is_file() else ""
     lines = [shown(f"{item.path}" + (f" -> {item.new_path}" if item.new_path else "")) for item in removed]
-    atomic_text(log, before + "".join(f"{line}\n" for line in lines))
+    atomic_text(log, earlier_text + "".join(f"{line}\n" for line in lines))
     moved = sum(item.new_path is not None for item in removed)
     excerpt = [*lines[:MAX_SHOWN], *([f"... (all in {log})"] if len(lines) > MAX_SHOWN else [])]
     moves = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
@@ -209,7 +209,10 @@ def is_known(campaign: Campaign, name: str) -> bool:
 
 
 def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Path]) -> Iterator[RemovedPath]:
-    """Remove manifests and links of samples that are not listed; move captures to stale/raw/. Yield removed paths."""
+    """Remove manifests and links of samples that are not listed; yield removed paths.
+
+    Captures that are regular files are moved to stale/raw/, with their manifests.
+    """
     directory = campaign.directory
     for name, manifest in sample_names(campaign, "raw", ".json"):
         if name in listed or manifest.is_symlink():

@@ -21,7 +21,7 @@ from . import layout as campaigns
 TABLES = ("storage_runs", "storage_growth", "storage_latency", "storage_rates")
 AVERAGE_SHARE = 0.95  # quantile of the calls of a run; the average case ends with the power of two that contains it
 VERSION = 2  # version of study.json
-MAKER = "acapella measure storage -o"
+PRODUCER = "acapella measure storage -o"
 
 
 def register_parser(subparsers):
@@ -50,21 +50,21 @@ def path_of(campaign: campaigns.Campaign) -> Path:
 def read(campaign: campaigns.Campaign) -> dict:
     """Return the study. Raises UserError if it is missing or has a different format or version."""
     path = path_of(campaign)
-    text = campaigns.require(path, f"run: {MAKER} {path}").read_text(encoding="utf-8")
+    text = campaigns.require(path, f"run: {PRODUCER} {path}").read_text(encoding="utf-8")
     try:
         study = json.loads(text)
         if study["version"] == VERSION:
             return study
     except (ValueError, KeyError, TypeError):
         pass
-    raise UserError("not a storage study in the format of this version", where=path, fix=f"run: {MAKER} {path}")
+    raise UserError("not a storage study in the format of this version", where=path, fix=f"run: {PRODUCER} {path}")
 
 
 def rows_of(study: dict) -> dict[str, list[dict]]:
     """Return the rows of each table by its name. Runs are numbered from 1."""
     rows = {name: [] for name in TABLES}
     for number, run_ in enumerate(study["runs"], 1):
-        intervals = growth(run_)
+        intervals = growth_rows(run_)
         rows["storage_runs"].append({"run": number, **summary(run_, intervals)})
         rows["storage_growth"] += [{"run": number, **row} for row in intervals]
         rows["storage_latency"] += [{"run": number, **row} for row in latencies(run_)]
@@ -95,40 +95,40 @@ def long_from(run_: dict) -> int:
     return 0
 
 
-def growth(run_: dict) -> list[dict]:
+def growth_rows(run_: dict) -> list[dict]:
     """Return one row per interval. Sums are cumulative since the first call."""
-    intervals, above = run_["intervals"], long_from(run_)
+    intervals, long_from_ns = run_["intervals"], long_from(run_)
     sums = {
-        "calls": accumulate(each["calls"] for each in intervals),
-        "written_bytes": accumulate(each["bytes"] for each in intervals),
-        "latency_ns": accumulate(each["latency_ns"] for each in intervals),
-        "latency_upper_ns": accumulate(upper(each) for each in intervals),
+        "calls": accumulate(interval["calls"] for interval in intervals),
+        "written_bytes": accumulate(interval["bytes"] for interval in intervals),
+        "latency_ns": accumulate(interval["latency_ns"] for interval in intervals),
+        "latency_upper_ns": accumulate(upper(interval) for interval in intervals),
         "long_calls": accumulate(
-            sum(calls for least, _, calls in each["buckets"] if least >= above) for each in intervals
+            sum(calls for lo_ns, _, calls in interval["buckets"] if lo_ns >= long_from_ns) for interval in intervals
         ),
-        "long_upper_ns": accumulate(upper(each, above) for each in intervals),
+        "long_upper_ns": accumulate(upper(interval, long_from_ns) for interval in intervals),
     }
     rows = []
-    for number, (each, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
+    for number, (interval, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
         row = dict(zip(sums, summed, strict=True))
         memory = run_["memory_bytes"]
         rows.append(
             {
                 "place": number,
-                "t_ns": each["at_ns"] - intervals[0]["at_ns"],
+                "t_ns": interval["at_ns"] - intervals[0]["at_ns"],
                 **row,
                 "written_percent": 100 * row["written_bytes"] / memory,
-                "longest_ns": each["longest_ns"],
-                "dirty_bytes": each["dirty_bytes"],
-                "dirty_percent": 100 * (each["dirty_bytes"] + each["writeback_bytes"]) / memory,
-                "writeback_bytes": each["writeback_bytes"],
+                "longest_ns": interval["longest_ns"],
+                "dirty_bytes": interval["dirty_bytes"],
+                "dirty_percent": 100 * (interval["dirty_bytes"] + interval["writeback_bytes"]) / memory,
+                "writeback_bytes": interval["writeback_bytes"],
             }
         )
     return rows
 
 
 def summary(run_: dict, intervals: list[dict]) -> dict:
-    """Return the row of a run in table storage_runs. ``intervals``: rows of the run from `growth`."""
+    """Return the row of a run in table storage_runs. ``intervals``: rows of the run from `growth_rows`."""
     summed = ("calls", "latency_ns", "latency_upper_ns", "long_calls", "long_upper_ns")
     last = intervals[-1] if intervals else dict.fromkeys(summed, 0)
     max_percent = max((row["dirty_percent"] for row in intervals), default=0.0)

@@ -41,8 +41,8 @@ class Environment:
 
     def key(self, pair: dict) -> dict:
         """Return the key columns of a pair."""
-        places = {trial["name"]: place for place, trial in enumerate(self.result["trials"], 1)}
-        return {"environment": self.name, "a": places[pair["a"]], "b": places[pair["b"]]}
+        numbers = {trial["name"]: number for number, trial in enumerate(self.result["trials"], 1)}
+        return {"environment": self.name, "a": numbers[pair["a"]], "b": numbers[pair["b"]]}
 
     @property
     def runs(self) -> list[dict]:
@@ -111,16 +111,16 @@ def cpu_lost(replay: dict | None) -> bool | None:
 
 def replay_rows(environment: Environment) -> list[dict]:
     """Return the rows of table consistency_replays: one for each trial that a testbed replayed."""
-    found = []
-    for place, trial in enumerate(environment.result["trials"], 1):
+    rows = []
+    for number, trial in enumerate(environment.result["trials"], 1):
         if replay := environment.replays.get(trial["name"]):
             link = replay["path"]
             path = {"path": link["kind"], "rate_bps": link["rate_bps"], "queue_bytes": link["queue_bytes"]}
-            key = {"environment": environment.name, "trial": place}
-            own = {name: replay[name] for name in REPLAY_COLUMNS}
+            key = {"environment": environment.name, "trial": number}
+            settings = {name: replay[name] for name in REPLAY_COLUMNS}
             order = order_of_replayers(environment.result["pairs"], trial["name"])
-            found.append(key | own | path | order | {"cpu_lost": cpu_lost(replay)})
-    return found
+            rows.append(key | settings | path | order | {"cpu_lost": cpu_lost(replay)})
+    return rows
 
 
 def order_of_replayers(pairs: list[dict], trial: str) -> dict:
@@ -130,9 +130,9 @@ def order_of_replayers(pairs: list[dict], trial: str) -> dict:
     return {column: counts.get(name) for name, column in ORDER_COLUMNS.items()}
 
 
-def packets(counted: dict) -> dict:
+def packets(counts: dict) -> dict:
     """Return the columns with packet counts of a pair or window."""
-    return {f"packets_{name}": counted[f"n_{name}"] for name in ("a", "b", "common")}
+    return {f"packets_{name}": counts[f"n_{name}"] for name in ("a", "b", "common")}
 
 
 def within(environment: Environment, pair: dict) -> list[dict]:
@@ -174,19 +174,21 @@ def bins(histogram: dict) -> Iterator[dict]:
     yield {"bin": 0, "lo_ns": 0, "hi_ns": 0, "packets": histogram["zero"]}
     starts = histogram["starts_ns"]
     ends = [start - 1 for start in starts[1:]] + [None]  # the last bin has no upper limit
-    for place, (lo_ns, hi_ns) in enumerate(zip(starts, ends, strict=True)):
-        number = place + 1
-        yield {"bin": number, "lo_ns": lo_ns, "hi_ns": hi_ns, "packets": histogram["positive"][place]}
+    for index, (lo_ns, hi_ns) in enumerate(zip(starts, ends, strict=True)):
+        number = index + 1
+        yield {"bin": number, "lo_ns": lo_ns, "hi_ns": hi_ns, "packets": histogram["positive"][index]}
         mirrored = None if hi_ns is None else -hi_ns
-        yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -lo_ns, "packets": histogram["negative"][place]}
+        yield {"bin": -number, "lo_ns": mirrored, "hi_ns": -lo_ns, "packets": histogram["negative"][index]}
 
 
 def spacing(environment: Environment, pair: dict) -> list[dict]:
     """Return the rows of table consistency_spacing: bins of spacings with packet pairs."""
-    counted = pair["spacing"]
-    columns = [counted["zero"][kind] for kind in ("pairs", "reversed")]
-    pairs_, reversed_ = ([zero, *counted[kind]] for zero, kind in zip(columns, ("pairs", "reversed"), strict=True))
-    starts = counted["starts_ns"]
+    histogram = pair["spacing"]
+    zero_counts = [histogram["zero"][kind] for kind in ("pairs", "reversed")]
+    pairs_, reversed_ = (
+        [zero, *histogram[kind]] for zero, kind in zip(zero_counts, ("pairs", "reversed"), strict=True)
+    )
+    starts = histogram["starts_ns"]
     ends = [0, *(start - 1 for start in starts[1:]), None]  # the last bin has no upper limit
     return [
         {
@@ -202,8 +204,11 @@ def warnings(environment: Environment, pair: dict) -> list[dict]:
     """Return the rows of table consistency_warnings: reasons why numbers of a pair may not represent the network."""
     rename = renaming(environment)
     return [
-        {"number": number, "code": one["code"], "components": "".join(one["components"]), "text": rename(one["text"])}
-        for number, one in enumerate(pair["warnings"], 1)
+        {
+            **{"number": number, "code": warning["code"], "components": "".join(warning["components"])},
+            "text": rename(warning["text"]),
+        }
+        for number, warning in enumerate(pair["warnings"], 1)
     ]
 
 
@@ -234,7 +239,7 @@ def shown_result(environment: Environment) -> dict:
         "pairs": [
             {
                 **{**pair, "a": shown[pair["a"]], "b": shown[pair["b"]]},
-                "warnings": [{**one, "text": rename(one["text"])} for one in pair["warnings"]],
+                "warnings": [{**warning, "text": rename(warning["text"])} for warning in pair["warnings"]],
             }
             for pair in result["pairs"]
         ],
@@ -275,7 +280,7 @@ def mean_of_runs(environment: Environment, place: int) -> dict:
 def trials_without_cpu(environment: Environment) -> int | None:
     """Return the number of trials whose sender lost the CPU; None if this is unknown for all of them."""
     lost = [cpu_lost(replay) for replay in environment.replays.values()]
-    return None if all(one is None for one in lost) else sum(bool(one) for one in lost)
+    return None if all(known is None for known in lost) else sum(map(bool, lost))
 
 
 def comparisons(environments: list[Environment]) -> list[dict]:
@@ -283,7 +288,7 @@ def comparisons(environments: list[Environment]) -> list[dict]:
     from acapella.kappa.environments import compared  # noqa: PLC0415 (numpy)
 
     return compared(
-        [(one.name, [run["kappa"] for run in one.runs if run["kappa"] is not None]) for one in environments]
+        [(env.name, [run["kappa"] for run in env.runs if run["kappa"] is not None]) for env in environments]
     )
 
 

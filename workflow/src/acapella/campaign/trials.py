@@ -159,13 +159,13 @@ def replay_of(campaign: Campaign, trial: str) -> dict | None:
     if JOINED in trial or not path.is_file():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8")).get("replay")
-        complete = found is None or {*trial_tables.REPLAY_COLUMNS, "path"} <= found.keys()
+        replay = json.loads(path.read_text(encoding="utf-8")).get("replay")
+        complete = replay is None or {*trial_tables.REPLAY_COLUMNS, "path"} <= replay.keys()
     except (ValueError, AttributeError):
         complete = False
     if not complete:
         raise UserError("not a manifest in the format of this version", where=path, fix="run acapella collect again")
-    return found
+    return replay
 
 
 def without_addresses(result: dict) -> dict:
@@ -179,7 +179,7 @@ def without_addresses(result: dict) -> dict:
         return text
 
     pairs = [
-        {**pair, "warnings": [{**one, "text": shown(one["text"])} for one in pair["warnings"]]}
+        {**pair, "warnings": [{**warning, "text": shown(warning["text"])} for warning in pair["warnings"]]}
         for pair in result["pairs"]
     ]
     return {**result, "parameters": {**result["parameters"], **{key: HIDDEN[key] for key in texts}}, "pairs": pairs}

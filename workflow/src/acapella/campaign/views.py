@@ -18,7 +18,7 @@ from acapella_core.files import atomic_path, scratch_directory
 from .layout import Campaign, require
 
 TABLES = ("samples", "acaps", "flows", "stacks")
-STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
+STORAGE_VERSION = "v1.0.0"  # the oldest DuckDB that opens the catalog
 VIEWS = ("frames", "connections")
 EMPTY = "acapella_creates_views"  # schema in which views of tables read empty files
 
@@ -189,7 +189,7 @@ def new_database(path: Path, **resources):
 
     ``resources``: threads, and further settings of DuckDB.
     """
-    return queries.connect(path, storage_compatibility_version=STORAGE, **resources)
+    return queries.connect(path, storage_compatibility_version=STORAGE_VERSION, **resources)
 
 
 def quoted(name: str) -> str:

@@ -93,10 +93,10 @@ def process(campaign: Path, args: argparse.Namespace, members: Sequence[Member])
     for earlier in (failures, current_file(campaign, args.stage, args.batch)):
         earlier.unlink(missing_ok=True)
     together = STAGES[args.stage].together
-    ending = BatchAnalysis(campaign, args, members).run() if together else process_one_by_one(campaign, args, members)
+    finished = BatchAnalysis(campaign, args, members).run() if together else process_one_by_one(campaign, args, members)
     outcomes: list[Outcome] = []
     try:
-        for outcome in ending:
+        for outcome in finished:
             outcomes.append(outcome)
             print_progress(outcome, len(outcomes), len(members))
     finally:
@@ -167,10 +167,10 @@ def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str
             stored = [f"--stored={json.dumps(member.stored)}"] if member.stored else []
             return ["collect", str(campaign), "--only", member.sample, *stored, *options]
         case _:
-            place = [f"--site={member.site}", f"--port={member.port}"]
+            sample_options = [f"--site={member.site}", f"--port={member.port}"]
             if member.stored and member.stored["sha256"]:
-                place.append(f"--sha256={member.stored['sha256']}")
-            return ["digest", "-o", outputs[0], "--flows", outputs[1], *place, *options, "--", member.capture]
+                sample_options.append(f"--sha256={member.stored['sha256']}")
+            return ["digest", "-o", outputs[0], "--flows", outputs[1], *sample_options, *options, "--", member.capture]
 
 
 def print_progress(outcome: Outcome, number: int, total: int) -> None:

@@ -196,9 +196,10 @@ def parts(group: Sequence[str], number: int) -> list[list[str]]:
 
 def grouped(campaign: Path, samples: Sequence[str]) -> Iterator[list[str]]:
     """Yield groups of samples that are analyzed together."""
-    place = Campaign.at(campaign)
+    layout = Campaign.at(campaign)
     sizes = {
-        sample: sum(state_of(path)[0] or 0 for path in (place.acap(sample), place.flows(sample))) for sample in samples
+        sample: sum(state_of(path)[0] or 0 for path in (layout.acap(sample), layout.flows(sample)))
+        for sample in samples
     }
     return groups(samples, sizes, TOGETHER_BYTES)
 

@@ -21,7 +21,7 @@ from acapella_core.errors import UserError
 
 DAY_NS = 24 * 3600 * 10**9
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
-STEP = 1024
+UNIT_STEP = 1024
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -46,15 +46,15 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("no such cache", where=args.cache)
     max_bytes = None if args.max_size is None else size_bytes(args.max_size)
     since_ns = None if args.unused_days is None else time.time_ns() - int(args.unused_days * DAY_NS)
-    found = cache.digests(args.cache)
-    removed = cache.prunable(found, max_bytes=max_bytes, unused_since_ns=since_ns)
+    all_digests = cache.digests(args.cache)
+    removed = cache.prunable(all_digests, max_bytes=max_bytes, unused_since_ns=since_ns)
     prunes = max_bytes is not None or since_ns is not None
     if prunes and not args.dry_run:
         cache.remove_orphans(args.cache, time.time_ns() - DAY_NS)
         for entry in (entry for digest in removed for entry in digest.entries):
             with contextlib.suppress(FileNotFoundError):  # removed by another process
                 cache.discard(entry)
-    print(names.shown(f"{args.cache}: {describe(found)}"))
+    print(names.shown(f"{args.cache}: {describe(all_digests)}"))
     if prunes:
         print(f"{'would be removed' if args.dry_run else 'removed'}: {describe(removed)}")
 
@@ -68,6 +68,6 @@ def describe(found: Sequence[cache.Digest]) -> str:
 def format_size(size_bytes: float) -> str:
     """Return a size with a binary unit (KiB, MiB, ...), or in bytes if it is smaller than 1 KiB."""
     unit = 0
-    while size_bytes >= STEP and unit < len(UNITS) - 1:
-        size_bytes, unit = size_bytes / STEP, unit + 1
+    while size_bytes >= UNIT_STEP and unit < len(UNITS) - 1:
+        size_bytes, unit = size_bytes / UNIT_STEP, unit + 1
     return f"{size_bytes:.1f} {UNITS[unit]}" if unit else f"{size_bytes:.0f} bytes"

@@ -37,12 +37,12 @@ from acapella_core import names, schemas, sheets
 from acapella_core.errors import DAMAGED, UserError
 
 SUMS = "SHA256SUMS"
-SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
+SAMPLE_SUFFIXES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
 KINDS = ("acap", "flows")
 RECREATED = ("acap", "flows", "tables")  # directories of files that Snakemake can create again
 RECREATE_HINT = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
 MAX_BYTES = 64 << 20  # maximum size of a file that is read into memory
-SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
+MAX_SIZE_RATIO = 1000  # of size to allocated bytes; sparse files exceed it, files on compressing file systems do not
 BLOCK_BYTES = 512  # unit of st_blocks
 CHUNK_BYTES = 1 << 20
 NO_DISKS = ("dev", "proc", "sys")
@@ -93,10 +93,10 @@ class Findings:
         """Add a finding."""
         self.lines.append(f"{place}: {what}")
 
-    def verify(self, name: object, checksum: object, by: str) -> None:
-        """Compare the SHA-256 of a file with its entry in the list ``by``; add a finding if they differ."""
+    def verify(self, name: object, checksum: object, list_name: str) -> None:
+        """Compare the SHA-256 of a file with its entry in the list ``list_name``; add a finding if they differ."""
         try:
-            path = self.directory / names.path(name, by)
+            path = self.directory / names.path(name, list_name)
         except UserError as error:
             self.lines.append(str(error))
             return
@@ -104,9 +104,9 @@ class Findings:
         try:
             if bounded_sha256(path) != checksum:
                 can_rerun = not self.released and Path(name).parts[0] in RECREATED
-                self.add(name, f"its SHA-256 differs from that in {by}" + (RECREATE_HINT if can_rerun else ""))
+                self.add(name, f"its SHA-256 differs from that in {list_name}" + (RECREATE_HINT if can_rerun else ""))
         except FileNotFoundError:
-            self.add(name, f"no such file, but {by} lists it")
+            self.add(name, f"no such file, but {list_name} lists it")
         except OSError as error:
             self.add(name, f"cannot read: {error.strerror}")
         except ValueError as error:
@@ -114,7 +114,7 @@ class Findings:
 
 
 def bounded_sha256(path: Path) -> str:
-    """Return the SHA-256 of a regular file. Raises OSError, or ValueError if it is not a regular file or mostly sparse.
+    """Return the SHA-256 of a regular file. Raises OSError, or ValueError if it is not regular, or mostly sparse.
 
     The number of bytes read is limited to the size of the file when it is opened, because files of the kernel have size
     0 and may be endless. A named pipe does not block.
@@ -126,7 +126,7 @@ def bounded_sha256(path: Path) -> str:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a regular file")
-        if status.st_size > MAX_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
+        if status.st_size > MAX_BYTES and status.st_size > MAX_SIZE_RATIO * status.st_blocks * BLOCK_BYTES:
             raise ValueError(f"has {status.st_size} bytes, of which {status.st_blocks * BLOCK_BYTES} are on the disk")
         checksum, remaining = hashlib.sha256(), status.st_size
         while remaining and (chunk := stream.read(min(remaining, CHUNK_BYTES))):
@@ -178,11 +178,11 @@ def report_unlisted(findings: Findings) -> list[str]:
         if kind_of(name) is None:
             reason = "no catalog lists it" if Path(name).parts[0] in KINDS else "the workflow writes no such file"
             print(names.shown(f"{name}: not verified: {reason}"))
-    added = kinds.pop(None, 0)
+    others = kinds.pop(None, 0)
     counts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
     counted = names.pluralize(kinds.total(), "file")
     lines = [f"{counted} that the workflow writes without a checksum ({counts})"] if kinds else []
-    return [*lines, names.pluralize(added, "other file")] if added else lines
+    return [*lines, names.pluralize(others, "other file")] if others else lines
 
 
 def kind_of(name: str) -> str | None:
@@ -259,7 +259,7 @@ def check_files(findings: Findings) -> Iterator[str]:
             place = path.relative_to(findings.directory)
             if not names.is_component(name):
                 findings.add(place, "its name has control characters")
-            suffix = SAMPLES.get("/".join(without_shard(place)[:-1]))
+            suffix = SAMPLE_SUFFIXES.get("/".join(without_shard(place)[:-1]))
             if suffix is not None and name.endswith(suffix) and not names.SAMPLE.fullmatch(name.removesuffix(suffix)):
                 findings.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
             mode = path.lstat().st_mode
@@ -365,18 +365,18 @@ def check_manifests(findings: Findings) -> None:
 def check_replay(findings: Findings, replay: object, place: str) -> None:
     """Verify the recordings and departures that the manifest of a trial lists."""
     lists = [replay.get(key) for key in ("recordings", "departures")] if isinstance(replay, dict) else []
-    for named in (named for files in lists if isinstance(files, list) for named in files):
-        if isinstance(named, dict):
-            findings.verify(f"raw/{named.get('file')}", named.get("sha256"), place)
+    for entry in (entry for files in lists if isinstance(files, list) for entry in files):
+        if isinstance(entry, dict):
+            findings.verify(f"raw/{entry.get('file')}", entry.get("sha256"), place)
 
 
 def check_generated(findings: Findings, manifest: dict, place: str) -> None:
     """Verify the files that the manifest of a trial with generated traffic lists."""
     generated = manifest.get("generated")
     files = generated.get("files") if isinstance(generated, dict) else None
-    for named in files if isinstance(files, list) else ():
-        if isinstance(named, dict):
-            findings.verify(f"generated/{manifest['sample']}/{named.get('file')}", named.get("sha256"), place)
+    for entry in files if isinstance(files, list) else ():
+        if isinstance(entry, dict):
+            findings.verify(f"generated/{manifest['sample']}/{entry.get('file')}", entry.get("sha256"), place)
 
 
 def check_catalog(findings: Findings, campaign: Campaign) -> None:

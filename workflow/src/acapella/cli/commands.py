@@ -155,7 +155,7 @@ class CommandLine(Parser):
         )
 
     def format_help(self) -> str:
-        """Return the commands under their headings, if they have been added."""
+        """Return the help, which lists the commands that have been added under their headings."""
         summaries = {action.dest: action.help for action in self.subparsers._choices_actions}
         lines = [f"usage: {self.usage}", "", DESCRIPTION]
         for heading, commands in HEADINGS.items():
@@ -199,7 +199,7 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     parser = CommandLine()
     if words and words[0] == "--version":
         return parser
-    for name in wanted(words, COMMANDS):
+    for name in selected_commands(words, COMMANDS):
         command = COMMANDS[name]
         if isinstance(command, Group):
             group = parser.subparsers.add_parser(
@@ -209,7 +209,7 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
             commands = group.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
-            for subcommand in wanted(words[1:], command.modules):
+            for subcommand in selected_commands(words[1:], command.modules):
                 add_command(commands, f"{name}-{subcommand}", command.modules[subcommand])
             refuse_missing(words[:2], commands)
         else:
@@ -220,7 +220,7 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     return parser
 
 
-def wanted(words: Sequence[str], commands: dict) -> Sequence[str]:
+def selected_commands(words: Sequence[str], commands: dict) -> Sequence[str]:
     """Return the command with which ``words`` begin, or all commands."""
     return words[:1] if words and words[0] in commands else [*commands]
 

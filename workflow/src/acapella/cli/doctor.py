@@ -152,7 +152,7 @@ def run(args: argparse.Namespace) -> None:
     """Print the findings as text or JSON."""
     findings = examine()
     if args.json:
-        documents = [{JSON_KEYS.get(key, key): value for key, value in asdict(one).items()} for one in findings]
+        documents = [{JSON_KEYS.get(key, key): value for key, value in asdict(finding).items()} for finding in findings]
         json.dump(documents, sys.stdout, indent=2)
         print()
         return
@@ -171,7 +171,7 @@ def examine() -> list[Finding]:
         cluster(),
         *privileges(),
         *confinement(),
-        *kernel(),
+        *kernel_findings(),
         *python_packages(),
     ]
     groups = list(dict.fromkeys(finding.group for finding in findings))
@@ -216,9 +216,9 @@ def digest_cache() -> list[Finding]:
         return []
     from acapella.digest import cache  # noqa: PLC0415 - only if there is one
 
-    found = cache.digests(Path(directory))
-    size = sum(digest.size_bytes for digest in found) / GIB
-    state = f"{names.pluralize(len(found), 'digest')}, {size:.1f} GiB in {directory}"
+    digests = cache.digests(Path(directory))
+    size = sum(digest.size_bytes for digest in digests) / GIB
+    state = f"{names.pluralize(len(digests), 'digest')}, {size:.1f} GiB in {directory}"
     return [Finding("machine", "cache of digests", True, names.shown(state), "digests shared by campaigns", None)]
 
 
@@ -366,8 +366,8 @@ def confinement() -> list[Finding]:
         from acapella_core import _native  # noqa: PLC0415 - python_packages reports that it is missing
     except ImportError:
         return []
-    offered = _native.confinement_support()
-    abi = offered["landlock_abi"]
+    support = _native.confinement_support()
+    abi = support["landlock_abi"]
     seccomp, user, processes = probe_confinement()
     signals = "tshark: only to itself; commands: to their own programs" if seccomp else "to all processes of the user"
     if seccomp and abi < SIGNALS_ABI:
@@ -406,7 +406,7 @@ def isolated(command: list[str]) -> str | None:
     return output[0] if output else f"exit code {process.returncode}"
 
 
-def kernel() -> list[Finding]:
+def kernel_findings() -> list[Finding]:
     """Test every traffic control and link feature of the kernel in new namespaces; return the findings."""
     prepare = ("ip link add d0 type dummy", "ip link add m0 type dummy", "ip link set d0 up", "ip link set m0 up")
     veths = ("ip link add d0 type veth peer name d1", "ip link add m0 type veth peer name m1", "ip link set d0 up")

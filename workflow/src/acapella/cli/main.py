@@ -17,7 +17,7 @@ from acapella_core.files import remove_scratch
 from . import entry
 from .commands import build_parser, refuse_other_name
 
-PRIVATE = 0o077  # umask: files contain other people's traffic, even while they are incomplete
+PRIVATE_UMASK = 0o077  # umask: files contain other people's traffic, even while they are incomplete
 
 # By default, these signals end Python immediately. Then incomplete files remain, and testbed nodes are not released. A
 # terminal sends SIGHUP when it is closed.
@@ -61,8 +61,8 @@ def exceptions_for_signals() -> Iterator[list[int]]:
     """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yield received signals.
 
     Further signals within DEBOUNCE_S are ignored, because they would interrupt the cleanup: Ctrl-C reaches a whole
-    process group, and Snakemake ends its jobs again. The previous handlers are restored at the end, for callers that
-    call `main` twice.
+    process group, and Snakemake then signals its jobs again. The previous handlers are restored at the end, for callers
+    that call `main` twice.
     """
     received: list[int] = []
     handled_at = -DEBOUNCE_S
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
     if own_process:
         handle_fatal_signals(args.debug)
         pandas_import.prevent()
-    previous = os.umask(PRIVATE)
+    previous = os.umask(PRIVATE_UMASK)
     try:
         with exceptions_for_signals() as received:
             return run_command(args, received)

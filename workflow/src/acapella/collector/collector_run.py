@@ -131,7 +131,7 @@ class CollectorRun:
             if collector.losses and not warned:
                 warned = True
                 error = collector.losses["series"].error
-                log(f"warning: series.parquet: {cause(error)}; later rows are lost, the run continues")
+                log(f"warning: series.parquet: {cause_text(error)}; later rows are lost, the run continues")
 
     def _write_counters(self, counters: dict, sessions: Sessions, control, receiver, losses: dict) -> int:
         """Write counters.json: outcomes of frames and reports, sessions, and how each capture ended.
@@ -140,7 +140,7 @@ class CollectorRun:
         """
         document = {
             "reports": counters,
-            "delivery": delivery(counters, sessions.reports_sent()),
+            "delivery": report_delivery(counters, sessions.reports_sent()),
             "sessions": sessions.summary(),
             "control": dict(control.counts) if control else {},
             "captures": receiver.files,
@@ -171,12 +171,12 @@ def report_losses(losses: dict[str, core.Loss]) -> int:
             log(f"error: {loss.error}; exit code {code}")
             continue
         written = f"{loss.all_rows - loss.rows:,} of {loss.all_rows:,} rows written"
-        log(f"error: {name}.parquet: {written}: {cause(loss.error)}; free disk space; exit code {code}")
+        log(f"error: {name}.parquet: {written}: {cause_text(loss.error)}; free disk space; exit code {code}")
     return code
 
 
-def cause(error: BaseException) -> str:
-    """Return the system's message for an error, or for its cause."""
+def cause_text(error: BaseException) -> str:
+    """Return the system's message for the root cause of an error, or the text of this cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return (os.strerror(error.errno) if getattr(error, "errno", None) else None) or str(error)
@@ -195,7 +195,7 @@ def exit_code(receiver: ReceiverThread, no_report: str | None) -> int:
     return int(any(file["end"] in DAMAGING for file in receiver.files))
 
 
-def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None]:
+def report_delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None]:
     """Compare the number of reports sent, according to the data planes, with those received.
 
     `missing` reports were lost on the way or sent before this collector started. `sent` and `missing` are None if a

@@ -12,7 +12,7 @@ from acapella_core import files as core_files
 from acapella_core.errors import UserError
 
 RESULTS = ("flows.parquet", "series.parquet", "counters.json")
-SNAPSHOT = "snapshot"  # directory of the tables during the run
+SNAPSHOT = "snapshot"  # directory of the latest snapshot of the tables, removed at the end of the run
 SOCKET = "collector.sock"
 SECRET = "collector.secret"  # secret of the control channel, new for each run
 LOCK = ".collector.lock"
@@ -21,7 +21,7 @@ PRIVATE_MODE = 0o700
 
 @contextlib.contextmanager
 def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Create and lock a directory for one collector. Yield its path.
+    """Create and lock a directory for one collector, and remove its earlier results. Yield its path.
 
     Raises UserError if a collector is already running there, or if it has results and ``replace`` is false.
     """

@@ -40,7 +40,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run a collector. Return 1 if captures are damaged, flows did not fit or all reports were rejected, else 0."""
+    """Run a collector; return its exit code: above 0 if captures are damaged, or reports or rows are missing."""
     from .collector_run import CollectorRun  # noqa: PLC0415 - the native core and Arrow: keeps startup fast
 
     settings = settings_of(args)

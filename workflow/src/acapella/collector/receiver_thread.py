@@ -18,8 +18,8 @@ from acapella_core.errors import UserError
 from .settings import Settings
 
 CALL_TIMEOUT_S = 10.0  # a step of the core is much shorter
-FIRST_QP_NUMBER = 2  # 0 and 1 are queue pairs of subnet management (IBTA 1.4, 3.5.10)
-QP_NUMBERS = (1 << 24) - 1 - FIRST_QP_NUMBER  # the last number is multicast
+FIRST_QP_NUMBER = 2  # 0 and 1 are reserved for management (IBTA 1.4, section 3.5.10)
+QP_NUMBERS = (1 << 24) - 1 - FIRST_QP_NUMBER  # how many there are; the number 2^24 - 1 is for multicast
 PAGE_BYTES = 4096
 ADDRESS_SPACE_BYTES = 1 << 47  # address space of a process
 MAX_EPOCHS_IN_FLIGHT = 1024  # more epochs than can begin while reports of a disconnected data plane are queued
@@ -63,13 +63,13 @@ class ReceiverThread:
             raise self.failure
 
     def allocate(self, count: int, ring_bytes: int, report_format: int) -> tuple[QueuePair, ...]:
-        """Allocate queue pairs with random numbers, keys and addresses. Raises InvalidMessage."""
+        """Allocate queue pairs: of the RDMA device, or with random numbers, keys and bases. Raises InvalidMessage."""
         if report_format != self._settings.report_format:
             raise InvalidMessage(f"this collector accepts only reports of format {self._settings.report_format}")
         return tuple(self._add_queue_pair(index, ring_bytes) for index in range(count))
 
     def next_epoch(self) -> int:
-        """Return a number for the first epoch of a data plane that starts now, larger than in all reports so far."""
+        """Return a data plane's first epoch: larger than those of all reports so far; 0 if there are no reports."""
         newest = self._call(self.collector.newest_epoch)
         return min(newest + MAX_EPOCHS_IN_FLIGHT, MAX_EPOCH) if newest else 0
 

@@ -1,8 +1,8 @@
-"""Assign queue pairs to data planes: one session per hello, and rules for when older queue pairs become invalid.
+"""Assigns queue pairs to data planes: one session per hello, and rules for when older queue pairs become invalid.
 
-A lost connection alone does not invalidate queue pairs, because a switch continues to report while its control plane
-restarts. The queue pairs of a session are retired when the registers contain a newer session of the same data plane, or
-when a different data plane needs the capacity.
+A lost connection does not invalidate queue pairs in the registers, because a switch continues to report while its
+control plane restarts. The queue pairs of a session are retired when the registers contain a newer session of the same
+data plane, or when a different data plane needs the capacity.
 """
 
 from dataclasses import dataclass, field
@@ -70,7 +70,10 @@ class Sessions:
         return [entry.session.number for entry in entries if entry.hello.instance == instance]
 
     def written(self, number: int) -> None:
-        """Record that a session's queue pairs are in the registers; retire older ones of the same data plane."""
+        """Record that a session's queue pairs are in the registers.
+
+        Retire older sessions of the same data plane, and disconnected sessions beyond the maximum.
+        """
         entry = self._entry(number)
         entry.written = True
         older = [other for other in self._active() if other.session.number < number]

@@ -21,7 +21,7 @@ from acapella_core.names import pluralize
 
 from .request_socket import MAX_FLOWS, connect
 
-EVERY = "2s"
+INTERVAL = "2s"
 CLEAR = "\x1b[H\x1b[2J"
 PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 COLUMNS = ("bytes", "packets", "rate", "RTT", "reports", "flow")
@@ -43,7 +43,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="sort by (default: bytes)",
     )
     parser.add_argument("-n", dest="count", metavar="N", default="20", help="number of flows (default: 20)")
-    parser.add_argument("--every", metavar="DURATION", help=f"update interval (default on a terminal: {EVERY})")
+    parser.add_argument("--every", metavar="DURATION", help=f"update interval (default on a terminal: {INTERVAL})")
     parser.add_argument("--json", action="store_true", help="print a JSON document per update")
     return parser
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     """Print flows once, or until Ctrl-C. Raises UserError if no collector is running."""
     count = whole_number(args.count, 1, MAX_FLOWS, "-n")
     terminal = sys.stdout.isatty() and not args.json
-    every = args.every or (EVERY if terminal else None)
+    every = args.every or (INTERVAL if terminal else None)
     pause_s = duration_ns(every) / 1e9 if every else None
     collector = connect(Path(args.directory))
     if collector is None:
@@ -90,7 +90,7 @@ def session_line(session: dict) -> str:
 
 
 def short(value: int, unit: str = "") -> str:
-    """Return a number in three or four digits, such as 1.23M for 1234567."""
+    """Return a number with at most three significant digits, such as 1.23M for 1234567."""
     size, scale = float(value), 0
     while size >= 999.5 and scale < len(PREFIXES) - 1:
         size, scale = size / 1000, scale + 1

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 MIN_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
 MAX_MISSING = 0.05  # share of exact values without a reported value; R2 does not include them
 MIN_ABOVE = 10  # pairs with both values above 0; with fewer, nothing can be concluded about the measure
-MIN_WITHIN = 0.995  # share of values within the error of their kind; large values can hide wrong ones in R2
+MIN_WITHIN = 0.995  # share of values within the permitted error; in R2, large values can hide wrong small ones
 TOO_FEW = "too few values"
-WIDEST = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
-WIDEST_P99 = 0.1  # maximum 99th percentile of the width
+MAX_WIDTH = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
+MAX_WIDTH_P99 = 0.1  # maximum 99th percentile of the width
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ STATEMENT = (
     f"of the values are missing, and at least {100 * MIN_WITHIN:g} % of the others are {COUNT.error} (counts) or "
     f"{TIME.error} (times and rates). The remaining values may have any error; error_largest is the largest one. "
     "Loss and retransmitted payload are intervals. All intervals have to contain the exact number. The median width of "
-    f"the intervals other than 0 to 0 may be at most {100 * WIDEST:g} % of the sequence numbers (loss) or of the "
-    f"payload (retransmission), and the 99th percentile at most {100 * WIDEST_P99:g} %. A measure with fewer than "
+    f"the intervals other than 0 to 0 may be at most {100 * MAX_WIDTH:g} % of the sequence numbers (loss) or of the "
+    f"payload (retransmission), and the 99th percentile at most {100 * MAX_WIDTH_P99:g} %. A measure with fewer than "
     f"{MIN_ABOVE} values above 0 has too few values to agree."
 )
 
@@ -72,14 +72,14 @@ def bound(measure: str) -> str:
     """Return the bound on the values of a measure in a few words."""
     kind = KINDS[measure]
     if kind is INTERVAL:
-        return f"all {kind.error}, width at most {100 * WIDEST:g} % (median), {100 * WIDEST_P99:g} % (p99)"
+        return f"all {kind.error}, width at most {100 * MAX_WIDTH:g} % (median), {100 * MAX_WIDTH_P99:g} % (p99)"
     return f"{100 * MIN_WITHIN:g} % {kind.error}"
 
 
 def own_rows(rows: list[dict]) -> list[dict]:
-    """Return the rows of flowreport_accuracy from the run that produced the samples' reports, without a second run.
+    """Return the rows of flowreport_accuracy for the run that produced the reports of the samples.
 
-    If the program ran twice, these are from the run with all triggers enabled.
+    If the program ran with two sets of triggers, this is the run with all triggers.
     """
     run = min((row["triggers"] for row in rows), default=None)
     return [row for row in rows if row["triggers"] == run]
@@ -142,7 +142,7 @@ def interval_faults(row: dict) -> dict[str, str]:
     if row["covered_share"] < 1:
         outside = f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value"
         unmet[INTERVAL.error] = outside
-    for name, label, maximum in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
+    for name, label, maximum in (("width_median", "median", MAX_WIDTH), ("width_p99", "p99", MAX_WIDTH_P99)):
         if row[name] is not None and row[name] > maximum:
             unmet[f"{label} width"] = f"{label} width {100 * row[name]:.3g} %"
     return unmet
@@ -163,5 +163,5 @@ def severity(row: dict) -> tuple:
         scores = [row["equal"] / row["n"] if row["n"] else 0.0]
     within = KINDS[row["measure"]].within or "covered_share"
     scores += [1 - (row["missing_share"] or 0), row[within] or 0.0]
-    kind = (differs(row), disagreement(row) is not None, True).index(True)
-    return (kind, min(scores), row["near_share"] or 0)
+    group = (differs(row), disagreement(row) is not None, True).index(True)
+    return (group, min(scores), row["near_share"] or 0)

@@ -34,8 +34,8 @@ def weights(samples: int, resamples: int = RESAMPLES, seed: int = SEED):
         rows = min(BATCH, resamples - first)
         raw = stream.random_raw(rows * samples).reshape(rows, samples)
         # Scale the upper 32 bits; the bias is below samples / 2^32.
-        drawn = ((raw >> np.uint64(32)) * np.uint64(samples)) >> np.uint64(32)
-        flat = drawn.astype(np.int64) + samples * np.arange(rows)[:, None]
+        indices = ((raw >> np.uint64(32)) * np.uint64(samples)) >> np.uint64(32)
+        flat = indices.astype(np.int64) + samples * np.arange(rows)[:, None]
         yield np.bincount(flat.ravel(), minlength=rows * samples).reshape(rows, samples).astype(np.float64)
 
 
@@ -93,7 +93,7 @@ def expanded_tail(values: int) -> float:
 def student(degrees: int, level: float) -> float:
     """Return the t for which the probability between -t and t is ``level``.
 
-    It is found by bisection (Abramowitz and Stegun, 26.7.3 and 26.7.4).
+    It is found by bisection (Abramowitz and Stegun, equations 26.7.3 and 26.7.4).
     """
 
     def within(t: float) -> float:

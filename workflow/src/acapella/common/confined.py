@@ -52,8 +52,8 @@ SYSTEM = (
     "/proc/meminfo",
     "/sys/devices/system/cpu",
 )
-FILE_BYTES = 64 << 20  # standard error is written to a file
-TASKS = 64  # processes and threads; tshark is one. Enforced only with a separate user id or user namespace.
+FILE_BYTES = 64 << 20  # maximum size of a file, such as the one to which standard error is written
+TASKS = 64  # processes and threads; tshark needs one. Enforced only with a separate user id or user namespace.
 
 PROCESSES = "Max processes"  # name in /proc/PID/limits
 
@@ -87,7 +87,7 @@ class Process:
         return self.returncode
 
     def kill(self) -> None:
-        """Kill the process if it is running or stopped."""
+        """Kill the process and its process group, unless `wait` has returned the exit code."""
         if self.returncode is None:
             self._kill_group()
 

@@ -2,9 +2,9 @@
 
 The control plane connects, proves that it has the collector's secret, which is never sent, and sends hello. The
 collector responds with a session: the queue pairs for the program's reports. The control plane writes them to the
-program's registers and confirms this; from then on, the queue pairs of the previous session are invalid. Both sides
-send keepalives every second, and treat the peer as disconnected after 5 s without a message. docs/collector.md has an
-example.
+program's registers and confirms this; from then on, reports to queue pairs of earlier sessions of the same data plane
+are rejected. Both sides send keepalives every second, and treat the peer as disconnected after 5 s without a message.
+docs/collector.md has an example.
 
     {"challenge": "9f0c53c1d2a49e11..."}                                             collector, first message
     {"proof": "5d41402abc4b2a76..."}                                                 control plane
@@ -15,7 +15,7 @@ example.
     {"ended": {"session": 1, "reports": 81234}}                                      control plane, at the end
     {"error": "..."}                                                                 collector, for an invalid line
 
-A line is an object with one of these members, of exactly these types; any other line is rejected with an error.
+A line is one of these objects, with exactly these members and types; any other line is rejected with an error.
 """
 
 import json

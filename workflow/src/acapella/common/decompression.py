@@ -1,4 +1,4 @@
-"""Decompresses captures for the P4 loader into pipes, in the core.
+"""Decompresses captures for the P4 loader and tshark into pipes, in the core.
 
 The core decompresses each capture in a thread, as for `acapella digest`. Nothing is written to disk. A second pipe
 carries an end mark: if this process is killed, both pipes end without the mark, and the loader fails.

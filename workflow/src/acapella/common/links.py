@@ -18,11 +18,11 @@ WRITTEN = (
 
 
 def links(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yield path and target of each symbolic link beneath a directory that the workflow did not create."""
+    """Yield the relative path of each symbolic link that the workflow did not create, and text with its target."""
     for path in map(Path, symbolic_links(directory)):
-        place = path.relative_to(directory)
-        if not is_ours(place, path):
-            yield place, f"is a symbolic link to {path.readlink()}"
+        relative_path = path.relative_to(directory)
+        if not is_ours(relative_path, path):
+            yield relative_path, f"is a symbolic link to {path.readlink()}"
 
 
 def symbolic_links(directory: str | os.PathLike) -> Iterator[str]:
@@ -33,20 +33,20 @@ def symbolic_links(directory: str | os.PathLike) -> Iterator[str]:
     """
     try:
         with os.scandir(directory) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
+            sorted_entries = sorted(entries, key=lambda entry: entry.name)
     except OSError:  # not readable, or removed meanwhile
         return
-    for entry in found:
+    for entry in sorted_entries:
         if entry.is_symlink():
             yield entry.path
-    for entry in found:
+    for entry in sorted_entries:
         if entry.is_dir(follow_symlinks=False):
             yield from symbolic_links(entry.path)
 
 
-def is_ours(place: Path, path: Path) -> bool:
-    """Return whether the link at ``place`` is of a kind that the workflow creates: to a capture or a cache entry."""
-    match without_shard(place):
+def is_ours(relative_path: Path, path: Path) -> bool:
+    """Return whether a link is of a kind that the workflow creates: to a capture or a cache entry."""
+    match without_shard(relative_path):
         case ("raw", name):
             return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
         case (("acap" | "flows") as kind, name):
@@ -56,24 +56,24 @@ def is_ours(place: Path, path: Path) -> bool:
             return False
 
 
-def without_shard(place: Path) -> tuple[str, ...]:
+def without_shard(relative_path: Path) -> tuple[str, ...]:
     """Return the parts of a path in a campaign, without the shard of a sample."""
-    match place.parts:
+    match relative_path.parts:
         case (kind, shard, name) if SHARD.fullmatch(shard):
             return kind, name
-    return place.parts
+    return relative_path.parts
 
 
 def cached(directory: Path) -> list[Path]:
     """Return the entries of a cache that links in a campaign's acap/ and flows/ point to."""
     in_shards = shards.sharded(directory)
-    symbolic_links = [
+    cache_links = [
         Path(entry.path)
         for kind in ("acap", "flows")
         for entry in shards.entries(directory / kind, ".parquet", in_shards=kind in in_shards)
         if entry.is_symlink()
     ]
-    return sorted(path.resolve() for path in symbolic_links if is_ours(path.relative_to(directory), path))
+    return sorted(path.resolve() for path in cache_links if is_ours(path.relative_to(directory), path))
 
 
 def refusal(directory: Path) -> str | None:
@@ -85,7 +85,7 @@ def refusal(directory: Path) -> str | None:
         beneath.check_directory(directory)
     except UserError as error:
         return names.shown(str(error))
-    foreign_links = [f"{directory / place} {what}" for place, what in links(directory)]
+    foreign_links = [f"{directory / relative_path} {note}" for relative_path, note in links(directory)]
     if not foreign_links:
         return None
     more = f" (and {len(foreign_links) - 1} more)" if len(foreign_links) > 1 else ""

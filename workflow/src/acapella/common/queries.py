@@ -71,7 +71,7 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def memory_limit(size: str | None, *, databases: int = 1) -> dict[str, str]:
-    """Return DuckDB's setting for the memory of a job, for example 8G. Raises UserError if it is not a size.
+    """Return DuckDB's memory setting for a job with the memory ``size``, such as 8G; {} for None. Raises UserError.
 
     ``databases``: number of databases that are open at the same time, each of which has its own memory.
     """
@@ -172,9 +172,9 @@ def failing_sample(samples: Sequence[str], failure: Callable[[Sequence[str]], Ex
     """
     last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
     name = samples[last]
-    alone = failure([name])
-    suffix = "" if alone else " together with samples before it"
-    return name, f"{suffix}: {str(alone or failure(samples[: last + 1])).splitlines()[0]}"
+    error_alone = failure([name])
+    suffix = "" if error_alone else " together with samples before it"
+    return name, f"{suffix}: {str(error_alone or failure(samples[: last + 1])).splitlines()[0]}"
 
 
 @contextlib.contextmanager

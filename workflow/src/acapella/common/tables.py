@@ -25,9 +25,9 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
     With ``complete``, the files are renamed to their final names when that stack closes without an error, and removed
     otherwise. ``columns``: columns to write, which must include the key (default: all columns of the schema).
 
-    Rows are sorted by the schema's key. CSV files follow RFC 4180, except that lines end in LF. Text is quoted, so that
-    null (an empty field) differs from empty text (""). Doubles have at most 9 significant digits. Raises ValueError if
-    a null violates the schema.
+    Rows are sorted by the schema's key. CSV files follow RFC 4180, except that lines end in LF. Their text is quoted,
+    so that null (an empty field) differs from empty text (""), and their doubles have at most 9 significant digits.
+    Raises ValueError if a null violates the schema.
     """
     schema = arrow_schema(table)
     if columns is not None:
@@ -65,7 +65,7 @@ def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitSt
 
 
 def parts(reader):
-    """Yield tables of ROW_GROUP rows from a stream of batches, so that files do not depend on the batch sizes."""
+    """Yield tables of ROW_GROUP rows and a shorter last one, so that files do not depend on the sizes of batches."""
     rows = pa.Table.from_batches([], schema=reader.schema)
     for batch in reader:
         rows = pa.concat_tables([rows, pa.Table.from_batches([batch])])
@@ -103,7 +103,7 @@ def rounded(part: pa.Table) -> pa.Table:
 
 
 def read(table: str, path: Path, fix: str, *, partial: bool = False) -> pa.Table:
-    """Return the contents of a table's Parquet file. ``partial``: a missing column that may be null is null.
+    """Return the contents of a table's Parquet file. ``partial``: add missing columns that may be null.
 
     Doubles are rounded as in the CSV file, and control characters in text are escaped. Raises UserError with ``fix``
     as advice if the file does not have the table's schema.

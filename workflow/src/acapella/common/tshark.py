@@ -29,8 +29,8 @@ from .confined import Process, readable
 # Frames are truncated and samples are short. With reassembly, the result for a frame would depend on where a file
 # starts. Sequence analysis and timestamps per conversation are disabled because they change no header, but take a tenth
 # of the time.
-# tcp.desegment_tcp_streams disables desegmentation in all protocols over TCP; the other preferences each disable
-# reassembly in one protocol.
+# tcp.desegment_tcp_streams disables desegmentation in all protocols over TCP; each other preference about reassembly
+# disables it in one protocol.
 PREFERENCES = (
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.reassemble_out_of_order:FALSE",
@@ -73,11 +73,11 @@ PREFERENCES = (
 
 NO_HOME = "/nonexistent"  # Debian's convention for users without home; an empty directory would have to be removed
 INSTALL = "install it (Debian: apt-get install tshark), or use --engine native"
-IRRELEVANT = re.compile(r"Running as user .*|\s*")
+IRRELEVANT_LINE = re.compile(r"Running as user .*|\s*")
 CHUNK = 1 << 20
 MAX_LINE_BYTES = 16 << 20  # the fields of a frame of 256 KiB are shorter
 VERSION_S = 60
-CUT_SHORT = "cut short in the middle of a packet"
+TRUNCATION_MESSAGE = "cut short in the middle of a packet"
 
 # A pcap with one TCP frame. If tshark fails on it, it fails on every capture.
 INTACT = bytes.fromhex(
@@ -246,7 +246,7 @@ class Run:
             raise UserError(f"tshark did not end within {answer_s:g} s", where=where) from error
         self.error_output.seek(0)
         errors = self.error_output.read(CHUNK).decode(errors="replace")
-        if status == 0 or (cut_allowed and CUT_SHORT in errors):
+        if status == 0 or (cut_allowed and TRUNCATION_MESSAGE in errors):
             return
         outcome = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
         message = f"tshark failed ({outcome}): {error_line(errors) or 'no error message'}"
@@ -286,7 +286,7 @@ def error_line(errors: str) -> str:
     Empty lines and the warning about running as root are skipped.
     """
     for line in errors.splitlines():
-        if not IRRELEVANT.fullmatch(line):
+        if not IRRELEVANT_LINE.fullmatch(line):
             return line.removeprefix("tshark: ").strip()
     return ""
 

@@ -132,7 +132,7 @@ def prefixes(listing: str) -> Iterator[str]:
 def directory_of(program: tshark.Tshark) -> Path | None:
     """Return tshark's data directory; None if it is unknown.
 
-    It is usually next to bin/. Otherwise tshark has to report it, which is slow.
+    It is usually ../share/wireshark, relative to the program. Otherwise tshark has to report it, which is slow.
     """
     default = Path(program.path).resolve().parents[1] / "share" / "wireshark"
     if (default / FILES[0]).is_file():

@@ -34,7 +34,7 @@ def near_100(value: float) -> str:
     """Return a number with the fewest digits, at most four after the point, that distinguish it from 100."""
     if value == 100:
         return "100"
-    texts = [f"{value:.{places}f}" for places in (2, 3, 4)]
+    texts = [f"{value:.{decimals}f}" for decimals in (2, 3, 4)]
     return next((text for text in texts if float(text) != 100), f">{GAP}99.9999" if value < 100 else f"<{GAP}100.0001")
 
 
@@ -47,7 +47,7 @@ def scaled(value: float, unit: str) -> str:
 
 
 def digits(value: float) -> str:
-    """Return three significant digits without exponent and without trailing zeros after the decimal point."""
+    """Return three significant digits without trailing zeros after the decimal point; all digits from 1,000 on."""
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 

@@ -20,20 +20,20 @@ REPORT = "report.html"
 def campaign_names(results: Path, selected: Sequence[str] | None = None, output: Path | None = None) -> list[str]:
     """Return the names of the campaigns in a directory, in natural order; only the ``selected`` ones, if any.
 
-    Every directory counts, except hidden ones and directories of pages in ``output`` (default: dashboard). Raises
-    UserError if the directory cannot be read, or if a selected campaign does not exist.
+    Every directory counts, except hidden ones, ``dashboard``, and directories of pages in ``output``. Raises UserError
+    if the directory cannot be read, or if a selected campaign does not exist.
     """
     beneath.check_directory(results)
     try:
         with os.scandir(results) as entries:
-            found = {entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()}
+            names = {entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()}
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=results) from error
-    found -= {name for name in found if results / name in pages_in(results, output)}
+    names -= {name for name in names if results / name in pages_in(results, output)}
     if selected is None:
-        return sorted(found, key=natural)
+        return sorted(names, key=natural)
     for name in selected:
-        if name not in found:
+        if name not in names:
             raise UserError(f"no such campaign: {name}", where=results, fix="correct dashboard.campaigns in the config")
     return sorted(set(selected), key=natural)
 

@@ -16,7 +16,7 @@ MAX_MARKED = 120  # maximum number of points with marks and tooltips; in longer 
 MAX_X_TICKS = 4
 SMALLEST = 1e-15  # a smaller maximum counts as 0: the power of ten below the smallest doubles would be 0
 DAY_S = 86_400
-SPARSE, LITTLE = ' class="sparse"', " (little time captured)"
+SPARSE_CLASS, SPARSE_NOTE = ' class="sparse"', " (little time captured)"
 STEPS_S = (1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 6 * 3600, 12 * 3600, DAY_S, 2 * DAY_S, 7 * DAY_S, 14 * DAY_S)
 STEPS_MONTHS = (1, 2, 3, 6, 12, 24, 60, 120)
 
@@ -51,7 +51,7 @@ def chart(points: Sequence[Point], axis: Axis, span: Span, subject: str = "") ->
     known = [point for point in points if point.value is not None]
     if not known:
         return f'<p class="note">{escape(axis.name)}: no campaign has a value.</p>'
-    label = escape(described(known, axis, subject))
+    label = escape(description(known, axis, subject))
     ticks = value_ticks(axis.maximum or max(point.value for point in known))
     placed = [
         (x_of(point.start_ns, span), None if point.value is None else y_of(point.value, ticks[-1])) for point in points
@@ -82,14 +82,14 @@ def sparkline(points: Sequence[Point], axis: Axis, span: Span) -> str:
         )
         for point in points
     ]
-    label = escape(described(known, axis, ""))
+    label = escape(description(known, axis, ""))
     return (
         f'<svg class="spark" viewBox="0 0 {SMALL_WIDTH} {SMALL_HEIGHT}" role="img" aria-label="{label}">'
         f'<path class="line" d="{path(placed)}"/></svg>'
     )
 
 
-def described(known: Sequence[Point], axis: Axis, subject: str) -> str:
+def description(known: Sequence[Point], axis: Axis, subject: str) -> str:
     """Return the text alternative of a chart: first, last, smallest and largest value."""
     values = [point.value for point in known]
     words = [f"{axis.name}{f' of {subject}' if subject else ''}, {count(len(known), 'campaign')}"]
@@ -127,7 +127,7 @@ def marks(
     parts = []
     for point, (x, y) in zip(points, placed, strict=True):
         if y is not None and (point.sparse or not only_sparse):
-            kind, note = (SPARSE, LITTLE) if point.sparse else ("", "")
+            kind, note = (SPARSE_CLASS, SPARSE_NOTE) if point.sparse else ("", "")
             title = escape(f"{point.label}: {axis.text(point.value)}{note}")
             parts.append(f'<circle{kind} cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>{title}</title></circle>')
     return parts
@@ -147,7 +147,7 @@ def vertical(x: float, text: str) -> str:
 
 
 def value_ticks(maximum: float) -> list[float]:
-    """Return the ticks of a value axis: 0 and two to four multiples of 1, 2, 2.5 or 5 times a power of ten."""
+    """Return the ticks of a value axis: 0 and three or four multiples of 1, 2, 2.5 or 5 times a power of ten."""
     if maximum < SMALLEST:
         return [0.0, 1.0]
     power = 10.0 ** (math.floor(math.log10(maximum)) - 1)
@@ -156,7 +156,10 @@ def value_ticks(maximum: float) -> list[float]:
 
 
 def time_ticks(first_ns: int, last_ns: int) -> list[tuple[int, str]]:
-    """Return at most MAX_X_TICKS ticks between two times, as (ns, label), at full hours, days, months or years."""
+    """Return ticks between two times, as (ns, label), at multiples of a step from a second to ten years.
+
+    There are at most MAX_X_TICKS, or twice as many if they are years.
+    """
     span_s = (last_ns - first_ns) / 1e9
     step_s = next((step for step in STEPS_S if span_s / step < MAX_X_TICKS), None)
     if first_ns >= last_ns:

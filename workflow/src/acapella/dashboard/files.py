@@ -16,7 +16,7 @@ from .history import History
 
 COUNTS = ("samples", "frames", "wire_bytes", "flows", "loss_share", "unknown_loss_samples", "duration_ns", "rate_bps")
 MAX_SLUG = 40
-SITE_FILE = re.compile(rf"[A-Za-z0-9-]{{1,{MAX_SLUG}}}-[0-9a-f]{{8}}\.html")  # form of the names of site_file
+SITE_FILE = re.compile(rf"[A-Za-z0-9-]{{1,{MAX_SLUG}}}-[0-9a-f]{{8}}\.html")  # form of the names that site_file returns
 
 
 def site_file(site: str) -> str:
@@ -66,16 +66,16 @@ def campaigns_csv(history: History) -> str:
     columns = ("campaign", "reason", "pseudonyms", "start_ns", "end_ns", *COUNTS, "kappa_lowest")
     rows = []
     for name in history.names:
-        one = history.summaries[name]
-        lowest = min((env.kappa for env in one.environments if env.kappa is not None), default=None)
+        summary = history.summaries[name]
+        lowest = min((env.kappa for env in summary.environments if env.kappa is not None), default=None)
         described = (
             name,
-            one.reason,
-            "true" if one.pseudonyms else "false",
-            text_of(one.start_ns),
-            text_of(one.end_ns),
+            summary.reason,
+            "true" if summary.pseudonyms else "false",
+            text_of(summary.start_ns),
+            text_of(summary.end_ns),
         )
-        rows.append([*described, *([""] * len(COUNTS) if one.reason else numbers(one.counts)), text_of(lowest)])
+        rows.append([*described, *([""] * len(COUNTS) if summary.reason else numbers(summary.counts)), text_of(lowest)])
     return csv_text(columns, rows)
 
 

@@ -35,18 +35,18 @@ def wire_size(value: float) -> str:
     return scaled(value, "B")
 
 
-def plain(value: float) -> str:
+def count_text(value: float) -> str:
     """Return a count as text, with an SI prefix if it is at least 1,000."""
     return scaled(value, "").rstrip()
 
 
 RATE = Trend(Axis("Mean rate of a port", bits), lambda counts: counts.rate_bps)
 LOSS = Trend(Axis("Lost frames", percent), lambda counts: counts.loss_share)
-FLOWS = Trend(Axis("Flows", plain), lambda counts: counts.flows)
+FLOWS = Trend(Axis("Flows", count_text), lambda counts: counts.flows)
 BYTES = Trend(Axis("Bytes on the wire", wire_size), lambda counts: counts.wire_bytes)
 KAPPA = Axis("Lowest kappa of an environment", lambda value: f"{value:.3g}", maximum=1.0)
-OF_PLACE = (RATE, LOSS, FLOWS)
-OF_CAMPAIGN = (BYTES, RATE, LOSS, FLOWS)
+PLACE_TRENDS = (RATE, LOSS, FLOWS)
+CAMPAIGN_TRENDS = (BYTES, RATE, LOSS, FLOWS)
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,10 @@ class History:
 
     def trend(self, trend: Trend, counts: Mapping[str, Counts]) -> list[Point]:
         """Return the values of a trend of a site or a port. ``counts`` are by campaign."""
-        return self.points({name: trend.value(one) for name, one in counts.items()}, self.sparse(counts))
+        return self.points({name: trend.value(sums) for name, sums in counts.items()}, self.sparse(counts))
 
     def sparse(self, counts: Mapping[str, Counts]) -> set[str]:
-        """Return the campaigns in trends with less than SPARSE_SHARE of the median time captured of all of them."""
+        """Return the campaigns in trends that captured less than SPARSE_SHARE of the median time of all of them."""
         times = {name: counts[name].duration_ns for name in self.marks if name in counts}
-        least = SPARSE_SHARE * statistics.median(times.values()) if times else 0
-        return {name for name, time_ns in times.items() if time_ns < least}
+        min_ns = SPARSE_SHARE * statistics.median(times.values()) if times else 0
+        return {name for name, time_ns in times.items() if time_ns < min_ns}

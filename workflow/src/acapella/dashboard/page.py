@@ -1,4 +1,4 @@
-"""Write the pages of a dashboard from their template."""
+"""Writes the pages of a dashboard from their template."""
 
 import os
 import statistics
@@ -22,7 +22,7 @@ from .campaigns import REPORT, SITES, campaign_names, has_report
 from .cells import CHART, DATE, EMPTY, NUMBER, TEXT, Cell
 from .charts import Axis, chart, sparkline
 from .counts import Counts, total
-from .history import FLOWS, KAPPA, LOSS, OF_CAMPAIGN, OF_PLACE, RATE, History
+from .history import CAMPAIGN_TRENDS, FLOWS, KAPPA, LOSS, PLACE_TRENDS, RATE, History
 from .outcomes import Outcomes, outcome_cell, read_outcomes
 from .summaries import FILE as SUMMARIES
 from .summaries import Summary, read_summaries
@@ -118,7 +118,7 @@ def pseudonymous(history: History) -> list[str]:
 def facts(history: History) -> list[tuple[str, str]]:
     """Return names and values for the top of the first page."""
     readable = [history.summaries[name] for name in history.readable]
-    sums = total(one.counts for one in readable)
+    sums = total(summary.counts for summary in readable)
     unreadable = len(history.names) - len(readable)
     campaigns = f"{len(history.names):,}{f', {unreadable:,} without results' if unreadable else ''}"
     ports = sum(map(len, history.sites.values()))
@@ -146,9 +146,9 @@ def warnings(dashboard: Dashboard) -> list[str]:
     ]
     return [
         *(
-            f"{count(len(named), 'campaign')} {text}: {shorten_list([*map(cells.shown, named)])}."
-            for named, text in texts
-            if named
+            f"{count(len(names), 'campaign')} {text}: {shorten_list([*map(cells.shown, names)])}."
+            for names, text in texts
+            if names
         ),
         *(f"{text}." for text in dashboard.warnings),
     ]
@@ -182,7 +182,7 @@ def campaign_table(dashboard: Dashboard) -> dict:
 
 
 def state_text(summary: Summary) -> str:
-    """Return ``complete``, the reason why a campaign cannot be read, or the parts that cannot be read."""
+    """Return ``complete`` or ``complete, pseudonyms``, or what cannot be read: the reason or the parts."""
     return summary.reason or "; ".join(summary.notes) or ("complete, pseudonyms" if summary.pseudonyms else "complete")
 
 
@@ -210,7 +210,7 @@ def summary_cells(summary: Summary) -> list[Cell]:
 
 def lowest_kappa(summary: Summary) -> float | None:
     """Return the smallest mean kappa of an environment; None if there is none."""
-    return min((one.kappa for one in summary.environments if one.kappa is not None), default=None)
+    return min((env.kappa for env in summary.environments if env.kappa is not None), default=None)
 
 
 def kappa_cell(kappa: float | None) -> Cell:
@@ -222,7 +222,7 @@ def campaign_figures(history: History) -> list[dict]:
     """Return the trends over all campaigns."""
     # Only samples in traffic statistics, as in the trends of sites and ports.
     counts = {name: total(place.counts for place in history.summaries[name].places) for name in history.dated}
-    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_CAMPAIGN]
+    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in CAMPAIGN_TRENDS]
     kappas = {name: kappa for name in history.dated if (kappa := lowest_kappa(history.summaries[name])) is not None}
     return [*figures, *([figure(history, KAPPA, history.points(kappas))] if kappas else [])]
 
@@ -260,7 +260,7 @@ def trend_cells(history: History, counts: Mapping[str, Counts]) -> list[Cell]:
     return [
         cells.number(len(counts)),
         cells.date(history.summaries[dated[-1]].start_ns if dated else None),
-        cells.number(sum(one.samples for one in counts.values())),
+        cells.number(sum(sums.samples for sums in counts.values())),
         cells.quantity(latest.rate_bps, "bit/s"),
         cells.quantity(statistics.median(rates) if rates else None, "bit/s"),
         *(cells.share(latest.loss_share), cells.share(max(losses, default=None)), cells.number(latest.flows)),
@@ -272,13 +272,13 @@ def site_page(dashboard: Dashboard, site: str) -> dict:
     """Return the values of the page of a site."""
     history, ports = dashboard.history, dashboard.history.sites[site]
     counts = history.of_site(site)
-    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in OF_PLACE]
+    figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in PLACE_TRENDS]
     groups = [
         {
             "title": f"Port {cells.shown(port)}",
             "figures": [
                 figure(history, trend.axis, history.trend(trend, by_campaign), f"port {cells.shown(port)}")
-                for trend in OF_PLACE
+                for trend in PLACE_TRENDS
             ],
         }
         for port, by_campaign in ports.items()
@@ -316,12 +316,12 @@ def campaigns_of_site(dashboard: Dashboard, site: str, counts: Mapping[str, Coun
         [
             name_cell(dashboard, name, order[name], f"../{dashboard.base}"),
             cells.date(history.summaries[name].start_ns),
-            *(cells.number(one.samples), cells.captured(one.duration_ns), cells.number(one.frames)),
-            cells.quantity(one.wire_bytes, "B"),
-            *(cells.quantity(one.rate_bps, "bit/s"), cells.share(one.loss_share), cells.number(one.flows)),
+            *(cells.number(sums.samples), cells.captured(sums.duration_ns), cells.number(sums.frames)),
+            cells.quantity(sums.wire_bytes, "B"),
+            *(cells.quantity(sums.rate_bps, "bit/s"), cells.share(sums.loss_share), cells.number(sums.flows)),
             outcome_of_site(dashboard.outcomes.get(name, {}).get(site)),
         ]
-        for name, one in counts.items()
+        for name, sums in counts.items()
     ]
     table = cells.table("campaigns", "Campaigns with this site", "", columns, rows)
     return table | {"csv": {"file": "ports.csv", "href": "../ports.csv"}}

@@ -29,8 +29,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
     button.append(...heading.childNodes);
     heading.append(button);
     button.addEventListener("click", () => {
-      const now = heading.getAttribute("aria-sort");
-      sort(column, now ? now === "descending" : heading.dataset.first === "ascending");
+      const current = heading.getAttribute("aria-sort");
+      sort(column, current ? current === "descending" : heading.dataset.first === "ascending");
     });
   });
   const filter = document.getElementById(table.dataset.filter);

@@ -24,7 +24,7 @@ FILE = "summaries.json.gz"
 FORMAT = 2  # version of the file of summaries; increase it if a summary of the same tables changes
 COUNT_TYPES = (int,) * 6 + (float | int, int, int, int | None)  # types of the fields of Counts
 MAX_SAMPLES = 1_000_000
-LONGEST_REASON = 200  # characters
+MAX_REASON = 200  # characters
 COLUMNS = {
     "capture_quality": (
         *("site", "port", "sample", "excluded", "frames", "wire_bytes", "sampled_out", "mirror_offered", "lost_frames"),
@@ -111,7 +111,7 @@ def summarize(directory: Path) -> Summary:
 def shortened_reason(text: str) -> str:
     """Return a reason as one line of limited length."""
     line = " ".join(text.split())
-    return line if len(line) <= LONGEST_REASON else f"{line[:LONGEST_REASON]}..."
+    return line if len(line) <= MAX_REASON else f"{line[:MAX_REASON]}..."
 
 
 def read_provenance(campaign: Campaign, stage: str) -> dict:
@@ -162,10 +162,10 @@ def read_table(campaign: Campaign, name: str, provenance: dict) -> list[dict]:
         types = arrow_schema(name)
         schema = pa.schema([types.field(column) for column in COLUMNS[name]])
         rows = printable(conform(table.read(columns=schema.names).select(schema.names), schema)).to_pylist()
-    return [{column: finite(value) for column, value in row.items()} for row in rows]
+    return [{column: finite_or_none(value) for column, value in row.items()} for row in rows]
 
 
-def finite(value: object) -> object:
+def finite_or_none(value: object) -> object:
     """Return a value of a table; None for a double that is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -232,12 +232,12 @@ def add_environments(campaign: Campaign, _, __) -> dict:
     return {"environments": [Environment(row["environment"], *(row[name] for name in names)) for row in rows]}
 
 
-def read_summaries(results: Path, names: Sequence[str], kept: Path) -> tuple[dict[str, Summary], int]:
+def read_summaries(results: Path, names: Sequence[str], summaries_file: Path) -> tuple[dict[str, Summary], int]:
     """Return the summaries of campaigns by name, and the number of campaigns whose tables were read.
 
-    Summaries of unchanged campaigns are taken from the file ``kept``, which is rewritten.
+    Summaries of unchanged campaigns are taken from the file ``summaries_file``, which is rewritten.
     """
-    earlier, entries, summaries, read = earlier_entries(kept), {}, {}, 0
+    earlier, entries, summaries, read = earlier_entries(summaries_file), {}, {}, 0
     for name in names:
         state = state_of(results / name)
         summary = kept_summary(earlier.get(name), state)
@@ -248,8 +248,8 @@ def read_summaries(results: Path, names: Sequence[str], kept: Path) -> tuple[dic
         entries[name] = {"state": state, "summary": compact(summary)}
     text = json.dumps({"format": FORMAT, "campaigns": entries}, sort_keys=True, separators=(",", ":")) + "\n"
     packed = gzip.compress(text.encode(), compresslevel=1, mtime=0)
-    if read_or_none(kept) != packed:
-        with atomic_path(kept) as temporary:
+    if read_or_none(summaries_file) != packed:
+        with atomic_path(summaries_file) as temporary:
             temporary.write_bytes(packed)
     return summaries, read
 
@@ -263,16 +263,16 @@ def compact(summary: Summary) -> dict:
 
 
 def counts_from(values: list) -> Counts:
-    """Return the counts of JSON values. Raises TypeError if a value does not have the type of its field."""
+    """Return counts from JSON values. Raises TypeError if a value does not have the type of its field."""
     if len(values) != len(COUNT_TYPES) or not all(map(isinstance, values, COUNT_TYPES)):
         raise TypeError(values)
     return Counts(*values)
 
 
-def earlier_entries(kept: Path) -> dict:
+def earlier_entries(summaries_file: Path) -> dict:
     """Return the entries of a file of summaries by campaign; {} if it is missing, damaged or of a different version."""
     try:
-        content = json.loads(gzip.decompress(read_or_none(kept) or gzip.compress(b"{}")))
+        content = json.loads(gzip.decompress(read_or_none(summaries_file) or gzip.compress(b"{}")))
     except (OSError, EOFError, zlib.error, ValueError, RecursionError):
         return {}
     valid = isinstance(content, dict) and content.get("format") == FORMAT and isinstance(content.get("campaigns"), dict)
@@ -282,7 +282,7 @@ def earlier_entries(kept: Path) -> dict:
 def kept_summary(entry: object, state: str) -> Summary | None:
     """Return the summary of an entry; None if the campaign has changed or the entry is not valid.
 
-    A campaign with unreadable parts is always reread, because a repaired file may have the same size.
+    A campaign that is unreadable, even in part, is always reread, because a repaired file may have the same size.
     """
     try:
         if entry["state"] != state:
@@ -293,19 +293,19 @@ def kept_summary(entry: object, state: str) -> Summary | None:
         values["places"] = [
             Place(str(site), str(port), counts_from(counts)) for site, port, *counts in values["places"]
         ]
-        values["environments"] = [typed(Environment, environment) for environment in values["environments"]]
-        summary = typed(Summary, values)
+        values["environments"] = [instance_of(Environment, environment) for environment in values["environments"]]
+        summary = instance_of(Summary, values)
         return None if summary.reason or summary.notes else summary
     except (LookupError, TypeError, ValueError):
         return None
 
 
-def typed(kind: type, values: dict):
-    """Return a dataclass of JSON values. Raises TypeError if a value does not have the type of its field."""
+def instance_of(kind: type, values: dict):
+    """Return a dataclass instance from JSON values. Raises TypeError if a value does not have the type of its field."""
     accepted = {field_.name: field_.type for field_ in fields(kind)}
     for name, value in values.items():
-        wanted = accepted[name]
-        origin = getattr(wanted, "__origin__", wanted)
+        expected = accepted[name]
+        origin = getattr(expected, "__origin__", expected)
         if not isinstance(value, origin):
             raise TypeError(name)
     return kind(**values)

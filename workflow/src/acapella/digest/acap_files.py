@@ -3,8 +3,8 @@
 DuckDB 1.0.0 must be able to read every column. It does not support BYTE_STREAM_SPLIT for integers, so no column uses
 it. The encodings are chosen for traffic with a few long TCP streams and for one core. Columns with small increments and
 the IP identification use DELTA_BINARY_PACKED. Capture lengths and flags have few distinct values and use dictionaries,
-as text columns do. The other integers are PLAIN and compressed with zstd. A column of the frame table has statistics
-only if queries use them to skip row groups.
+as text columns and most columns of the flow table do. The other integers of the frame table are PLAIN. All columns are
+compressed with zstd. A column of the frame table has statistics only if queries use them to skip row groups.
 """
 
 import base64
@@ -72,7 +72,7 @@ def positions_of(path) -> bytes | None:
 
 
 def text_of_positions(positions: bytes | None) -> dict[str, str]:
-    """Return the key-value metadata of encoded positions; nothing if there are none."""
+    """Return the key-value metadata of encoded positions; {} if there are none."""
     return {POSITIONS_KEY: base64.b64encode(positions).decode()} if positions else {}
 
 
@@ -104,7 +104,7 @@ def check_digest(path, sample: str) -> dict:
 
 
 def check_format(path, metadata: dict | None = None) -> None:
-    """Raise UserError if an acap or flow table has a different format version, because its flows differ.
+    """Raise UserError if an acap or flow table has a different format version: its columns or flows differ.
 
     ``metadata``: the result of metadata_of(), if the caller has it. Without it, files that digest did not write are
     accepted; the caller has to check them.

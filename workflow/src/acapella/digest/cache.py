@@ -113,7 +113,7 @@ def entries_of(cache: Path, key: str) -> list[Path]:
 def is_shared(directory: Path) -> bool:
     """Return whether a directory of a cache is shared by the members of a group of this user.
 
-    The mode is exact: `mkdir` in a shared directory, such as a project's, creates a directory of mode 2775.
+    Its mode must be exactly SHARED: `mkdir` in a shared directory, such as a project's, creates one of mode 2775.
     """
     try:
         status = directory.stat()
@@ -203,7 +203,7 @@ def keep(output: Path, entry: Path) -> None:
 
 
 def prepare_directory(directory: Path, *, shared: bool = False) -> None:
-    """Create a directory of the cache if it is missing; if this user owns it, remove write permission for others.
+    """Create a directory of the cache if it is missing. If this user owns it, remove write permission for other users.
 
     ``shared``: a new directory is shared by a group. Users share a cache on purpose, so a new cache is always private,
     even in a directory that a group shares.
@@ -230,11 +230,11 @@ def make_shared(directory: Path) -> None:
 
     If this process were killed between mkdir and chmod, no other user could use the directory.
     """
-    before = os.umask(0)
+    previous_umask = os.umask(0)
     try:
         directory.mkdir(mode=SHARED & 0o777)
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
 
 
 def discard(entry: Path) -> None:
@@ -363,12 +363,12 @@ class Digest:
 
 def digests(cache: Path) -> list[Digest]:
     """Return the digests in a cache, the least recently used first."""
-    found: dict[str, list[Path]] = {}
+    paths_by_key: dict[str, list[Path]] = {}
     for path in cache.glob("??/*.parquet"):
         if ENTRY.fullmatch(path.name) and not path.is_symlink():
-            found.setdefault(path.name[:64], []).append(path)
+            paths_by_key.setdefault(path.name[:64], []).append(path)
     result = []
-    for paths in found.values():
+    for paths in paths_by_key.values():
         states = [state for path in (*paths, *map(sum_file, paths)) if (state := existing_state(path))]
         size, used_ns = sum(state.st_size for state in states), max((state.st_mtime_ns for state in states), default=0)
         result.append(Digest(tuple(sorted(paths)), size, used_ns))

@@ -61,7 +61,7 @@ ENGINES = {
 }
 
 UNREADABLE = "unsupported_link_type"  # value of column `issue` of frames
-PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names but does not dissect them
+PRIVATE_LINK_TYPES = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names but does not dissect them
 
 MEMORY = "2G"
 MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
@@ -402,7 +402,7 @@ def write_all(batches, table, threads: int) -> None:
 
 
 def metadata_of(summary: dict, options: Options) -> dict:
-    """Return the metadata of a sample. It depends only on the capture's bytes, the version and the parameters.
+    """Return the metadata of a sample. It depends only on the capture's bytes, versions and parameters.
 
     The version of a digest that a node computed is in ``summary``.
     """
@@ -419,7 +419,7 @@ def metadata_of(summary: dict, options: Options) -> dict:
 
 
 def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
-    """Raise UserError if the engine cannot read the link type of any frame of the captures."""
+    """Raise UserError if the captures have frames, but none with a link type that the engine can read."""
     if 0 < metadata["frames"] == metadata["issues"].get(UNREADABLE):
         types = ", ".join(map(str, metadata["link_types"]))
         native = metadata["engine"] == "native"
@@ -455,7 +455,7 @@ def unreadable_of(metadata: dict) -> str:
     """Return text about frames whose link type is unsupported or private; an empty string if there are none."""
     unreadable = metadata["issues"].get(UNREADABLE)
     if not unreadable:
-        private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE)
+        private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE_LINK_TYPES)
         return (
             f"link type {private} is for private use and is not dissected: its frames have no headers"
             if private

@@ -39,7 +39,7 @@ class HybridDigest:
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the frame table in file order. Raises UserError if the capture cannot be read or tshark fails."""
-        # Engine tshark reproduces the output of tshark exactly, so it accepts lists of any length.
+        # Engine tshark reproduces the output of tshark exactly; unlike columns, fields have no maximum length.
         fields = _native.TSHARK_FIELDS if self._all_frames else _native.TSHARK_COLUMNS
         with (
             core_errors(),

@@ -64,7 +64,7 @@ def directories() -> tuple[Path, ...]:
 
 def files_in(directory: Path) -> Iterator[str]:
     """Yield the files beneath a directory in a fixed order, without Python's compiled files."""
-    for parent, directories_below, found in os.walk(directory):
+    for parent, directories_below, file_names in os.walk(directory):
         directories_below[:] = sorted({*directories_below} - {"__pycache__"})
-        paths = (f"{parent}/{name}" for name in sorted(found))
+        paths = (f"{parent}/{name}" for name in sorted(file_names))
         yield from filter(os.path.isfile, paths)  # an editor may lock a file by a link without a target

@@ -16,8 +16,8 @@ from acapella_core.arrow_tables import arrow_type
 from acapella_core.errors import UserError
 
 FILE = pa.field("file", arrow_type("dictionary<uint32, utf8>"), nullable=False)  # column that only merged acaps have
-SUMS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_bytes", "ts_out_of_range")
-MAXIMA = ("snaplen", "fcs_len")
+SUMMED_KEYS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_bytes", "ts_out_of_range")
+MAX_KEYS = ("snaplen", "fcs_len")
 
 
 class MergedStream:
@@ -64,8 +64,8 @@ class MergedStream:
         files = self._core.info()
         facts = {"format": joined_names([file["format"] for file in files])}
         facts["compression"] = joined_names([file["compression"] for file in files])
-        facts |= {key: sum(file[key] for file in files) for key in SUMS}
-        facts |= {key: max((file[key] for file in files if file[key] is not None), default=None) for key in MAXIMA}
+        facts |= {key: sum(file[key] for file in files) for key in SUMMED_KEYS}
+        facts |= {key: max((file[key] for file in files if file[key] is not None), default=None) for key in MAX_KEYS}
         with_issue = [(name, file) for name, file in zip(self.names, files, strict=True) if file["file_issue"]]
         first_issue = min(with_issue, key=lambda entry: entry[1]["file_issue"] not in self._damaged, default=None)
         if first_issue:
@@ -77,8 +77,8 @@ class MergedStream:
     def files_of(self, frames: int) -> pa.DictionaryArray:
         """Return the file names of the next ``frames`` frames read from the stream."""
         capture_numbers = pa.py_buffer(self._core.take_captures(frames))
-        places = pa.Array.from_buffers(FILE.type.index_type, frames, [None, capture_numbers])
-        return pa.DictionaryArray.from_arrays(places, pa.array(self.names, pa.utf8()))
+        indices = pa.Array.from_buffers(FILE.type.index_type, frames, [None, capture_numbers])
+        return pa.DictionaryArray.from_arrays(indices, pa.array(self.names, pa.utf8()))
 
     @staticmethod
     def damage_at(source: str, limits=None) -> int | None:

@@ -1,4 +1,4 @@
-"""Engine native: the core dissects all frames in one pass. It uses the vendor lists of tshark if they are installed."""
+"""Engine native: the core dissects all frames in one pass, with the vendor lists that acapella.common.vendors finds."""
 
 import contextlib
 from collections.abc import Iterator

@@ -113,9 +113,9 @@ class NodeDigest:
 
     def __init__(self, source: str, limits):
         self._source = source
-        self._left, self._ratio_left = limits.bytes, FREE_OF_RATIO
+        self._bytes_left, self._ratio_left = limits.bytes, FREE_OF_RATIO
         self._ratio_left += limits.ratio * Path(source).stat().st_size
-        self._found = dict.fromkeys(COMPARED, 0)
+        self._counted = dict.fromkeys(COMPARED, 0)
         self._stream = open_stream(source)
         self._next: tuple[bytes, pa.Buffer] | None = None
         if self._read(len(MAGIC)) != MAGIC:
@@ -131,7 +131,7 @@ class NodeDigest:
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the flow table. Call it after the last frame batch."""
         for batch in self._batches(FLOWS, "flows"):
-            self._found["flows"] += batch.num_rows
+            self._counted["flows"] += batch.num_rows
             yield batch
 
     def positions(self) -> bytes:
@@ -144,7 +144,7 @@ class NodeDigest:
         facts = self._json(FACTS)
         if not are_facts(facts):
             raise self._damaged("facts about the capture are missing or have wrong types")
-        if wrong := [key for key in COMPARED if (facts[key] or 0) != self._found[key]]:
+        if wrong := [key for key in COMPARED if (facts[key] or 0) != self._counted[key]]:
             raise self._damaged(f"its tables and its facts differ in {', '.join(wrong)}")
         del facts["longest_frame_bytes"]
         return facts | {"tshark": None} | {key: self.record.get(key) for key in ("vendors", "version")}
@@ -154,7 +154,7 @@ class NodeDigest:
         self._stream.close()
 
     def _count_frames(self, batch: pa.RecordBatch) -> None:
-        lengths, found = batch.column("wire_len"), self._found
+        lengths, found = batch.column("wire_len"), self._counted
         found["frames"] += batch.num_rows
         found["wire_bytes"] += pc.sum(lengths).as_py() or 0
         found["captured_bytes"] += pc.sum(batch.column("cap_len")).as_py() or 0
@@ -192,7 +192,7 @@ class NodeDigest:
         """Return the kind and the payload of the next block, without consuming it."""
         if self._next is None:
             kind, length = self._read(WORD), int.from_bytes(self._read(WORD), "little")
-            longest = max(MAX_BLOCK_BYTES, POSITION_BYTES * self._found["frames"])
+            longest = max(MAX_BLOCK_BYTES, POSITION_BYTES * self._counted["frames"])
             if kind not in KINDS or length > longest:
                 raise self._damaged("a block has an unknown kind or length")
             payload = pa.py_buffer(self._read(length + -length % WORD))
@@ -200,9 +200,9 @@ class NodeDigest:
         return self._next
 
     def _read(self, count: int) -> bytes:
-        self._left -= count
+        self._bytes_left -= count
         self._ratio_left -= count
-        if self._left < 0:
+        if self._bytes_left < 0:
             raise UserError("has more bytes than --max-decompressed permits", where=self._source)
         if self._ratio_left < 0:
             raise UserError("has a higher compression ratio than --max-ratio permits", where=self._source)
@@ -233,7 +233,7 @@ class Payload:
 
     def __init__(self, payload: pa.Buffer):
         self._payload = payload
-        self._at = 0
+        self._offset = 0
 
     def numbers(self, count: int) -> list[int]:
         """Return the next unsigned 64-bit numbers."""
@@ -257,10 +257,10 @@ class Payload:
         return buffer.to_pybytes().decode("ascii")
 
     def _take(self, count: int) -> pa.Buffer:
-        if count > self._payload.size - self._at:
+        if count > self._payload.size - self._offset:
             raise ValueError("a batch is truncated")
-        self._at += count
-        return self._payload.slice(self._at - count, count)
+        self._offset += count
+        return self._payload.slice(self._offset - count, count)
 
 
 def record_batch(payload: pa.Buffer) -> pa.RecordBatch:

@@ -24,12 +24,12 @@ from acapella_core.errors import UserError
 from acapella_core.validation import did_you_mean
 
 ARROW = "\N{RIGHTWARDS ARROW}"
-FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 9768
+FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 section 3.1 and RFC 9768
 SUMMARY_FRAMES = ["frame", "ts_ns", "wire_len", "stack", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len", "issue"]
 SUMMARY_FLOWS = ["src", "dst", "ip_proto", "src_port", "dst_port"]
-# The first ICMP header of a stack belongs to the frame; the headers after it are quoted (RFC 792, RFC 4443 2.4).
-ICMP = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
-QUOTED = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
+# The first ICMP header of a stack is the frame's; the headers after it are quoted (RFC 792, RFC 4443 section 2.4).
+ICMP_HEADER = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
+QUOTED_PACKET = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -68,11 +68,11 @@ def find_flows(acap: Path, flows: str | None) -> Path:
 
     Raises UserError if there is no such file.
     """
-    beside = acap.parent.parent.parent / "flows" / acap.parent.name / acap.name  # of acap/SHARD/
-    places = [acap.parent.parent / "flows" / acap.name, beside, acap.with_suffix(f".flows{acap.suffix}")]
-    for place in [Path(flows)] if flows else places:
-        if place.is_file() and place.resolve() != acap.resolve():
-            return place
+    in_shard = acap.parent.parent.parent / "flows" / acap.parent.name / acap.name  # of acap/SHARD/
+    candidates = [acap.parent.parent / "flows" / acap.name, in_shard, acap.with_suffix(f".flows{acap.suffix}")]
+    for candidate in [Path(flows)] if flows else candidates:
+        if candidate.is_file() and candidate.resolve() != acap.resolve():
+            return candidate
     if flows:
         raise UserError("no such flow table", where=flows)
     raise UserError("its flow table was not found", where=acap, fix="specify it with --flows")
@@ -186,11 +186,11 @@ def write_lines(columns: list, separator: str) -> None:
 
     lines = pc.binary_join_element_wise(*columns, separator) if len(columns) > 1 else columns[0]
     if len(lines):
-        text = pc.binary_join(one_list(pc.binary_join_element_wise(lines, "", "\n")), "")
+        text = pc.binary_join(single_list(pc.binary_join_element_wise(lines, "", "\n")), "")
         sys.stdout.write(text[0].as_py())
 
 
-def one_list(column):
+def single_list(column):
     """Return a list column with one list, which contains all values of a text column."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -242,7 +242,7 @@ def protocol(stack):
     """Return the last header of each stack, like tshark's column Protocol, without headers that ICMP errors quote."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    frame_stack = pc.replace_substring_regex(without_data(stack), ICMP, r"\1")
+    frame_stack = pc.replace_substring_regex(without_data(stack), ICMP_HEADER, r"\1")
     return pc.replace_substring_regex(frame_stack, "^.*/", "")
 
 
@@ -261,8 +261,8 @@ def information(table, text: dict):
         " ",
     )
     has_ports = pc.not_equal(text["flow.src_port"], "")
-    other = pc.if_else(has_ports, pc.binary_join_element_wise(ports, length, " "), headers(text, length))
-    info = pc.replace_substring(pc.if_else(pc.is_valid(table["tcp_flags"]), tcp, other), "  ", " ")
+    other_text = pc.if_else(has_ports, pc.binary_join_element_wise(ports, length, " "), headers(text, length))
+    info = pc.replace_substring(pc.if_else(pc.is_valid(table["tcp_flags"]), tcp, other_text), "  ", " ")
     issue = pc.if_else(pc.equal(text["issue"], ""), "", pc.binary_join_element_wise(" [", text["issue"], "]", ""))
     return pc.binary_join_element_wise(info, issue, "")
 
@@ -275,7 +275,7 @@ def headers(text: dict, length):
     import pyarrow.compute as pc  # noqa: PLC0415
 
     stack = without_data(text["stack"])
-    with_quotes = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
+    with_quotes = pc.replace_substring_regex(stack, QUOTED_PACKET, r"\1 quotes \2")
     length_text = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
     ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or an unknown protocol
     number = pc.if_else(
@@ -283,8 +283,8 @@ def headers(text: dict, length):
         pc.binary_join_element_wise(" IP protocol", text["flow.ip_proto"], " "),
         "",
     )
-    rest = pc.if_else(pc.equal(with_quotes, stack), pc.binary_join_element_wise(number, length_text, ""), "")
-    return pc.binary_join_element_wise(with_quotes, rest, "")
+    details = pc.if_else(pc.equal(with_quotes, stack), pc.binary_join_element_wise(number, length_text, ""), "")
+    return pc.binary_join_element_wise(with_quotes, details, "")
 
 
 def flag_names(flags):

@@ -22,7 +22,7 @@ TABLE = "capture_quality"
 COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_coverage_share")
 COLUMNS += ("issue_frames", "frames", "file_unread_bytes")
 SCOPE = scope_of_all
-LABEL = 24
+MAX_LABEL = 24
 MARK = 16  # px: size of a circle with a number, and space for 0 at the left end of a logarithmic axis
 DOT = 8  # px: size of a dot; marks of a site that would overlap are merged
 MAX_NAMED = 4  # samples listed in a tooltip
@@ -36,11 +36,11 @@ PANELS = (
 
 
 class UnknownLoss(NamedTuple):
-    """A kind of incomplete information on losses: heading of its column, affected samples, explanation."""
+    """A kind of incomplete information on losses: heading of its column, which samples it applies to, explanation."""
 
     heading: tuple[str, str]
-    holds: Callable[[dict], bool]
-    about: str
+    applies_to: Callable[[dict], bool]
+    explanation: str
 
 
 UNKNOWN_LOSSES = (
@@ -58,24 +58,24 @@ UNKNOWN_LOSSES = (
 
 
 def draw(source: Source) -> Figure:
-    """Draw one row per site and four panels with a mark per sample; unknown values are counted, not drawn as 0."""
+    """Draw four panels with a row per site and a mark per sample; unknown losses are counted, not drawn as 0."""
     rows = source.quality
     if not rows:
         raise NoData("the campaign has no samples")
-    labels = short_labels(sites_of(rows), LABEL)
+    labels = short_labels(sites_of(rows), MAX_LABEL)
     order = list(labels.values())
-    gaps = [gap for gap in UNKNOWN_LOSSES if any(gap.holds(row) for row in rows)]
-    width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(gaps)) // len(PANELS)
+    kinds = [kind for kind in UNKNOWN_LOSSES if any(kind.applies_to(row) for row in rows)]
+    width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(kinds)) // len(PANELS)
     panels = [
-        panel(panel_marks(rows, labels, panel_name[0], width), order, panel_name, width, first=not index)
-        for index, panel_name in enumerate(PANELS)
+        panel(panel_marks(rows, labels, column, width), order, (column, heading), width, first=not index)
+        for index, (column, heading) in enumerate(PANELS)
     ]
-    panels[1:1] = [gap_column(rows, labels, order, gap) for gap in gaps]
+    panels[1:1] = [unknown_loss_column(rows, labels, order, kind) for kind in kinds]
     key = (
         "Dot: one sample; circle: number of samples whose dots would overlap, at their mean. Shares of frames have "
         "logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: share of the offered frames that "
         "mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the previous frame.",
-        *([" ".join(gap.about for gap in gaps)] if gaps else []),
+        *([" ".join(kind.explanation for kind in kinds)] if kinds else []),
         clock_resolutions(rows),
         *unread_bytes(rows),
     )
@@ -131,9 +131,10 @@ def group_overlapping(
         if not joinable:
             return groups
         first = min(joinable, key=lambda n: groups[n + 1][0] - groups[n][0])
-        (left, one), (right, other) = groups[first : first + 2]
-        middle = (left * len(one) + right * len(other)) / (len(one) + len(other))
-        groups[first : first + 2] = [(middle, one + other)]
+        (left, left_samples), (right, right_samples) = groups[first : first + 2]
+        joined = left_samples + right_samples
+        middle = (left * len(left_samples) + right * len(right_samples)) / len(joined)
+        groups[first : first + 2] = [(middle, joined)]
 
 
 def may_join(left: tuple, right: tuple, column: str) -> bool:
@@ -144,24 +145,24 @@ def may_join(left: tuple, right: tuple, column: str) -> bool:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the numbers of samples with losses, without losses, and without counters."""
-    known = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
-    without_counters = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
+    """Return the title: in how many samples losses were counted, the largest loss, and samples without counters."""
+    loss_shares = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
+    without_counters = f"no counters in {len(rows) - len(loss_shares):,} of {count(len(rows), 'sample')}"
     mirror = mirror_loss(rows)
-    if not known:
+    if not loss_shares:
         return "; ".join([f"Loss unknown: {without_counters}", *mirror])
-    lossy = sum(share > 0 for share in known)
-    samples = count(len(known), "sample")
+    lossy = sum(share > 0 for share in loss_shares)
+    samples = count(len(loss_shares), "sample")
     partly = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
     at_least = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
     text = f"No loss {'counted' if at_least or mirror else 'seen'} in {samples}"
     if lossy:
-        text = f"Loss counted in {lossy:,} of {samples}, the largest {at_least}{percent(max(known))} of frames"
-    return "; ".join([text, *([] if len(known) == len(rows) else [without_counters]), *mirror])
+        text = f"Loss counted in {lossy:,} of {samples}, the largest {at_least}{percent(max(loss_shares))} of frames"
+    return "; ".join([text, *([] if len(loss_shares) == len(rows) else [without_counters]), *mirror])
 
 
 def clock_resolutions(rows: list[dict]) -> str:
-    """Return the clock resolutions of the samples as text, finest first, with the number of samples of each."""
+    """Return the clock resolutions as text, unknown first, then fine to coarse, each with its number of samples."""
     samples_by_resolution = {}
     for row in sorted(rows, key=lambda row: row["clock_resolution_ns"] or 0):
         value = row["clock_resolution_ns"]
@@ -180,16 +181,16 @@ def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
     return (f"Not read after an error: {size} of {count(len(with_unread), 'file')}; no panel includes their frames.",)
 
 
-def panel(values, order, which, width, *, first) -> alt.LayerChart:
+def panel(values, order, column_and_heading, width, *, first) -> alt.LayerChart:
     """Return the marks of one panel, with one row per site."""
-    column, name = which
-    shown = [0, 25, 50, 75, 100] if column == "coverage" else [0, 0.01, 1, 100]
-    ticks = {round(axis_position(value / 100, column, width), 2): f"{value:g}" for value in shown}
+    column, heading = column_and_heading
+    tick_values = [0, 25, 50, 75, 100] if column == "coverage" else [0, 0.01, 1, 100]
+    ticks = {round(axis_position(value / 100, column, width), 2): f"{value:g}" for value in tick_values}
     axis = alt.Axis(
         values=list(ticks), tickCount=len(ticks), labelExpr=tick_labels(ticks), domain=False, labelOverlap=False
     )
     base = alt.Chart(Rows(values=values)).encode(
-        x=alt.X("x:Q", title=list(name), scale=alt.Scale(domain=[0, width], nice=False), axis=axis),
+        x=alt.X("x:Q", title=list(heading), scale=alt.Scale(domain=[0, width], nice=False), axis=axis),
         y=alt.Y(
             "label:N",
             scale=alt.Scale(domain=order),
@@ -197,7 +198,7 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
             axis=alt.Axis(labels=first, ticks=False, domain=False, grid=True, labelPadding=9),
         ),
         tooltip=[
-            *(alt.Tooltip("site:N"), alt.Tooltip("text:N", title=" ".join(name).removesuffix(" (%)"))),
+            *(alt.Tooltip("site:N"), alt.Tooltip("text:N", title=" ".join(heading).removesuffix(" (%)"))),
             *(alt.Tooltip("samples:Q", format=","), alt.Tooltip("named:N", title="names")),
         ],
     )
@@ -210,23 +211,23 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
 
 
 def tick_labels(ticks: dict[float, str]) -> str:
-    """Return a Vega expression for the labels of ticks at these places."""
-    return " : ".join(f"abs(datum.value - {place}) < 0.01 ? '{text}'" for place, text in ticks.items()) + " : ''"
+    """Return a Vega expression for the labels of ticks at these positions."""
+    return " : ".join(f"abs(datum.value - {position}) < 0.01 ? '{text}'" for position, text in ticks.items()) + " : ''"
 
 
-def gap_column(rows: list[dict], labels: dict, order: list[str], gap: UnknownLoss) -> alt.Chart:
+def unknown_loss_column(rows: list[dict], labels: dict, order: list[str], kind: UnknownLoss) -> alt.Chart:
     """Return a text column with the number of samples of each site with this kind of incomplete loss information."""
     values = []
     for site, label in labels.items():
         site_rows = [row for row in rows if row["site"] == site]
-        number = sum(gap.holds(row) for row in site_rows)
+        number = sum(kind.applies_to(row) for row in site_rows)
         values.append({"label": label, "text": f"{number:,} of {len(site_rows):,}" if number else "", "middle": 0.5})
     axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False, titlePadding=19)
     return (
         alt.Chart(Rows(values=values))
         .mark_text(fontSize=theme.SMALL)
         .encode(
-            x=alt.X("middle:Q", title=list(gap.heading), axis=axis, scale=alt.Scale(domain=[0, 1])),
+            x=alt.X("middle:Q", title=list(kind.heading), axis=axis, scale=alt.Scale(domain=[0, 1])),
             y=alt.Y("label:N", scale=alt.Scale(domain=order), axis=None),
             text="text:N",
         )

@@ -116,7 +116,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the figures; print a line for each. Raises UserError for an unknown name or a missing table."""
+    """Write the figures that are not current. Raises UserError for an unknown name or a missing table."""
     requested = {TRIAL_FIGURES: args.trials, REPLAY_FIGURES: args.replays, TRANSFER_FIGURES: args.transfers}
     requested |= {FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
     requested |= {INFRASTRUCTURE_FIGURES: args.infrastructure, MONITOR_FIGURES: args.monitor}

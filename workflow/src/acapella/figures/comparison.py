@@ -11,7 +11,7 @@ from .source import NoData, Source
 
 MARK = "\N{DAGGER}"  # marks trials whose sender lost the CPU
 MAX_LABEL, MAX_NAMED = 28, 3  # in a note: characters of an environment's name; environments named
-BASELINE = 1  # position of the trial with which the others are compared
+BASELINE = 1  # number of the trial with which the others are compared
 
 
 def trial_letter(number: int) -> str:
@@ -20,13 +20,13 @@ def trial_letter(number: int) -> str:
 
 
 def trial_names(source: Source) -> dict[tuple[str, int], str]:
-    """Return the name of each trial from the config, by environment and place."""
+    """Return the name of each trial, by environment and number of the trial."""
     rows = source.rows("consistency")
-    return {(row["environment"], row[place]): row[f"trial_{place}"] for row in rows for place in ("a", "b")}
+    return {(row["environment"], row[end]): row[f"trial_{end}"] for row in rows for end in ("a", "b")}
 
 
 def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
-    """Return a label for each trial by environment and place: its name, preceded by the environment if needed."""
+    """Return a label for each trial by environment and number: its name, preceded by the environment if needed."""
     names = trial_names(source)
     long_names = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
     distinct = short_labels(dict.fromkeys(long_names.values()), limit)
@@ -41,15 +41,15 @@ def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
 
 
 def trials_without_cpu(source: Source) -> set[tuple[str, int]]:
-    """Return the trials, by environment and place, whose sender lost the CPU for longer than its median gap."""
+    """Return the trials, by environment and number, whose sender lost the CPU for longer than its median gap."""
     return {(row["environment"], row["trial"]) for row in source.rows("consistency_replays") if row["cpu_lost"]}
 
 
-def lost_cpu_text(source: Source, environments_: Iterable[str]) -> str:
-    """Return in how many trials of some environments the sender lost the CPU, for a title; "" if in none."""
-    rows = [row for row in source.rows("consistency_replays") if row["environment"] in set(environments_)]
-    known = [row["cpu_lost"] for row in rows if row["cpu_lost"] is not None]
-    return f"the sender lost the CPU in {sum(known)} of {count(len(known), 'trial')}" if any(known) else ""
+def lost_cpu_text(source: Source, names: Iterable[str]) -> str:
+    """Return in how many trials of the environments ``names`` the sender lost the CPU, for a title; "" if in none."""
+    rows = [row for row in source.rows("consistency_replays") if row["environment"] in set(names)]
+    cpu_lost = [row["cpu_lost"] for row in rows if row["cpu_lost"] is not None]
+    return f"the sender lost the CPU in {sum(cpu_lost)} of {count(len(cpu_lost), 'trial')}" if any(cpu_lost) else ""
 
 
 def marked(label: str, lost: bool) -> str:
@@ -64,12 +64,12 @@ def environments(source: Source) -> list[str]:
 
 
 def pairs(source: Source) -> list[dict]:
-    """Return the rows of consistency, by environment and trials. Raises NoData if there are none."""
-    place = {name: place for place, name in enumerate(environments(source))}
+    """Return the rows of consistency, sorted by environment and trials. Raises NoData if there are none."""
+    position = {name: index for index, name in enumerate(environments(source))}
     rows = source.rows("consistency")
     if not rows:
         raise NoData("no trials were compared")
-    return sorted(rows, key=lambda row: (place[row["environment"]], row["a"], row["b"]))
+    return sorted(rows, key=lambda row: (position[row["environment"]], row["a"], row["b"]))
 
 
 def runs_against_first(rows: list[dict]) -> list[dict]:
@@ -108,7 +108,7 @@ def comparison_scope(source: Source, compared: list[dict], description: str) -> 
     """Return the same as `scope` for the pairs ``compared``, which the text ``description`` describes."""
     rows = source.rows("consistency")
     names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
-    trials = len({(row["environment"], row[place]) for row in rows for place in ("a", "b")})
+    trials = len({(row["environment"], row[end]) for row in rows for end in ("a", "b")})
     packets = sum(row["packets_common"] for row in compared)
     environments_ = count(len(environments(source)), "environment")
     samples = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {environments_}"
@@ -123,10 +123,10 @@ def cpu_note(source: Source) -> tuple[str, ...]:
     lost = trials_without_cpu(source)
     if not lost:
         return ()
-    known = [row for row in source.rows("consistency_replays") if row["cpu_lost"] is not None]
+    with_sender = [row for row in source.rows("consistency_replays") if row["cpu_lost"] is not None]
     text = f"{MARK} the sender lost the CPU for longer than the median gap of its packets: in {len(lost)} of "
     first = short_labels([env for env in environments(source) if (env, BASELINE) in lost], MAX_LABEL)
-    few = 0 < len(first) <= MAX_NAMED
-    where = listed(list(first.values())) if few else count(len(first), "environment")
+    can_be_named = 0 < len(first) <= MAX_NAMED
+    where = listed(list(first.values())) if can_be_named else count(len(first), "environment")
     of_all = f"; also in the first trial of {where}" if first else ""
-    return (f"{text}{count(len(known), 'trial')} with a known sender{of_all}.",)
+    return (f"{text}{count(len(with_sender), 'trial')} with a known sender{of_all}.",)

@@ -68,7 +68,7 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
         notes = (*scope(source), *missing_note(name, missing), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
         spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
-    if origin:  # without it, the specification equals the one in the figure's file, except for its last line
+    if origin:  # without it, the specification is that of the figure's file without the line that names the table
         alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
@@ -120,7 +120,7 @@ def no_data_figure(subject: str, reason: str) -> Figure:
 def text_figure(title: str, sentence: str) -> Figure:
     """Return a figure with a sentence instead of marks."""
     height, line_height = 90, 18  # px
-    text = [{"line": line, "place": place} for place, line in enumerate(wrap_lines(sentence, 12))]
+    text = [{"line": line, "place": index} for index, line in enumerate(wrap_lines(sentence, 12))]
     half = line_height * len(text) / 2
     chart = (
         alt.Chart(Rows(values=text))

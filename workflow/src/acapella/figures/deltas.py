@@ -12,14 +12,14 @@ from .compose import Figure
 from .rows import Rows
 from .source import NoData, Source
 
-PER_DECADE = 5
-LABEL = 40
-TRIAL_LABEL = 24  # characters of a trial's name in a legend
+BINS_PER_DECADE = 5
+MAX_LABEL = 40
+MAX_TRIAL_LABEL = 24  # characters of a trial's name in a legend
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, theme.PURPLE, theme.BLACK)
 MAX_NAMED_RUNS = len(PALETTE)  # runs with separate colors; if there are more, all are gray
 UNNAMED_RUN = "each run"
 MIN_BINS, MIN_SHARE = 10, 0.5  # bins of each sign, and %: minimum extent of the axes
-FLOOR = 0.4  # share of the smallest drawn value at which the axis begins
+FLOOR = 0.4  # the axis begins at this fraction of the smallest drawn share
 MAX_NAMED_ENVIRONMENTS = 4  # environments in the title; if there are more, only the smallest and the largest
 MAX_STACKED_PANELS, PANELS_PER_ROW = 8, 3  # panels in one column; panels per row if there are more
 SPACING = 14  # px: distance between panels
@@ -31,16 +31,16 @@ TICK_LABEL = theme.text_width(["\u2212100 ms"]) + 6  # px: width of a tick label
 
 
 def draw(source: Source, measure: str, name: str) -> Figure:
-    """Draw one panel per environment and one line per run. Shares are logarithmic, so that outliers are visible."""
+    """Draw a panel per environment and a line per run. The axis of shares is logarithmic, so outliers are visible."""
     compared = runs_against_first(pairs(source))
     rows = [row for row in runs_against_first(source.rows("consistency_deltas")) if row["measure"] == measure]
     if not rows:
         raise NoData("no run has a packet in common with its first trial")
     bound, within = shares_within(source, measure)
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     last_bin = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
     min_share = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
-    trials = trial_labels(source, TRIAL_LABEL)
+    trials = trial_labels(source, MAX_TRIAL_LABEL)
     without_cpu = trials_without_cpu(source)
     drawn = {trials[row["environment"], row["b"]] for row in rows}
     with_packets = [env for env in labels if any(row["environment"] == env for row in rows)]
@@ -50,15 +50,15 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     panels = []
     for environment in with_packets:
         of_environment = [row for row in rows if row["environment"] == environment]
-        places = sorted({row["b"] for row in of_environment})
+        numbers = sorted({row["b"] for row in of_environment})
         values = [
-            point for b in places for point in histogram_outline(of_environment, b, trials[environment, b], min_share)
+            point for b in numbers for point in histogram_outline(of_environment, b, trials[environment, b], min_share)
         ]
-        legend = [trials[environment, b] for b in places] if with_legend else []
+        legend = [trials[environment, b] for b in numbers] if with_legend else []
         last = columns > 1 or environment == with_packets[-1]
         lines = panel(values, legend, (last_bin, min_share, width), name, last, len(with_packets))
-        lost = sum((environment, place) in without_cpu for place in places)
-        heading = f"{labels[environment]} ({count(len(places), 'run')}{f', {lost} {MARK}' if lost else ''})"
+        lost = sum((environment, number) in without_cpu for number in numbers)
+        heading = f"{labels[environment]} ({count(len(numbers), 'run')}{f', {lost} {MARK}' if lost else ''})"
         panels.append(mark_bound(lines, bound, last_bin, (heading, within_text(within.get(environment, []), bound))))
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five per decade for "
@@ -96,14 +96,14 @@ def within_text(shares: list[float], bound: int) -> str:
 
 
 def title(compared: list[dict], measure: str, name: str, labels: dict, trials: dict) -> str:
-    """Return the title: the mean of each environment's runs; for many environments, the smallest and the largest."""
+    """Return the title: the range of the runs' mean absolute differences, by environment unless there are many."""
     column = f"{measure}_delta_mean_ns"
-    known = [row for row in compared if row[column] is not None]
-    means = {env: [row[column] for row in known if row["environment"] == env] for env in labels}
+    defined = [row for row in compared if row[column] is not None]
+    means = {env: [row[column] for row in defined if row["environment"] == env] for env in labels}
     means = {env: values for env, values in means.items() if values}
     measure_text = f"Mean absolute difference of {name} from the first trial"
     if len(means) > MAX_NAMED_ENVIRONMENTS:
-        low, high = (end(known, key=lambda row: row[column]) for end in (min, max))
+        low, high = (end(defined, key=lambda row: row[column]) for end in (min, max))
         ends = [mean_text(row[column]) for row in (low, high)]
         if ends[0] == ends[1]:
             return f"{measure_text}: {ends[0]} in each run of {count(len(means), 'environment')}"
@@ -154,12 +154,12 @@ def ticks(last_bin: int, width: int) -> tuple[list[float], str]:
 
     Every power of ten has a tick. Depending on the width, each, or every second, third or sixth tick has a label.
     """
-    last = (2 * last_bin + 1) // (2 * PER_DECADE)  # the axis ends at last_bin + 1
-    decade_width = PER_DECADE * width / (2 * (last_bin + 1))  # px per decade
+    last = (2 * last_bin + 1) // (2 * BINS_PER_DECADE)  # the axis ends at last_bin + 1
+    decade_width = BINS_PER_DECADE * width / (2 * (last_bin + 1))  # px per decade
     step = next((step for step in LABEL_STEPS if step * decade_width >= TICK_LABEL), LABEL_STEPS[-1])
-    places = [PER_DECADE * power + 0.5 for power in range(1, last + 1)]
-    values = [*(-place for place in reversed(places)), 0, *places]
-    power = f"round((abs(datum.value) - 0.5) / {PER_DECADE})"
+    positions = [BINS_PER_DECADE * power + 0.5 for power in range(1, last + 1)]
+    values = [*(-position for position in reversed(positions)), 0, *positions]
+    power = f"round((abs(datum.value) - 0.5) / {BINS_PER_DECADE})"
     units = "['ns', 'µs', 'ms', 's', '1000 s', '10⁶ s']"
     size = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
     text = f"(datum.value < 0 ? '\u2212' : '') + {size}"
@@ -181,7 +181,7 @@ def share_ticks(min_share: float) -> list[float]:
 
 def mark_bound(lines: alt.Chart, bound: int, last_bin: int, head: tuple[str, str]) -> alt.LayerChart:
     """Return a panel with its heading; the range of differences within the bound is shaded."""
-    position = min(last_bin + 1, PER_DECADE * math.log10(bound) + 0.5)
+    position = min(last_bin + 1, BINS_PER_DECADE * math.log10(bound) + 0.5)
     shade = (
         alt.Chart(Rows(values=[{"low": -position, "high": position}]))
         .mark_rect(color=SHADE)
@@ -198,18 +198,25 @@ def mark_bound(lines: alt.Chart, bound: int, last_bin: int, head: tuple[str, str
     return (shade + edges.encode(x="bin:Q") + lines).properties(title=title)
 
 
-def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0913, PLR0917
+def panel(values, names, limits, name, last, panel_count) -> alt.Chart:  # noqa: PLR0913, PLR0917
     """Return the lines of one environment. ``last``: draw labels on the axis of differences."""
     last_bin, min_share, width = limits
-    places, text = ticks(last_bin, width)
+    positions, text = ticks(last_bin, width)
     with_legend = bool(names)
     domain = names or [UNNAMED_RUN]
     colors = list(PALETTE[: len(names)]) if with_legend else ["#8A8A8A"]
     field = "run:N" if with_legend else "all:N"
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if with_legend else None
     axis = alt.Axis(
-        **{"values": places, "labelExpr": text, "labels": last, "ticks": last, "domain": False, "labelOverlap": False},
-        tickCount=len(places),  # with a smaller tickCount, Vega omits some of ``values``
+        **{
+            "values": positions,
+            "labelExpr": text,
+            "labels": last,
+            "ticks": last,
+            "domain": False,
+            "labelOverlap": False,
+        },
+        tickCount=len(positions),  # with a smaller tickCount, Vega omits some of ``values``
     )
     return (
         alt.Chart(Rows(values=values if with_legend else [{**value, "all": UNNAMED_RUN} for value in values]))
@@ -237,5 +244,5 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
                 alt.Tooltip("text:N", title="packets in common"),
             ],
         )
-        .properties(width=width, height=SMALL_HEIGHT if width == SMALL_WIDTH else max(70, min(190, 420 // panels)))
+        .properties(width=width, height=SMALL_HEIGHT if width == SMALL_WIDTH else max(70, min(190, 420 // panel_count)))
     )

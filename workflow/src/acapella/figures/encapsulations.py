@@ -14,22 +14,22 @@ ABOUT = "Headers before the innermost network header, as shares of frames."
 TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
 MAX_ENCAPSULATIONS = 14
-TITLE_LABEL = 50  # characters per label in the title
+MAX_TITLE_LABEL = 50  # characters per label in the title
 BARS = theme.WIDTH - 162  # px: width of a 100 % bar; labels above bars are not longer
 NONE = "none (the frame starts with IP)"
 ROW = 31
 BAR, MIDDLE = 13, 7  # px: height of a bar, and its distance below the middle of the row
-PLAIN = {
+TITLE_TEXTS = {
     "Ethernet": "are plain Ethernet (no tag, no tunnel)",
     "none": "start with IP (no Ethernet, no tunnel)",
 }
 
 
 def draw(source: Source) -> Figure:
-    """Draw one bar per encapsulation with its interval and label, and one dot per site."""
+    """Draw one bar per encapsulation with its interval and label and, if there are several sites, one dot per site."""
     rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["share"], natural(r["encapsulation"])))
-    rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MAX_ENCAPSULATIONS])}
+    rank = {row["encapsulation"]: index for index, row in enumerate(ranked[:MAX_ENCAPSULATIONS])}
     several = len(source.sites) > 1
     values = [bar_values(row, rank) for row in ranked[:MAX_ENCAPSULATIONS]]
     empty_row = {"frames": 0, "share": 0.0, "share_lo": None, "share_hi": None}
@@ -43,9 +43,9 @@ def draw(source: Source) -> Figure:
     if any(not dot["frames"] for dot in dots):
         key.append("at 0: the site has no frame with the encapsulation")
     if len(ranked) > MAX_ENCAPSULATIONS:
-        rest = sum(row["share"] for row in ranked[MAX_ENCAPSULATIONS:])
+        rest_share = sum(row["share"] for row in ranked[MAX_ENCAPSULATIONS:])
         rarer = count(len(ranked) - MAX_ENCAPSULATIONS, "rarer encapsulation")
-        key.append(f"{rarer} not shown, {percent(rest)} of frames together")
+        key.append(f"{rarer} not shown, {percent(rest_share)} of frames together")
     return Figure(title(ranked), chart(values, dots, source.sites), ("; ".join(key) + ".",))
 
 
@@ -64,7 +64,7 @@ def bar_values(row: dict, rank: dict) -> dict:
 
 
 def shorten_to_bars(name: str) -> str:
-    """Return a label that is at most as wide as a bar of 100 %; numbers follow it."""
+    """Return a label that is at most as wide as a bar of 100 %."""
     limit = len(name)
     while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:
         limit -= 1
@@ -75,7 +75,7 @@ def title(ranked: list[dict]) -> str:
     """Return the number of encapsulations and the share of the most common one."""
     first = ranked[0]
     name = first["encapsulation"]
-    description = PLAIN.get(name) or f"have only {shortened(name, TITLE_LABEL)}"
+    description = TITLE_TEXTS.get(name) or f"have only {shortened(name, MAX_TITLE_LABEL)}"
     if len(ranked) == 1:
         return f"All frames {description}"
     return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {description}"
@@ -91,7 +91,7 @@ def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerCh
     ]
     base = alt.Chart(Rows(values=values)).encode(y=y, tooltip=tooltip)
     axis = alt.Axis(title="share of frames (%)", domain=False)
-    bars = base.mark_bar(height=BAR, color=site_dots.BAR, yOffset=MIDDLE)
+    bars = base.mark_bar(height=BAR, color=site_dots.BAR_COLOR, yOffset=MIDDLE)
     bars = bars.encode(x=alt.X("share:Q", scale=x, axis=axis))
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK, yOffset=MIDDLE)
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")

@@ -64,14 +64,17 @@ BINS_PER_DECADE = 20  # resolution of table flowreport_by_report
 def draw(source: Source) -> Figure:
     """Draw one scatter plot per measure with logarithmic axes; on the diagonal, measured and exact values are equal."""
     rows = {row["measure"]: row for row in own_rows(source.rows("flowreport_accuracy")) if row["sample"] == ALL}
-    drawn = {measure: points(source, measure) for measure in MEASURES if measure in rows}
-    shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: severity(rows[measure]))
-    if not shown:
+    points_by_measure = {measure: points(source, measure) for measure in MEASURES if measure in rows}
+    measures = sorted(
+        (measure for measure in points_by_measure if points_by_measure[measure]),
+        key=lambda measure: severity(rows[measure]),
+    )
+    if not measures:
         raise NoData("no flow has a value on both sides that is above 0")
-    panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
-    hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
+    panels = [panel(points_by_measure[measure], measure, rows[measure]) for measure in measures]
+    hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in measures)
     outside_note = (
-        " Outside: flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
+        " Outside: flows that the program does not see." if any(rows[name]["outside"] for name in measures) else ""
     )
     key = (
         f"Measures that differ come first, the worst first. Each point is {point_description(hidden)}; on the "
@@ -98,7 +101,7 @@ def points(source: Source, measure: str) -> list[dict]:
 
     ``top`` and ``y`` are the ends of a measured interval; they are equal for values without an interval.
     """
-    _, _, columns, unit = MEASURES[measure]
+    _, _, columns, factor = MEASURES[measure]
     if columns is None:
         pairs = PAIRS_BY_MEASURE.get(measure, report_pairs)(source, measure)
     elif measure in ("start", "end"):
@@ -106,7 +109,7 @@ def points(source: Source, measure: str) -> list[dict]:
     else:
         pairs = flow_pairs(source, columns)
     pairs = [
-        ([exact * unit, measured * unit, (measured + (width[0] if width else 0)) * unit], number)
+        ([exact * factor, measured * factor, (measured + (width[0] if width else 0)) * factor], number)
         for exact, measured, number, *width in pairs
         if exact and measured
     ]
@@ -163,16 +166,16 @@ def loss_pairs(source: Source, _: str) -> list[tuple]:
     """
     pairs = []
     for row in source.rows(TABLE):
-        sent = [bytes_sent(row, middle) for middle in ("", "measured_")]
+        sent = [bytes_sent(row, infix) for infix in ("", "measured_")]
         if all(sent) and row["loss_reason"] is None:
             shares = row["missing_bytes"] / sent[0], row["missing_measured_bytes"] / sent[1]
             pairs.append((*shares, 1, (row["uncertain_bytes"] or 0) / sent[1]))
     return pairs
 
 
-def bytes_sent(row: dict, middle: str) -> int | None:
+def bytes_sent(row: dict, infix: str) -> int | None:
     """Return the bytes of payload that a flow sent, with missing and without retransmitted bytes; None if unknown."""
-    payload, retransmitted, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
+    payload, retransmitted, missing = (row[f"{name}_{infix}bytes"] for name in ("payload", "retransmitted", "missing"))
     return None if payload is None else payload - retransmitted + missing
 
 
@@ -180,7 +183,7 @@ def retransmission_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact and measured shares of retransmitted payload, 1, and the width of the interval for each flow."""
     pairs = []
     for row in source.rows(TABLE):
-        shares = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
+        shares = [(row[f"retransmitted_{infix}bytes"], row[f"payload_{infix}bytes"]) for infix in ("", "measured_")]
         if all(payload for _, payload in shares) and row["loss_reason"] is None:
             width = (row["uncertain_bytes"] or 0) / row["payload_measured_bytes"]
             pairs.append((*(retransmitted / payload for retransmitted, payload in shares), 1, width))
@@ -225,7 +228,7 @@ def window_ns(source: Source) -> int:
 
 
 def title(rows: dict[str, dict]) -> str:
-    """Return the title: the number of measures that agree with the digest, and the largest difference."""
+    """Return the title: how many measures agree with the digest, the worst that differs, and the largest error."""
     with_values = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
     if not with_values:
         return "Flow reports compared with the digest"
@@ -260,7 +263,7 @@ def largest_error(rows: dict[str, dict]) -> list[str]:
 
 
 def format_r2(value: float) -> str:
-    """Return R² with four digits, rounded down, so that only 1 is shown as 1."""
+    """Return R² with four decimals, rounded down, so that only 1 is shown as 1."""
     return "1" if value == 1 else f"{math.floor(value * 1e4) / 1e4:.4f}"
 
 
@@ -286,9 +289,9 @@ def verdict_text(row: dict) -> str:
 
 
 def error_summary(row: dict) -> list[str]:
-    """Return the share of values within the error bound for agreement, and the largest errors.
+    """Return the share of values within the error bound for agreement, the 99th percentile, and the largest error.
 
-    For intervals, return the 99th percentile and the median of their widths.
+    For intervals, return the share that contain the exact value, and the median and 99th percentile of their widths.
     """
     kind = KINDS[row["measure"]]
     if kind is INTERVAL:
@@ -305,7 +308,7 @@ def error_summary(row: dict) -> list[str]:
 
 
 def axis_ticks(low: float, high: float) -> list[float]:
-    """Return at most MAX_TICKS powers of ten. If fewer than two fit, add 2 and 5 times these or the ends."""
+    """Return at most MAX_TICKS powers of ten. If fewer than two fit, return 1, 2 and 5 times these, or the ends."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MAX_TICKS))
     powers = [10.0**power for power in range(first, last + 1, step)]

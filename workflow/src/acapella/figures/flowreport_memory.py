@@ -17,7 +17,7 @@ COLUMNS = ("rows", "cells", "memory_bytes", "missing", "equal", "error_p99", "er
 SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
-UNEQUAL = "flows missing or not exact (%)"
+UNEQUAL_TITLE = "flows missing or not exact (%)"
 COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # for sketches with 1 to 4 rows
 MIN_ERROR = 1e-4  # %: lower end of the axis of errors; smaller errors are drawn there
 MIN_ERROR_LABEL = f"datum.value < {1.001 * MIN_ERROR:g} ? '\u2264{MIN_ERROR:.4f}' : ({theme.SHORT_NUMBERS})"
@@ -29,13 +29,16 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no other sketch sizes were measured (config flowreports.sketches)")
     values = [point(row) for row in combine_samples(rows)]
-    sizes = sorted({row["rows"] for row in rows})
+    row_counts = sorted({row["rows"] for row in rows})
     panels = [
         alt.hconcat(
-            *(panel([v for v in values if v["measure"] == measure], field, heading, sizes) for measure in MEASURES),
+            *(
+                panel([v for v in values if v["measure"] == measure], field, heading, row_counts)
+                for measure in MEASURES
+            ),
             spacing=30,
         )
-        for field, heading in (("unequal", UNEQUAL), ("error", "99th percentile of errors (%)"))
+        for field, heading in (("unequal", UNEQUAL_TITLE), ("error", "99th percentile of errors (%)"))
     ]
     chart = alt.vconcat(*panels, spacing=10).resolve_scale(color="shared", shape="shared")
     key = (
@@ -115,11 +118,13 @@ def inexact_share(sketch: dict) -> str:
     return f"{percent(sketch['inexact'] / sketch['flows'])} of {count(sketch['flows'], 'flow')}"
 
 
-def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt.Chart:
+def panel(values: list[dict], field: str, heading: str, row_counts: list[int]) -> alt.Chart:
     """Return the panel of one measure and one kind of error."""
     legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
     color = alt.Color(
-        "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLORS[n - 1] for n in sizes]), legend=legend
+        "rows:N",
+        scale=alt.Scale(domain=[f"{n}" for n in row_counts], range=[COLORS[n - 1] for n in row_counts]),
+        legend=legend,
     )
     linear = field == "unequal"
     scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=MIN_ERROR)
@@ -138,7 +143,7 @@ def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt
             alt.Tooltip("rows:N"),
             alt.Tooltip("cells:Q", format=","),
             alt.Tooltip("runs:Q", format=","),
-            alt.Tooltip("unequal:Q", title=UNEQUAL, format=".3~g"),
+            alt.Tooltip("unequal:Q", title=UNEQUAL_TITLE, format=".3~g"),
             alt.Tooltip("p99:Q", title="99th percentile of errors (%)", format=".3~g"),
             alt.Tooltip("largest:Q", title="largest error (%)", format=".3~g"),
             alt.Tooltip("flows:Q", format=","),

@@ -17,11 +17,11 @@ COLUMNS = ("second", "whole", "reports", "probes")
 SCOPE = scope
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
 PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four backbone traces
-HEIGHT, LABEL = 230, 30
+HEIGHT, MAX_LABEL = 230, 30
 MILLIONS_FROM = 10**7  # the title gives numbers of at least this value in millions
-LOG_AXIS_RATIO = 20  # ratio of counts above which the axis is logarithmic
-SHARE = "seconds with at most x reports (%)"
-MARGIN = 0.04  # share of the axis before the smallest and after the largest count
+LOG_AXIS_RATIO = 20  # ratio of the largest to the smallest count above which the axis is logarithmic
+SHARE_TITLE = "seconds with at most x reports (%)"
+MARGIN = 0.04  # fraction of the range of counts by which the axis exceeds it at each end
 
 
 def draw(source: Source) -> Figure:
@@ -30,12 +30,12 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no sample has frames")
     values = [step for name in dict.fromkeys(row["sample"] for row in rows) for step in distribution(name, rows)]
-    labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
+    labels = short_labels(dict.fromkeys(value["sample"] for value in values), MAX_LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
     lines = "" if len(labels) <= len(COLORS) else "; tooltips in the .html file name the samples"
     key = (
-        f"One line per sample of one port; 100 % are its seconds with packets{lines}. Not included: seconds without "
+        f"One line per sample; 100 % are its seconds with packets{lines}. Not included: seconds without "
         "packets, and reports that the control plane requests when it resets the sketch. The last, incomplete second "
         "of a capture is in the line and the maximum, but not in the mean. The P4/RDMA paper reports averages of "
         f"{PAPER_RANGE[0]:,} to {PAPER_RANGE[1]:,} reports/s of traces of a backbone ({paper_range_text(values)}).",
@@ -44,12 +44,12 @@ def draw(source: Source) -> Figure:
 
 
 def distribution(sample: str, rows: list[dict]) -> list[dict]:
-    """Return the steps of a distribution, in ascending order."""
+    """Return the steps of the cumulative distribution of a sample, in ascending order."""
     counts = sorted(row["reports"] for row in rows if row["sample"] == sample)
     first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
     return [first] + [
-        {"sample": sample, "reports": number, "share": 100 * place / len(counts), "order": place}
-        for place, number in enumerate(counts, 1)
+        {"sample": sample, "reports": number, "share": 100 * rank / len(counts), "order": rank}
+        for rank, number in enumerate(counts, 1)
     ]
 
 
@@ -61,7 +61,7 @@ def mean_reports(sample: str, rows: list[dict]) -> float:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the mean of each sample or the range of means, and the maximum in any second of any sample."""
+    """Return the title: the mean of the sample, or the range of the samples' means, and the maximum in any second."""
     means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
     range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
     of_sample = " of a sample" if len(means) > 1 else ""
@@ -119,7 +119,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
             x=alt.X(
                 "reports:Q", title="x: reports in one second", axis=alt.Axis(format=",~f", tickCount=8), scale=scale
             ),
-            y=alt.Y("share:Q", title=SHARE, scale=alt.Scale(domain=[0, 100])),
+            y=alt.Y("share:Q", title=SHARE_TITLE, scale=alt.Scale(domain=[0, 100])),
             color=color,
             detail="label:N",
             order="order:Q",

@@ -73,8 +73,8 @@ def background_note(rows: list[dict], counters: dict[str, int]) -> str:
     parts = [f"{rate_range(rates)} in single windows (exact)"] if rates else []
     if "background_stream_bps" in counters:
         tcp, udp = (count(counters[f"background_{kind}_streams"], f"{kind.upper()} stream") for kind in ("tcp", "udp"))
-        each, limit = (scaled(counters[f"background_{name}_bps"], "bit/s") for name in ("stream", "limit"))
-        parts.insert(0, f"{tcp} and {udp} of iperf3, {each} of payload each, through one queue limited to {limit}")
+        rate, limit = (scaled(counters[f"background_{name}_bps"], "bit/s") for name in ("stream", "limit"))
+        parts.insert(0, f"{tcp} and {udp} of iperf3, {rate} of payload each, through one queue limited to {limit}")
     return f"Background (all other packets, with the ACKs of both flows): {', '.join(parts) or 'none'}."
 
 
@@ -99,7 +99,7 @@ def point(row: dict) -> dict:
 
 
 def title(rows: list[dict], flows: list[str]) -> str:
-    """Return the title: the error of measured throughput per window."""
+    """Return the title: the median and the largest relative error of throughput per window."""
     pairs = [(row["bps"], row["bps_measured"]) for row in rows if row["flow"] in flows and row["bps"]]
     errors = sorted(abs(measured - exact) / exact for exact, measured in pairs)
     if not errors:
@@ -107,8 +107,8 @@ def title(rows: list[dict], flows: list[str]) -> str:
     median = errors[(len(errors) - 1) // 2]
     if not errors[-1]:
         return f"Throughput of {listed(flows)} according to reports: exact in all {count(len(errors), 'window')}"
-    errors_of = f"median {digits(100 * median)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
-    return f"Throughput of {listed(flows)} according to reports: error per window: {errors_of}"
+    errors_text = f"median {digits(100 * median)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
+    return f"Throughput of {listed(flows)} according to reports: error per window: {errors_text}"
 
 
 def time_axis(*, last: bool) -> alt.X:
@@ -157,7 +157,7 @@ def throughput_panel(of_flows: list[dict], background: list[dict], flows: list[s
     )
 
 
-def powers(low: float, high: float) -> list[float]:
+def powers_of_ten(low: float, high: float) -> list[float]:
     """Return the powers of ten between two ends of an axis."""
     return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
 
@@ -170,17 +170,17 @@ def inter_arrival_panel(of_flows: list[dict], flows: list[str]) -> alt.LayerChar
     y = {
         "title": "inter-arrival time (µs)",
         "scale": alt.Scale(type="log", domain=ends, nice=False),
-        "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers(*ends)),
+        "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers_of_ten(*ends)),
     }
     exact = alt.Chart(Rows(values=[value for value in of_flows if value["iat"]])).mark_circle(size=14, opacity=0.4)
-    single = alt.Chart(Rows(values=[value for value in of_flows if value["iat_measured"]]))
-    measured = alt.Chart(Rows(values=[value for value in of_flows if value["gap_measured"]]))
+    crosses = alt.Chart(Rows(values=[value for value in of_flows if value["iat_measured"]]))
+    lines = alt.Chart(Rows(values=[value for value in of_flows if value["gap_measured"]]))
     return alt.layer(
         exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=color(flows)),
-        single.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(
+        crosses.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(
             x=time_axis(last=True), y=alt.Y("iat_measured:Q", **y), color=color(flows)
         ),
-        measured.mark_line(strokeWidth=1.4).encode(
+        lines.mark_line(strokeWidth=1.4).encode(
             x=time_axis(last=True), y=alt.Y("gap_measured:Q", **y), color=color(flows), detail="flow:N"
         ),
     )

@@ -1,4 +1,4 @@
-"""Writes notes under the titles of figures of flow reports: numbers of frames and reports, and the reports lost."""
+"""Writes notes under the titles of figures of flow reports: numbers of frames and reports, and reports not accepted."""
 
 from acapella.common.wording import count, percent
 
@@ -6,7 +6,7 @@ from .source import Source
 
 
 def counter_sum(source: Source, stage: str, counter: str) -> int:
-    """Return a counter, summed over the samples; 0 if no run has it."""
+    """Return a counter, summed over the samples; 0 if no sample has it."""
     return sum(
         row["value"] for row in source.rows("flowreport_counts") if (row["stage"], row["counter"]) == (stage, counter)
     )
@@ -15,12 +15,12 @@ def counter_sum(source: Source, stage: str, counter: str) -> int:
 def scope(source: Source) -> tuple[str, ...]:
     """Return ``3 samples, 24,000 frames, 9,120 reports`` and the share of reports that the collector did not accept."""
     samples = {row["sample"] for row in source.rows("flowreport_counts")}
-    sent, reports_accepted = (
+    sent, accepted_reports = (
         counter_sum(source, "balance", "reports_sent"),
         counter_sum(source, "balance", "reports_accepted"),
     )
     frames = counter_sum(source, "balance", "frames_in")
-    parts = (count(len(samples), "sample"), count(frames, "frame"), reports_text(sent, reports_accepted))
+    parts = (count(len(samples), "sample"), count(frames, "frame"), reports_text(sent, accepted_reports))
     return (", ".join(parts),)
 
 

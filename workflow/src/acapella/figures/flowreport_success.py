@@ -15,8 +15,8 @@ TABLE = "flowreport_offered"
 COLUMNS = ("trace", "speed", "offered_rps", "offered", "lost", "success_share")
 PAPER_RATE = 22e6  # section IV-C: reports/s with negligible losses
 HEIGHT = 190
-RATE = "offered (million reports/s)"
-LOST = "lost (% of offered)"
+RATE_TITLE = "offered (million reports/s)"
+LOST_TITLE = "lost (% of offered)"
 COLORS = (theme.BLUE, theme.VERMILION)
 IN_MEMORY, REPLAYED = "Reports generated in memory", "Reports of replayed traces"  # titles of the two panels
 
@@ -44,7 +44,7 @@ SCOPE = scope
 
 
 def split_replays(rows: list[dict]) -> tuple[list[dict], list[dict]]:
-    """Return the runs of reports generated in memory, and the replays of traces that have a report."""
+    """Return the runs with reports generated in memory, and the replays that offered any reports."""
     replays = [row for row in rows if row["trace"] is not None and row["offered"]]
     return [row for row in rows if row["trace"] is None], replays
 
@@ -70,14 +70,14 @@ def draw(source: Source) -> Figure:
     base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "rate:Q",
-            title=RATE,
+            title=RATE_TITLE,
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(format="~g", values=ticks(*domain)),
         ),
         y=alt.Y("success:Q", title="accepted (% of offered)", scale=alt.Scale(domain=[0, 100])),
         tooltip=[
             alt.Tooltip("set:N", title="set"),
-            alt.Tooltip("rate:Q", title="reached (M/s)", format=".3~g"),
+            alt.Tooltip("rate:Q", title="offered (M/s)", format=".3~g"),
             alt.Tooltip("success:Q", title="accepted (% of offered)", format=".4~g"),
             alt.Tooltip("lost:Q", format=","),
             alt.Tooltip("offered:Q", format=","),
@@ -117,7 +117,7 @@ def panel_title(text: str) -> alt.TitleParams:
 
 
 def replay_panel(replays: list[dict]) -> alt.LayerChart:
-    """Return the share of reports lost against the replay rate, a line per trace through the medians of its replays."""
+    """Return the share of reports lost against the offered rate, with a line per trace through its medians."""
     values = [
         {
             "trace": f"trace of {row['trace']}",
@@ -135,11 +135,11 @@ def replay_panel(replays: list[dict]) -> alt.LayerChart:
     base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "rate:Q",
-            title=RATE,
+            title=RATE_TITLE,
             scale=alt.Scale(type="log", domain=domain, nice=False),
             axis=alt.Axis(format="~g", values=ticks(*domain), labelOverlap=True),
         ),
-        y=alt.Y("drops:Q", title=LOST, scale=alt.Scale(domain=[0, 100])),
+        y=alt.Y("drops:Q", title=LOST_TITLE, scale=alt.Scale(domain=[0, 100])),
         color=alt.Color("trace:N", scale=alt.Scale(domain=names, range=list(COLORS[: len(names)])), legend=legend),
         tooltip=[
             alt.Tooltip("trace:N"),
@@ -149,7 +149,7 @@ def replay_panel(replays: list[dict]) -> alt.LayerChart:
             alt.Tooltip("drops:Q", title="lost (%)", format=".3~g"),
         ],
     )
-    median = base.encode(y=alt.Y("drops:Q", aggregate="median", title=LOST), tooltip=[])
+    median = base.encode(y=alt.Y("drops:Q", aggregate="median", title=LOST_TITLE), tooltip=[])
     marks = alt.layer(median.mark_line(strokeWidth=1.6), base.mark_circle(size=30, opacity=0.7))
     return marks.properties(width=theme.WIDTH - 70, height=HEIGHT, title=panel_title(REPLAYED))
 
@@ -170,7 +170,7 @@ def title(rows: list[dict], replays: list[dict]) -> str:
 
 
 def loss_onset(rows: list[dict]) -> str:
-    """Return the rates between which losses begin."""
+    """Return the rates between which losses begin, as text."""
     lossy = [row["offered_rps"] for row in rows if row["lost"]]
     lossless = [row["offered_rps"] for row in rows if not row["lost"]]
     if not lossless:

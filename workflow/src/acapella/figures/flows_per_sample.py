@@ -16,7 +16,7 @@ SUBJECT = "Flows of each sample"
 ABOUT = "Number of flows per sample (Patchwork, figure 13)."
 TABLE = "flows_per_sample"
 COLUMNS = ("site", "sample", "flows")
-LABEL = 24
+MAX_LABEL = 24
 BINS = 24
 LOG_AXIS_RATIO = 50  # ratio of the largest count to the median above which a linear axis would hide most samples
 
@@ -27,7 +27,7 @@ def draw(source: Source) -> Figure:
     flows = sorted(row["flows"] for row in rows)
     edges = bin_edges(flows)
     sites = sorted({row["site"] for row in rows}, key=natural)
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     values = [{**row, "label": labels[row["site"]]} for row in rows]
     label_width = theme.text_width(labels.values())
     x = alt.Scale(domain=[edges[0], edges[-1]], nice=False, type="symlog" if logarithmic(flows) else "linear")
@@ -61,7 +61,7 @@ def bin_edges(flows: list[int]) -> list[int]:
         return [step * k for k in range(maximum // step + 2)]
     decades = math.ceil(math.log10(maximum + 1))
     edges = [0, *(lead * 10**k for k in range(decades) for lead in (1, 2, 5)), 10**decades]
-    return edges[: next(place for place, edge in enumerate(edges) if edge > maximum) + 1]
+    return edges[: next(index for index, edge in enumerate(edges) if edge > maximum) + 1]
 
 
 def nice_step(minimum: float) -> int:

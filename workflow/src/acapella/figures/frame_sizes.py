@@ -15,26 +15,26 @@ TABLE = "frame_sizes"
 COLUMNS = ("length", "bin", "share", "share_lo", "share_hi")
 LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}
 STANDARD_MAX = 1518
-MINIMUM = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS, which is in bin <64"
+MINIMUM_NOTE = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS, which is in bin <64"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label in two lines, because bins are narrow
-LABEL = 20
+MAX_LABEL = 20
 GUTTER = 14  # px: distance between the panels of the two lengths
 
 
 def draw(source: Source) -> Figure:
-    """Draw the bins over all sites, both lengths next to each other, and below them the shares of each site."""
+    """Draw the bins of all sites together, both lengths next to each other, and below them the shares of each site."""
     rows = [row for row in source.required_rows(TABLE) if row["share"] is not None]
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
     all_sites = [bar_values(row) for row in rows if row["site"] == ALL]
     sites = sorted({row["site"] for row in rows if row["site"] != ALL}, key=natural)
-    key = [f"Lengths without FCS and preamble; {MINIMUM}; frames longer than 1518 B are red to black"]
+    key = [f"Lengths without FCS and preamble; {MINIMUM_NOTE}; frames longer than 1518 B are red to black"]
     if any(row["low"] is not None for row in all_sites):
         key.append("lines: 95 % bootstrap intervals over samples")
     width = theme.WIDTH - 75
     parts = []
     if len(sites) > 1:
-        labels = short_labels(sites, LABEL)
+        labels = short_labels(sites, MAX_LABEL)
         values = [{**bar_values(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
         panel_width = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
         width = 2 * panel_width + GUTTER
@@ -106,8 +106,8 @@ def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int
     )
     color = alt.Color("bin:N", sort=order, scale=alt.Scale(domain=order, range=shades), legend=legend)
     panels = []
-    for place, length in enumerate(LENGTHS.values()):
-        axis = alt.Axis(ticks=False, domain=False) if place == 0 else None
+    for index, length in enumerate(LENGTHS.values()):
+        axis = alt.Axis(ticks=False, domain=False) if index == 0 else None
         rows = [row for row in values if row["length"] == length]
         panels.append(
             alt.Chart(Rows(values=rows))

@@ -9,7 +9,7 @@ from acapella.common.wording import count, natural, short_labels, span
 
 from . import theme
 from .compose import Figure
-from .header_occurrence import heuristic
+from .header_occurrence import heuristic_text
 from .rows import Rows
 from .source import ALL, NoData, Source
 
@@ -18,7 +18,7 @@ ABOUT = "Number of distinct headers and depth of the deepest header stack at eac
 TABLE = "header_depth"
 COLUMNS = ("distinct_headers", "deepest_stack")
 ALL_SITES = "all sites"
-LABEL = 24
+MAX_LABEL = 24
 MAX_BARS = 12  # sites drawn as bars; if there are more, sites are points in ranked order
 MAX_NAMED = 6  # headers listed as heuristic
 HEIGHT = 160  # px: height of a panel of points
@@ -35,7 +35,7 @@ def draw(source: Source) -> Figure:
     sites = sorted((site for site in rows if site != ALL), key=lambda s: (-rows[s]["distinct_headers"], natural(s)))
     if not sites:
         raise NoData(f"tables/{TABLE}.csv has no row of a site")
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     if len(sites) > MAX_BARS:
         values = [{**rows[site], "label": label} for site, label in labels.items()]
         return Figure(
@@ -53,7 +53,7 @@ def draw(source: Source) -> Figure:
 
 def heuristic_note(source: Source) -> tuple[str, ...]:
     """Return a note on the headers that tshark detected by payload (table header_occurrence), most frames first."""
-    rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic(row)]
+    rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic_text(row)]
     rows.sort(key=lambda row: (-row["guessed_frames"], natural(row["header"])))
     if not rows:
         return ()
@@ -84,7 +84,7 @@ def points_notes(rows: dict) -> tuple[str, ...]:
 
 
 def largest(values: list[dict]) -> int:
-    """Return the largest number of both panels, the end of their common scale."""
+    """Return the largest number in both panels, which determines their common scale."""
     return max(row[column] for row in values for column, *_ in PANELS) or 1
 
 
@@ -123,12 +123,12 @@ def tooltip() -> list[alt.Tooltip]:
 
 def title(sites: list[str], rows: dict) -> str:
     """Return the title: the ranges of both numbers over sites."""
-    fewest, most = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
+    min_headers, max_headers = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
     shallowest, deepest = (pick(rows[site]["deepest_stack"] for site in sites) for pick in (min, max))
     if len(sites) == 1:
-        return f"{sites[0]} shows {most} distinct headers, stacked up to {deepest} deep"
+        return f"{sites[0]} shows {max_headers} distinct headers, stacked up to {deepest} deep"
     depths = span(shallowest, deepest)
-    return f"Sites show {span(fewest, most)} distinct headers; their deepest stacks have {depths} headers"
+    return f"Sites show {span(min_headers, max_headers)} distinct headers; their deepest stacks have {depths} headers"
 
 
 def panel(values, order, description, width, *, first) -> alt.LayerChart:

@@ -14,7 +14,7 @@ ABOUT = "Share of frames that contain each header (Patchwork, figure 12)."
 TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
 MAX_HEADERS = 25  # headers drawn; the table contains all
-LABEL = 28
+MAX_LABEL = 28
 PAYLOAD = "Data"  # label of payload
 HEURISTIC = "heuristic"
 ABSENT = {  # values of a site without the header
@@ -27,16 +27,16 @@ MIN_VISIBLE_SHARE = 0.005  # share of frames: shorter bars are narrower than 3 p
 
 
 def draw(source: Source) -> Figure:
-    """Draw a bar for each header with its interval, and a dot for each site."""
+    """Draw a bar for each header with its interval and, if there are several sites, a dot for each site."""
     rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["frame_share"], natural(r["header"])))
     label_of = {row["header"]: header_label(row) for row in ranked[:MAX_HEADERS]}
-    shortened_label_of = short_labels(label_of.values(), LABEL)
-    shown = {header: shortened_label_of[name] for header, name in label_of.items()}
+    shortened_label_of = short_labels(label_of.values(), MAX_LABEL)
+    labels = {header: shortened_label_of[name] for header, name in label_of.items()}
     has_sites = len(source.sites) > 1
-    values = [bar_values(row, shown) for row in ranked[:MAX_HEADERS]]
+    values = [bar_values(row, labels) for row in ranked[:MAX_HEADERS]]
     dots = (
-        [bar_values(row, shown) for row in site_dots.add_absent_sites(rows, "header", shown, ABSENT)]
+        [bar_values(row, labels) for row in site_dots.add_absent_sites(rows, "header", labels, ABSENT)]
         if has_sites
         else []
     )
@@ -51,18 +51,18 @@ def draw(source: Source) -> Figure:
         key.append("in brackets: occurrences per 100 frames, if frames contain the header more than once")
     if any(row["header"] == PAYLOAD for row in values):
         key.append(f"{PAYLOAD}: payload of any type that tshark names (text, media, images), not a header")
-    if any(heuristic(row) for row in ranked[:MAX_HEADERS]):
+    if any(heuristic_text(row) for row in ranked[:MAX_HEADERS]):
         key.append(
             f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"
         )
     if len(ranked) > MAX_HEADERS:
         key.append(f"{count(len(ranked) - MAX_HEADERS, 'rarer header')} not shown")
     return Figure(
-        title(ranked[:MAX_HEADERS]), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",)
+        title(ranked[:MAX_HEADERS]), chart(values, dots, list(labels.values()), source.sites), ("; ".join(key) + ".",)
     )
 
 
-def heuristic(row: dict) -> str:
+def heuristic_text(row: dict) -> str:
     """Return a mark for headers detected by payload: ``heuristic``, ``heuristic in 67 %`` of frames, or nothing."""
     if not row["guessed_frames"]:
         return ""
@@ -73,16 +73,16 @@ def heuristic(row: dict) -> str:
 
 def header_label(row: dict) -> str:
     """Return the header, with the share of its frames in which it is heuristic."""
-    return f"{row['header']} ({mark})" if (mark := heuristic(row)) else row["header"]
+    return f"{row['header']} ({mark})" if (mark := heuristic_text(row)) else row["header"]
 
 
-def bar_values(row: dict, shown: dict) -> dict:
+def bar_values(row: dict, labels: dict) -> dict:
     """Return the values of a row for the chart, in percent."""
     low, high = row["frame_share_lo"], row["frame_share_hi"]
     text, occurrences = percent(row["frame_share"]), f"{100 * row['occurrence_share']:.3g}"
     repeated = row["occurrences"] > row["frames"] and occurrences != f"{100 * row['frame_share']:.3g}"
     return {
-        **{"header": row["header"], "label": shown[row["header"]], "site": row["site"]},
+        **{"header": row["header"], "label": labels[row["header"]], "site": row["site"]},
         **{"frames": row["frames"], "samples": row["samples"], "text": text},
         "share": 100 * row["frame_share"],
         "low": None if low is None else 100 * low,
@@ -94,7 +94,7 @@ def bar_values(row: dict, shown: dict) -> dict:
 
 
 def title(ranked: list[dict]) -> str:
-    """Return the title: the shares of the headers that best characterize a testbed. ``ranked``: drawn rows."""
+    """Return the title: the shares of TITLE_HEADERS; if no bar of them is visible, that of the most common header."""
     share = {row["header"]: row["frame_share"] for row in ranked if row["frame_share"] >= MIN_VISIBLE_SHARE}
     parts = [f"{header} in {percent(share[header])}" for header in TITLE_HEADERS if header in share]
     if not parts:
@@ -119,7 +119,9 @@ def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[st
     axis = alt.Axis(title="share of frames (%)", domain=False, tickCount=10)
     row = theme.row_height(len(order), low=18 if dots else 13)
     bar = BAND * row
-    bars = base.mark_bar(height={"band": BAND}, color=site_dots.BAR).encode(x=alt.X("share:Q", scale=x, axis=axis))
+    bars = base.mark_bar(height={"band": BAND}, color=site_dots.BAR_COLOR).encode(
+        x=alt.X("share:Q", scale=x, axis=axis)
+    )
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK)
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
     width = theme.WIDTH - theme.text_width(order) - theme.text_width([row["number"] for row in values]) - 10

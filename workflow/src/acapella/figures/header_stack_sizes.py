@@ -8,7 +8,7 @@ from acapella.common.wording import GAP, count, natural, percent, scaled, short_
 
 from . import theme
 from .compose import Figure
-from .frame_sizes import MINIMUM
+from .frame_sizes import MINIMUM_NOTE
 from .rows import Rows
 from .source import ALL, Source
 
@@ -25,22 +25,22 @@ ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
     "other",
 )
 CONTENTS = {ACK: theme.BLUE, NO_PAYLOAD: theme.SKY, PAYLOAD: theme.ORANGE, CUT: theme.PURPLE, OTHER: "#A6A6A6"}
-EMPTY = (ACK, NO_PAYLOAD)
-MAX_STACKS = 10  # header stacks drawn, the most frequent first
+WITHOUT_PAYLOAD = (ACK, NO_PAYLOAD)
+MAX_STACKS = 10  # bars of header stacks; if there are more stacks, the last bar is the sum of the rest
 REST = "other header stacks"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"
-LABEL, SITE_LABEL = 100, 20
+MAX_LABEL, MAX_SITE_LABEL = 100, 20
 GUTTER = 46  # px: space left of panels without row labels
 
 
 def draw(source: Source) -> Figure:
-    """Draw frames by length over all sites and, below, the shortest frames by header stack and by site."""
+    """Draw frames by length over all sites and, below, frames of at most SMALL bytes by header stack and by site."""
     rows = source.required_rows(TABLE)
     all_sites = [row for row in rows if row["site"] == ALL]
     small = [row for row in rows if is_at_most(row, SMALL)]
     contents = [name for name in CONTENTS if any(frames_by_content(row)[name] for row in all_sites)]
     sites = sorted({row["site"] for row in small if row["site"] != ALL}, key=natural)
-    labels = short_labels(sites, SITE_LABEL) if len(source.sites) > 1 else {}
+    labels = short_labels(sites, MAX_SITE_LABEL) if len(source.sites) > 1 else {}
     width = theme.WIDTH - max(GUTTER, theme.text_width(labels.values())) - 25
     parts = [by_length(all_sites, contents, width)]
     if small:
@@ -78,7 +78,7 @@ def sum_by_content(rows: list[dict]) -> Counter:
 def share_without_payload(rows: list[dict]) -> float:
     """Return the share of frames that are TCP segments without payload."""
     contents = sum_by_content(rows)
-    return sum(contents[name] for name in EMPTY) / contents.total()
+    return sum(contents[name] for name in WITHOUT_PAYLOAD) / contents.total()
 
 
 def title(small: list[dict]) -> str:
@@ -97,9 +97,9 @@ def title(small: list[dict]) -> str:
 
 
 def notes_of(source: Source, all_sites: list[dict], sites: list[str]) -> tuple[str, ...]:
-    """Return notes: the same share for minimum-size frames, and the frames that the figure omits."""
+    """Return notes: the same share for frames of at most SMALLEST bytes, and the sites without short frames."""
     smallest = [row for row in all_sites if is_at_most(row, SMALLEST)]
-    notes = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
+    notes = [f"Lengths on the wire without FCS and preamble; {MINIMUM_NOTE}; numbers above the bars: frames"]
     if smallest:
         frames = sum(row["frames"] for row in smallest)
         notes.append(
@@ -119,22 +119,22 @@ def bar_parts(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
     frames = sum_by_content(rows)
     return [
         {
-            **{"label": name, "content": content, "order": place, "frames": frames[content]},
+            **{"label": name, "content": content, "order": index, "frames": frames[content]},
             **{"share": 100 * frames[content] / frames.total(), "text": percent(frames[content] / frames.total())},
         }
-        for place, content in enumerate(contents)
+        for index, content in enumerate(contents)
         if frames[content]
     ]
 
 
 def color(contents: list[str], *, legend: bool = False) -> alt.Color:
     """Return the colors of contents; only one panel has the legend."""
-    shown = alt.Legend(
+    legend_style = alt.Legend(
         **{"title": None, "orient": "top", "offset": 14, "columns": 3, "labelLimit": 220},
         **{"symbolType": "square", "symbolStrokeWidth": 0},
     )
     scale = alt.Scale(domain=contents, range=[CONTENTS[name] for name in contents])
-    return alt.Color("content:N", sort=contents, scale=scale, legend=shown if legend else None)
+    return alt.Color("content:N", sort=contents, scale=scale, legend=legend_style if legend else None)
 
 
 TOOLTIP = [
@@ -161,7 +161,7 @@ def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerCha
 
 
 def frames_text(rows: list[dict]) -> str:
-    """Return the number of frames with three digits."""
+    """Return the number of frames with three significant digits and an SI prefix."""
     return scaled(sum(row["frames"] for row in rows), "").strip()
 
 
@@ -171,11 +171,11 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
     for row in rows:
         frames[row["stack"]] += row["frames"]
     ranked = sorted(frames, key=lambda stack: (-frames[stack], stack))
-    shown = ranked if len(ranked) <= MAX_STACKS else ranked[: MAX_STACKS - 1]
-    labels = short_labels(shown, LABEL)
-    groups = {labels[stack]: [row for row in rows if row["stack"] == stack] for stack in shown}
-    if rest := [row for row in rows if row["stack"] not in shown]:
-        groups[f"{len(ranked) - len(shown)} {REST}"] = rest
+    shown_stacks = ranked if len(ranked) <= MAX_STACKS else ranked[: MAX_STACKS - 1]
+    labels = short_labels(shown_stacks, MAX_LABEL)
+    groups = {labels[stack]: [row for row in rows if row["stack"] == stack] for stack in shown_stacks}
+    if rest_rows := [row for row in rows if row["stack"] not in shown_stacks]:
+        groups[f"{len(ranked) - len(shown_stacks)} {REST}"] = rest_rows
     total = frames.total()
     values = [
         {**part, "share": 100 * part["frames"] / total, "text": percent(part["frames"] / total)}

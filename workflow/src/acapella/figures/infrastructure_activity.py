@@ -14,7 +14,7 @@ ABOUT = "Sites ranked by the activity of their switch ports (Patchwork, section 
 TABLE = "infrastructure_activity"
 COLUMNS = ("rank", "site", "mean_bps", "share", "active_ports")
 SCOPE = infrastructure_scope.no_scope
-LABEL = 24
+MAX_LABEL = 24
 HALF = 0.5
 
 
@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: the most active site, and how many sites have half of the activity."""
+    """Return the title: the most active site, and how many of the most active sites have half of the activity."""
     if rows[0]["share"] is None:
         return f"None of {count(len(rows), 'site')} was active"
     total, sites = 0.0, 0
@@ -46,7 +46,7 @@ def title(rows: list[dict]) -> str:
 
 def chart(rows: list[dict]) -> alt.LayerChart:
     """Return the bars with their rates."""
-    labels = short_labels([row["site"] for row in rows], LABEL)
+    labels = short_labels([row["site"] for row in rows], MAX_LABEL)
     values = [
         {
             **{"site": labels[row["site"]], "rate": row["mean_bps"], "text": scaled(row["mean_bps"], "bit/s")},

@@ -15,7 +15,7 @@ TABLE = "infrastructure_ports"
 COLUMNS = ("site", "uplinks", "downlinks", "downlinks_from")
 SCOPE = infrastructure_scope.no_scope
 KINDS = {"uplinks": theme.VERMILION, "downlinks": theme.BLUE}
-LABEL = 24
+MAX_LABEL = 24
 
 
 def draw(source: Source) -> Figure:
@@ -29,37 +29,39 @@ def draw(source: Source) -> Figure:
 
 def title(rows: list[dict]) -> str:
     """Return the title: how many sites have more downlinks than uplinks, and the ratio of the sums."""
-    known = [row for row in rows if row["downlinks"] is not None]
-    if not known:
+    with_downlinks = [row for row in rows if row["downlinks"] is not None]
+    if not with_downlinks:
         return f"Uplinks of {count(len(rows), 'site')}; downlinks are unknown"
-    more = sum(row["downlinks"] > row["uplinks"] for row in known)
-    up, down = (sum(row[kind] for row in known) for kind in KINDS)
+    more = sum(row["downlinks"] > row["uplinks"] for row in with_downlinks)
+    up, down = (sum(row[kind] for row in with_downlinks) for kind in KINDS)
     ratio = f"; {digits(down / up)} downlinks per uplink" if up else ""
     verb = "has" if more == 1 else "have"
-    return f"{more} of {count(len(known), 'site')} {verb} more downlinks than uplinks{ratio}"
+    return f"{more} of {count(len(with_downlinks), 'site')} {verb} more downlinks than uplinks{ratio}"
 
 
 def notes(rows: list[dict]) -> tuple[str, ...]:
     """Return the paper's statement, and the sources of the numbers of downlinks."""
-    known = [row for row in rows if row["downlinks"] is not None]
-    more = sum(row["downlinks"] > row["uplinks"] for row in known)
-    parts = [infrastructure_scope.compared("ports", f"{more} of {len(known)}")] if known else []
+    with_downlinks = [row for row in rows if row["downlinks"] is not None]
+    more = sum(row["downlinks"] > row["uplinks"] for row in with_downlinks)
+    parts = (
+        [infrastructure_scope.comparison_note("ports", f"{more} of {len(with_downlinks)}")] if with_downlinks else []
+    )
     from_nics = sum(row["downlinks_from"] == "nics" for row in rows)
     if from_nics:
         sites = count(from_nics, "site")
         parts.append(f"downlinks of {sites} are computed from NICs, because the model does not list these ports")
-    if unknown := len(rows) - len(known):
+    if unknown := len(rows) - len(with_downlinks):
         parts.append(f"downlinks of {count(unknown, 'site')} are unknown")
     return (infrastructure_scope.note(*parts),)
 
 
 def chart(rows: list[dict]) -> alt.LayerChart:
     """Return the bars, each with its numbers at the end."""
-    labels = short_labels([row["site"] for row in rows], LABEL)
+    labels = short_labels([row["site"] for row in rows], MAX_LABEL)
     values = [
-        {"site": labels[row["site"]], "kind": kind, "ports": row[kind] or 0, "order": place}
+        {"site": labels[row["site"]], "kind": kind, "ports": row[kind] or 0, "order": index}
         for row in rows
-        for place, kind in enumerate(KINDS)
+        for index, kind in enumerate(KINDS)
     ]
     ends = [
         {

@@ -18,7 +18,7 @@ def summary(source: Source) -> dict:
     return source.rows(SUMMARY)[0]
 
 
-def compared(name: str, ours: str) -> str:
+def comparison_note(name: str, ours: str) -> str:
     """Return a note with the paper's number and the campaign's."""
     row = next(row for row in printed.rows(PAPER) if row["name"] == name)
     return f"{row['what']}: {row['printed']} in the Patchwork paper ({row['where']}), {ours} here"

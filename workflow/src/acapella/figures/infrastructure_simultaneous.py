@@ -18,8 +18,8 @@ COLUMNS = ("day", "slices_mean", "slices_min", "slices_max")
 SCOPE = infrastructure_scope.no_scope
 HEIGHT = 220
 EPOCH, DAY_MS = date(1970, 1, 1), 86_400_000
-BAND, MEAN, ALL = "smallest to largest of a day", "mean of a day", "mean of all days"
-COLORS = {BAND: "#9CC7E5", MEAN: theme.BLUE, ALL: theme.VERMILION}
+BAND, MEAN, MEAN_OF_ALL = "smallest to largest of a day", "mean of a day", "mean of all days"
+COLORS = {BAND: "#9CC7E5", MEAN: theme.BLUE, MEAN_OF_ALL: theme.VERMILION}
 QUANTITIES = ("simultaneous_mean", "simultaneous_stddev", "simultaneous_max")
 
 
@@ -32,7 +32,7 @@ def draw(source: Source) -> Figure:
     mean, deviation, highest = (summary[name] for name in QUANTITIES)
     parts = [count(len(rows), "day")]
     parts += [
-        infrastructure_scope.compared(name, digits(value))
+        infrastructure_scope.comparison_note(name, digits(value))
         for name, value in zip(QUANTITIES, (mean, deviation, highest), strict=True)
     ]
     parts.append("slices that began before the records are missing")
@@ -49,7 +49,7 @@ def chart(rows: list[dict], mean: float) -> alt.LayerChart:
         {"day": row["day"], "mean": row["slices_mean"], "low": row["slices_min"], "high": row["slices_max"]}
         for row in rows
     ]
-    first, last = (date.fromisoformat(rows[place]["day"]) for place in (0, -1))
+    first, last = (date.fromisoformat(rows[index]["day"]) for index in (0, -1))
     end = (last + timedelta(days=1)).isoformat()
     ticks = [
         (first + timedelta(days=days) - EPOCH).days * DAY_MS for days in theme.whole_ticks((last - first).days + 1)
@@ -72,7 +72,7 @@ def chart(rows: list[dict], mean: float) -> alt.LayerChart:
         x=x, y=alt.Y("mean:Q", title=y_title), color=alt.Color("kind:N", **color), tooltip=tooltip
     )
     rule = (
-        alt.Chart(Rows(values=[{"mean": mean, "kind": ALL}]))
+        alt.Chart(Rows(values=[{"mean": mean, "kind": MEAN_OF_ALL}]))
         .mark_rule(strokeDash=[5, 3], strokeWidth=1.4)
         .encode(y="mean:Q", color=alt.Color("kind:N", **color))
     )

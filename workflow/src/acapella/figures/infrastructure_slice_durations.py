@@ -14,11 +14,11 @@ ABOUT = "Distribution of the durations of slices (Patchwork, figure 4)."
 TABLE = "infrastructure_slice_durations"
 COLUMNS = ("hours", "slices_at_most", "share_at_most")
 SCOPE = infrastructure_scope.no_scope
-LEASES = "records from the orchestrator's list of slices contain the end of the lease, not of the slice"
+LEASE_NOTE = "records from the orchestrator's list of slices contain the end of the lease, not of the slice"
 HEIGHT = 240
 DAY_H = 24
 TICKS = (1, 2, 4, 8, 12, 24, 48, 24 * 7, 24 * 14, 24 * 30, 24 * 90, 24 * 365)
-LABELS = (  # hours below two days, then days
+TICK_LABELS = (  # hours below two days, then days
     "datum.value < 48 ? datum.value + ' h' : datum.value / 24 + ' d'"
 )
 
@@ -30,8 +30,11 @@ def draw(source: Source) -> Figure:
         raise NoData("no slice record has a duration (infrastructure.slices)")
     summary = infrastructure_scope.summary(source)
     within, excluded = summary["within_24_h_share"], summary["slices"] - summary["slices_with_duration"]
-    parts = [count(rows[-1]["slices_at_most"], "slice"), infrastructure_scope.compared("within_24_h", percent(within))]
-    parts.append(LEASES)
+    parts = [
+        count(rows[-1]["slices_at_most"], "slice"),
+        infrastructure_scope.comparison_note("within_24_h", percent(within)),
+    ]
+    parts.append(LEASE_NOTE)
     parts.append("durations are rounded up to whole hours; the paper's curve is smoothed, this one is not")
     if excluded:
         parts.append(f"not included: {count(excluded, 'slice')} that end before or when they start")
@@ -40,7 +43,7 @@ def draw(source: Source) -> Figure:
 
 
 def chart(rows: list[dict]) -> alt.LayerChart:
-    """Return the steps of the distribution, and a line at a day."""
+    """Return the steps of the distribution, and a line at 24 hours."""
     last = max(rows[-1]["hours"], 2 * DAY_H)
     values = [{"hours": 1, "share": 0.0, "slices": 0}] if rows[0]["hours"] > 1 else []
     values += [
@@ -51,7 +54,7 @@ def chart(rows: list[dict]) -> alt.LayerChart:
         "hours:Q",
         title="duration of a slice (logarithmic)",
         scale=alt.Scale(type="log", domain=[1, last], nice=False),
-        axis=alt.Axis(values=[tick for tick in TICKS if tick <= last], labelExpr=LABELS, tickCount=len(TICKS)),
+        axis=alt.Axis(values=[tick for tick in TICKS if tick <= last], labelExpr=TICK_LABELS, tickCount=len(TICKS)),
     )
     y = alt.Y("share:Q", title="slices of at most that duration (%)", scale=alt.Scale(domain=[0, 100]))
     steps = (

@@ -27,9 +27,9 @@ def draw(source: Source) -> Figure:
     single, several = summary["single_site_share"], summary["several_sites_share"]
     parts = [
         count(summary["slices_with_sites"], "slice"),
-        infrastructure_scope.compared("single_site", percent(single)),
+        infrastructure_scope.comparison_note("single_site", percent(single)),
     ]
-    parts.append(infrastructure_scope.compared("several_sites", percent(several)))
+    parts.append(infrastructure_scope.comparison_note("several_sites", percent(several)))
     if unknown := summary["slices"] - summary["slices_with_sites"]:
         parts.append(f"not included: {count(unknown, 'slice')} without known sites")
     title = f"{percent(single)} of slices use one site, {percent(several)} use several (at most {rows[-1]['sites']})"

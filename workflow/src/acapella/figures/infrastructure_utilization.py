@@ -32,9 +32,11 @@ def draw(source: Source) -> Figure:
     low, at_line_rate = percent(summary["low_ports"] / summary["ports"]), summary["line_rate_ports"]
     medians = (percent(summary[f"utilization_{kind}_median"]) for kind in ("max", "mean"))
     parts = [count(summary["ports"], "port"), "median of the largest sample {}, of the mean {}".format(*medians)]
-    parts.append(infrastructure_scope.compared("utilization", low))
+    parts.append(infrastructure_scope.comparison_note("utilization", low))
     parts.append(
-        infrastructure_scope.compared("line_rate", f"{at_line_rate} ({percent(at_line_rate / summary['ports'])})")
+        infrastructure_scope.comparison_note(
+            "line_rate", f"{at_line_rate} ({percent(at_line_rate / summary['ports'])})"
+        )
     )
     if unknown := len(source.rows(TABLE)) - len(rows):
         parts.append(f"not included: {count(unknown, 'port')} without samples or known rate")
@@ -49,8 +51,8 @@ def distribution(rows: list[dict], column: str, name: str) -> list[dict]:
     values = sorted(100 * row[column] for row in rows)
     first = {"utilization": 0.0, "share": 0.0, "line": name, "order": 0}
     steps = [
-        {"utilization": value, "share": 100 * place / len(values), "line": name, "order": place}
-        for place, value in enumerate(values, 1)
+        {"utilization": value, "share": 100 * rank / len(values), "line": name, "order": rank}
+        for rank, value in enumerate(values, 1)
     ]
     last = {"utilization": max(100.0, values[-1]), "share": 100.0, "line": name, "order": len(values) + 1}
     return [first, *steps, last]

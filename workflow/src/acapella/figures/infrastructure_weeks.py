@@ -30,11 +30,11 @@ def draw(source: Source) -> Figure:
     peak = max(with_samples, key=lambda row: row["mean_bps"])
     weeks = count(len(with_samples), "week")
     parts = [f"{weeks}, at most {count(max(row['ports'] for row in rows), 'port')}"]
-    parts.append(infrastructure_scope.compared("peak_week", scaled(peak["mean_bps"], "bit/s")))
-    part_weeks = sum(row["covered_share"] < 1 for row in with_samples)
-    if part_weeks:
-        least = percent(min(row["covered_share"] for row in with_samples))
-        parts.append(f"{count(part_weeks, 'week')} only partly covered, the least {least}")
+    parts.append(infrastructure_scope.comparison_note("peak_week", scaled(peak["mean_bps"], "bit/s")))
+    partial_weeks = sum(row["covered_share"] < 1 for row in with_samples)
+    if partial_weeks:
+        min_coverage = percent(min(row["covered_share"] for row in with_samples))
+        parts.append(f"{count(partial_weeks, 'week')} only partly covered, the least {min_coverage}")
     if gaps := len(rows) - len(with_samples):
         parts.append(f"gray: {count(gaps, 'week')} without samples")
     key = (
@@ -60,10 +60,10 @@ def bar(row: dict, parity: dict[str, int]) -> dict:
 def chart(rows: list[dict]) -> alt.LayerChart:
     """Return the bars over the bands."""
     months = dict.fromkeys(row["week"][:7] for row in rows)
-    parity = {month: place % 2 for place, month in enumerate(months)}
+    parity = {month: index % 2 for index, month in enumerate(months)}
     bars = [bar(row, parity) for row in rows]
-    highest = 1.05 * max(each["rate"] for each in bars) or 1
-    gaps = [each for each, row in zip(bars, rows, strict=True) if row["mean_bps"] is None]
+    highest = 1.05 * max(value["rate"] for value in bars) or 1
+    gaps = [value for value, row in zip(bars, rows, strict=True) if row["mean_bps"] is None]
     x = alt.X(
         "week:T",
         title="week",
@@ -76,7 +76,7 @@ def chart(rows: list[dict]) -> alt.LayerChart:
         axis=alt.Axis(format="~s", labelExpr=theme.PREFIXED, tickCount=5),
         scale=alt.Scale(domain=[0, highest], nice=False),
     )
-    drawn = (
+    bar_layer = (
         alt.Chart(Rows(values=bars))
         .mark_rect(stroke=theme.WHITE, strokeWidth=0.5)
         .encode(
@@ -86,4 +86,4 @@ def chart(rows: list[dict]) -> alt.LayerChart:
         )
     )
     bands = alt.Chart(Rows(values=gaps)).mark_rect(color=GAP_COLOR).encode(x=x, x2="next:T")
-    return alt.layer(*([bands] if gaps else []), drawn).properties(width=theme.WIDTH - 80, height=HEIGHT)
+    return alt.layer(*([bands] if gaps else []), bar_layer).properties(width=theme.WIDTH - 80, height=HEIGHT)

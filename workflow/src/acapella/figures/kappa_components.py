@@ -23,7 +23,7 @@ COMPONENTS = {
     "L": ("L: latency", theme.SKY),
     "I": ("I: inter-arrival time", theme.BLUE),
 }
-LABEL = 28
+MAX_LABEL = 28
 COLUMN, BAR, SPACING = 74, 28, 8  # px: column of a component, its longest bar, distance between columns
 X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
 MAX_NAMED = 4  # environments in the title; if there are more, only the smallest and the largest mean
@@ -34,22 +34,22 @@ MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa
 def draw(source: Source) -> Figure:
     """Draw a bar per run, divided into the contributions to 1 - kappa; at the right, kappa and each component."""
     rows = runs_against_first(pairs(source))
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     key = ["The part of a component is its share of U² + O² + L² + I²; the parts add up to 1 - kappa"]
     key.append("right: each component with a separate scale, so that small values are visible")
-    drawn = rows
+    drawn_rows = rows
     if len(rows) > MAX_RUNS:
         ranked = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])
-        drawn = ranked[:MAX_RUNS]
+        drawn_rows = ranked[:MAX_RUNS]
         key.append(
             f"the {MAX_RUNS} runs with the lowest kappa of {count(len(rows), 'run')}, the lowest first; "
             f"{omitted_runs(ranked[MAX_RUNS:], labels)}"
         )
-    trials = trial_labels(source, LABEL)
-    names = [trials[row["environment"], row["b"]] for row in drawn]
-    values = [piece for name, row in zip(names, drawn, strict=True) for piece in bar_pieces(name, row)]
-    kappas = [{"label": name, "text": kappa_text(row)} for name, row in zip(names, drawn, strict=True)]
-    components = [{"label": name, **component_values(row)} for name, row in zip(names, drawn, strict=True)]
+    trials = trial_labels(source, MAX_LABEL)
+    names = [trials[row["environment"], row["b"]] for row in drawn_rows]
+    values = [piece for name, row in zip(names, drawn_rows, strict=True) for piece in bar_pieces(name, row)]
+    kappas = [{"label": name, "text": kappa_text(row)} for name, row in zip(names, drawn_rows, strict=True)]
+    components = [{"label": name, **component_values(row)} for name, row in zip(names, drawn_rows, strict=True)]
     return Figure(title(rows, labels), chart(values, kappas, components, names), ("; ".join(key) + ".",))
 
 
@@ -58,7 +58,7 @@ def omitted_runs(rows: list[dict], labels: dict[str, str]) -> str:
     numbers = Counter(labels[row["environment"]] for row in rows)
     environments_ = count(len(numbers), "environment")
     if len(numbers) <= MAX_LISTED:
-        environments_ = listed([f"{label} ({runs_})" for label, runs_ in numbers.items()])
+        environments_ = listed([f"{label} ({number})" for label, number in numbers.items()])
     ends = span(*("undefined" if row["kappa"] is None else format_kappa(row["kappa"]) for row in (rows[0], rows[-1])))
     return f"not shown: {count(len(rows), 'run')} of {environments_} with kappa {ends}"
 
@@ -110,7 +110,7 @@ def kappa_text(row: dict) -> str:
 
 
 def format_kappa(kappa: float) -> str:
-    """Return kappa with four digits, or as difference from 1 if it would be rounded to 1.
+    """Return kappa with four decimals, or as a difference from 1 if it would be rounded to 1.
 
     Only exact values are shown as 0 and 1.
     """
@@ -183,7 +183,7 @@ def stacked_panel(
 
 
 def component_panel(components: list[dict], name: str, names: list[str]) -> alt.LayerChart:
-    """Return the column of one component: bars from 0 to the largest value, and the values as text."""
+    """Return the column of one component: bars on a scale from 0 to its largest value, and the values as text."""
     maximum = max((row[name] or 0 for row in components), default=0) or 1
     base = alt.Chart(Rows(values=components)).encode(
         y=row_axis(names, first=False),
@@ -196,6 +196,6 @@ def component_panel(components: list[dict], name: str, names: list[str]) -> alt.
     return (bars + text).properties(width=COLUMN, height=row_heights(names), title=panel_title(name, 0))
 
 
-def panel_title(text: str, at: int) -> alt.TitleParams:
-    """Return a heading, ``at`` px from the left edge of its panel."""
-    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK, dx=at)
+def panel_title(text: str, dx: int) -> alt.TitleParams:
+    """Return a heading, ``dx`` px from the left edge of its panel."""
+    return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK, dx=dx)

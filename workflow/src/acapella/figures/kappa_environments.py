@@ -26,10 +26,10 @@ ABOUT = "Mean kappa of each environment relative to that of the first one (CHOIR
 TABLE = "consistency_comparisons"
 SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
-LABEL = 28
+MAX_LABEL = 28
 MAX_NAMED = 2  # environments that the title compares individually; if there are more, it gives their number
 COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
-GAP = 12  # px: distance between panels
+PANEL_GAP = 12  # px: distance between panels
 WITH_CPU, NO_CPU = "had the CPU, or unknown", f"{MARK} lost the CPU"
 SHAPES = {WITH_CPU: "circle", NO_CPU: "cross"}
 SHORT_VERDICTS = {LESS: "less", MORE: "more"}
@@ -37,14 +37,14 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def draw(source: Source) -> Figure:
-    """Draw a row per environment: kappa of its runs, and the difference of their mean from the first environment."""
+    """Draw a row per environment: kappa of its runs, and the difference of their mean from that of the first one."""
     rows = [row for row in source.rows(TABLE) if row["place_a"] == 1]
     if not rows:
         raise NoData("a single environment cannot be compared")
     if all(row["relative_difference"] is None for row in rows):
         raise NoData("no environment has a kappa above 0 to compare with")
     rows.sort(key=lambda row: row["place_b"])
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     names = list(labels.values())
     kappas = [
         {
@@ -160,10 +160,10 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
 def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: list[str], first: str) -> alt.HConcatChart:
     """Return kappa of the runs at the left, and the differences with their numbers at the right."""
     caption_width = theme.text_width([text["text"] for text in texts]) + 8
-    width = (theme.WIDTH - theme.text_width(names) - caption_width - GAP - 45) // 2
+    width = (theme.WIDTH - theme.text_width(names) - caption_width - PANEL_GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
-    runs_ = alt.Chart(Rows(values=kappas)).encode(
+    run_chart = alt.Chart(Rows(values=kappas)).encode(
         y=y.axis(ticks=False, domain=False, grid=True),
         tooltip=[
             *(alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")),
@@ -178,14 +178,14 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
         legend=legend if NO_CPU in kinds else None,
     )
     x = alt.X("kappa:Q", title="kappa", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=4, grid=False))
-    dots = runs_.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x, shape=shape)
-    means = runs_.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
+    dots = run_chart.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x, shape=shape)
+    means = run_chart.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
         x=alt.X("mean(kappa):Q"), tooltip=[alt.Tooltip("label:N"), alt.Tooltip("mean(kappa):Q", format=".6~r")]
     )
     heading = panel_title("runs and their mean (line)")
     left = (dots + means).properties(width=width, height=height, title=heading)
     right = difference_panel(values, texts, y.axis(None), (width, caption_width), height, first)
-    return alt.hconcat(left, right, spacing=GAP)
+    return alt.hconcat(left, right, spacing=PANEL_GAP)
 
 
 def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917

@@ -25,8 +25,8 @@ ABOUT = "Kappa of every pair of trials that was compared, as a matrix for each e
 TABLE = "consistency"
 SCOPE = scope_of_pairs
 COLUMNS = ("a", "b", "kappa")
-LABEL = 26
-TRIAL_LABEL = 14  # characters of a trial's name in row and column labels
+MAX_LABEL = 26
+MAX_TRIAL_LABEL = 14  # characters of a trial's name in row and column labels
 MIN_TEXT_CELL = 30  # px: minimum size of a cell that contains kappa as text
 MAX_TEXT_TRIALS = 10  # maximum number of trials for cells with text
 PANELS_PER_ROW = 3  # maximum number of panels per row
@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
     """Draw a panel per environment and a cell per pair, on both sides of the diagonal because kappa is symmetric."""
     rows = pairs(source)
     kappas = [row["kappa"] for row in rows if row["kappa"] is not None]
-    labels = short_labels(environments(source), LABEL)
+    labels = short_labels(environments(source), MAX_LABEL)
     size = max(row["b"] for row in rows)
     names = trial_names(source)
     lost = trials_without_cpu(source)
@@ -79,13 +79,13 @@ def draw(source: Source) -> Figure:
 
 
 def panel_lines(widths: list[int]) -> list[list[int]]:
-    """Return the panels of each line, as many as fit on the page. ``widths``: in px."""
+    """Return the indices of the panels of each line, with as many panels as fit on the page. ``widths``: in px."""
     lines, remaining = [], 0
-    for place, width in enumerate(widths):
+    for index, width in enumerate(widths):
         if not lines or width > remaining:
             lines.append([])
             remaining = theme.WIDTH - 60
-        lines[-1].append(place)
+        lines[-1].append(index)
         remaining -= width
     return lines
 
@@ -100,15 +100,18 @@ def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
 
 
 def cell_width(panels: int, label_width: int, size: int) -> int:
-    """Return the width of a cell in px for a row of ``panels`` with ``size`` cells and labels of ``label_width`` px."""
+    """Return the width of a cell in px. A row has ``panels`` panels, each with ``size`` cells and a label.
+
+    ``label_width``: width of a label in px.
+    """
     return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (label_width + 24) * panels) // panels // size))
 
 
 def environment_trials(names: dict[tuple[str, int], str], environment: str, lost: set) -> dict[int, str]:
-    """Return a short name for each trial of an environment, by place; trials in ``lost`` are marked."""
-    trials = {place: name for (env, place), name in sorted(names.items()) if env == environment}
-    short = short_labels(trials.values(), TRIAL_LABEL)
-    return {place: marked(short[name], (environment, place) in lost) for place, name in trials.items()}
+    """Return a short name for each trial of an environment, by its number; trials in ``lost`` are marked."""
+    trials = {number: name for (env, number), name in sorted(names.items()) if env == environment}
+    short = short_labels(trials.values(), MAX_TRIAL_LABEL)
+    return {number: marked(short[name], (environment, number) in lost) for number, name in trials.items()}
 
 
 def first_trial(trials: dict[int, str]) -> str:
@@ -139,7 +142,7 @@ def title(rows: list[dict], names: dict[tuple[str, int], str], outliers: list[st
 def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:
     """Return the first pair of trials with this kappa, and the number of others: ``a with b, and 2 other pairs``."""
     first, *others = [row for row in rows if row["kappa"] == kappa]
-    trials = [shortened(names[first["environment"], first[end]], LABEL) for end in ("a", "b")]
+    trials = [shortened(names[first["environment"], first[end]], MAX_LABEL) for end in ("a", "b")]
     more = f", and {count(len(others), 'other pair')}" if others else ""
     return f"{' with '.join(trials)}{more}"
 
@@ -154,12 +157,12 @@ def panel(
     order = list(trials.values())
     values = [
         {
-            **{"row": trials[row[one]], "column": trials[row[other]], "kappa": row["kappa"], "text": cell_text(row)},
-            **{"of": row[f"trial_{one}"], "with": row[f"trial_{other}"], "packets": row["packets_common"]},
+            **{"row": trials[row[left]], "column": trials[row[top]], "kappa": row["kappa"], "text": cell_text(row)},
+            **{"of": row[f"trial_{left}"], "with": row[f"trial_{top}"], "packets": row["packets_common"]},
             "ink": text_color(row["kappa"], low, high),
         }
         for row in rows
-        for one, other in (("a", "b"), ("b", "a"))
+        for left, top in (("a", "b"), ("b", "a"))
     ]
     scale = alt.Scale(domain=[low, high], range=list(COLORS), interpolate="rgb", clamp=True)
     legend = alt.Legend(title="kappa", orient="right", gradientLength=90, tickCount=3, format=".4~f")
@@ -188,7 +191,7 @@ PLAIN_AXIS = {"ticks": False, "domain": False, "grid": False}
 
 
 def text_color(kappa: float | None, low: float, high: float) -> str:
-    """Return the text color of a cell. Cells without kappa are white."""
+    """Return the text color of a cell: black if kappa is undefined, because such cells are white."""
     return theme.BLACK if kappa is None else theme.ink_on(theme.color_at(COLORS, (kappa - low) / (high - low)))
 
 

@@ -17,15 +17,15 @@ ABOUT = (
 TABLE = "consistency"
 SCOPE = scope
 COLUMNS = ("kappa", "kappa_replayer", "path_kappa_lo", "path_kappa_hi")
-LABEL = 28
+MAX_LABEL = 28
 MEASURED, REPLAYER, PATH = "measured", "replayer alone", "path, 95 % interval of each run"
-BAR = "M-0.3,-1H0.3V1H-0.3Z"  # shape of the legend for the bars of the path, most of which are narrow
+BAR_SHAPE = "M-0.3,-1H0.3V1H-0.3Z"  # shape of the legend for the bars of the path, most of which are narrow
 VALUES = {MEASURED: ["kappa"], REPLAYER: ["kappa_replayer"], PATH: ["path_kappa_lo", "path_kappa_hi"]}
-MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, BAR)}
-PLACES = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # share of a row's height
+MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, BAR_SHAPE)}
+PLACES = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # vertical position in a row, as a share of its height
 ROW = 42  # px
-FLOOR = 0.5  # share of the smallest value above 0 at which 0 is drawn
-MIN_WIDTH = 1.012  # ratio of the ends of a drawn interval, so that narrow ones are visible
+FLOOR = 0.5  # 0 is drawn at this fraction of the smallest value above 0
+MIN_WIDTH = 1.012  # minimum ratio of the ends of a drawn interval, so that narrow ones are visible
 UNKNOWN = "departures not measured"
 MEAN_LIMITS = "mean limits"
 RECEIVER_NOTE = (
@@ -40,9 +40,11 @@ def draw(source: Source) -> Figure:
     rows = [row for row in runs_against_first(pairs(source)) if row["kappa"] is not None]
     if all(row["kappa_replayer"] is None and row["path_kappa_lo"] is None for row in rows):
         raise NoData("the departures of the replays were not measured")
-    labels = short_labels([name for name in environments(source) if any(r["environment"] == name for r in rows)], LABEL)
-    least = least_value(rows)
-    values = [point for row in rows for point in points(row, labels, least)]
+    labels = short_labels(
+        [name for name in environments(source) if any(r["environment"] == name for r in rows)], MAX_LABEL
+    )
+    zero_value = least_value(rows)
+    values = [point for row in rows for point in points(row, labels, zero_value)]
     texts = [caption for name, label in labels.items() for caption in captions(rows, name, label)]
     key = (
         "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
@@ -51,9 +53,9 @@ def draw(source: Source) -> Figure:
         "and of the upper limits. These mean limits are no interval of the mean: all runs share the first trial.",
         *((RECEIVER_NOTE,) if any(lacks_arrival_error(row) for row in rows) else ()),
         *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
-        *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),
+        *((f"A value of 0 is drawn at {zero_value:.1e}.",) if any(value["zero"] for value in values) else ()),
     )
-    return Figure(title(source, rows, labels), chart(values, texts, list(labels.values()), least), key)
+    return Figure(title(source, rows, labels), chart(values, texts, list(labels.values()), zero_value), key)
 
 
 def inconsistency(kappa: float) -> float:
@@ -72,20 +74,20 @@ def least_value(rows: list[dict]) -> float:
     return FLOOR * min((value for value in known if value > 0), default=1e-6)
 
 
-def points(row: dict, labels: dict[str, str], least: float) -> list[dict]:
+def points(row: dict, labels: dict[str, str], zero_value: float) -> list[dict]:
     """Return the marks of a run; none for unknown values."""
     ends = {
         MEASURED: (row["kappa"], row["kappa"]),
         REPLAYER: (row["kappa_replayer"], row["kappa_replayer"]),
         PATH: (row["path_kappa_lo"], row["path_kappa_hi"]),
     }
-    found = []
+    run_marks = []
     for kind, (low, high) in ends.items():
         if low is None or high is None:
             continue
         smallest, largest = inconsistency(high), inconsistency(low)
-        near = max(smallest, least)
-        found.append(
+        near = max(smallest, zero_value)
+        run_marks.append(
             {
                 **{"label": labels[row["environment"]], "kind": kind, "run": row["trial_b"], "place": PLACES[kind]},
                 **{"from": near, "to": max(largest, near * MIN_WIDTH), "zero": smallest <= 0},
@@ -93,22 +95,22 @@ def points(row: dict, labels: dict[str, str], least: float) -> list[dict]:
                 "text": span(format_kappa(low), format_kappa(high)),
             }
         )
-    return found
+    return run_marks
 
 
 def captions(rows: list[dict], environment: str, label: str) -> list[dict]:
-    """Return the mean of each kind of marks of an environment as text."""
-    own = [row for row in rows if row["environment"] == environment]
-    found = []
+    """Return the mean of each kind of mark of an environment as text."""
+    of_environment = [row for row in rows if row["environment"] == environment]
+    texts = []
     for kind, names in VALUES.items():
-        means = [mean([row[name] for row in own]) for name in names]
+        means = [mean([row[name] for row in of_environment]) for name in names]
         if None not in means:
             text = span(*(format_kappa(end) for end in (means[0], means[-1])))
             text = f"{MEAN_LIMITS} {text}" if kind == PATH else text
-            found.append({"label": label, "place": PLACES[kind], "text": text})
-    if len(found) == 1:
-        found.append({"label": label, "place": PLACES[REPLAYER], "text": UNKNOWN})
-    return found
+            texts.append({"label": label, "place": PLACES[kind], "text": text})
+    if len(texts) == 1:
+        texts.append({"label": label, "place": PLACES[REPLAYER], "text": UNKNOWN})
+    return texts
 
 
 def mean(values: list[float | None]) -> float | None:
@@ -132,24 +134,24 @@ def means_text(rows: list[dict], labels: dict[str, str]) -> str:
     """Return mean kappa measured and of the replayer, and mean limits of the path; only the number of environments if
     there are many.
     """
-    known = {}
+    text_by_label = {}
     for name, label in labels.items():
-        own = [row for row in rows if row["environment"] == name]
-        ends = [mean([row[end] for row in own]) for end in ("path_kappa_lo", "path_kappa_hi")]
+        of_environment = [row for row in rows if row["environment"] == name]
+        ends = [mean([row[end] for row in of_environment]) for end in ("path_kappa_lo", "path_kappa_hi")]
         if None not in ends:
-            own = [row for row in own if row["path_kappa_lo"] is not None]
-            measured, replayer = (format_kappa(mean([row[name] for row in own])) for name in COLUMNS[:2])
-            known[label] = (
+            of_environment = [row for row in of_environment if row["path_kappa_lo"] is not None]
+            measured, replayer = (format_kappa(mean([row[name] for row in of_environment])) for name in COLUMNS[:2])
+            text_by_label[label] = (
                 f"{measured} measured, {replayer} replayer, path with {MEAN_LIMITS} {span(*map(format_kappa, ends))}"
             )
-    if not known:
+    if not text_by_label:
         return "Kappa of the path is unknown: departures were not measured"
-    if len(known) > MAX_NAMED:
-        return f"Kappa of the replayer and of the path in {count(len(known), 'environment')}"
-    return "Mean kappa: " + "; ".join(f"{text} ({label})" for label, text in known.items())
+    if len(text_by_label) > MAX_NAMED:
+        return f"Kappa of the replayer and of the path in {count(len(text_by_label), 'environment')}"
+    return "Mean kappa: " + "; ".join(f"{text} ({label})" for label, text in text_by_label.items())
 
 
-def chart(values: list[dict], texts: list[dict], names: list[str], least: float) -> alt.LayerChart:
+def chart(values: list[dict], texts: list[dict], names: list[str], zero_value: float) -> alt.LayerChart:
     """Return the marks with the means at the right."""
     caption_width = theme.text_width(text["text"] for text in texts) + 10
     width = theme.WIDTH - theme.text_width(names) - caption_width - 30
@@ -159,7 +161,7 @@ def chart(values: list[dict], texts: list[dict], names: list[str], least: float)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[0, height], range=[0, height], nice=False), axis=None)
     layers = [
         rules(len(names), width).encode(y=y),
-        *marks(values, [least, 1.1 * max(value["to"] for value in values)], y, width),
+        *marks(values, [zero_value, 1.1 * max(value["to"] for value in values)], y, width),
         environment_names(names).encode(y=y),
         alt.Chart(alt.Data(values=texts))
         .mark_text(align="left", fontSize=theme.SMALL)
@@ -170,13 +172,13 @@ def chart(values: list[dict], texts: list[dict], names: list[str], least: float)
 
 def rules(rows: int, width: int) -> alt.Chart:
     """Return lines between the environments."""
-    places = [{"y": ROW * place} for place in range(rows + 1)]
-    return alt.Chart(alt.Data(values=places)).mark_rule(color=theme.GRID).encode(x=alt.value(0), x2=alt.value(width))
+    lines = [{"y": ROW * index} for index in range(rows + 1)]
+    return alt.Chart(alt.Data(values=lines)).mark_rule(color=theme.GRID).encode(x=alt.value(0), x2=alt.value(width))
 
 
 def environment_names(names: list[str]) -> alt.Chart:
     """Return the names of the environments at the left."""
-    heads = [{"label": name, "y": ROW * (place + 0.5)} for place, name in enumerate(names)]
+    heads = [{"label": name, "y": ROW * (index + 0.5)} for index, name in enumerate(names)]
     return alt.Chart(alt.Data(values=heads)).mark_text(align="right").encode(x=alt.value(-8), text="label:N")
 
 

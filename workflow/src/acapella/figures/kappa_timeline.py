@@ -18,7 +18,7 @@ ABOUT = "Kappa of each run over time, in windows."
 TABLE = "consistency_timeline"
 SCOPE = scope
 COLUMNS = ("from_ns", "to_ns", "kappa")
-LABEL = 26
+MAX_LABEL = 26
 PANELS_PER_ROW = 4
 MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa in a window
 HEIGHT, SPACING = 64, 10  # px: height of a panel, and distance between panels
@@ -31,7 +31,7 @@ def draw(source: Source) -> Figure:
     rows = [row for row in runs_against_first(source.rows(TABLE)) if row["kappa"] is not None]
     if not rows:
         raise NoData("no window of any run contains a packet")
-    order, trials = environments(source), trial_labels(source, LABEL)
+    order, trials = environments(source), trial_labels(source, MAX_LABEL)
     end = max(row["to_ns"] for row in rows)
     size, unit = next((size, unit) for minimum, size, unit in UNITS if end >= minimum)
     lowest = min(row["kappa"] for row in rows)
@@ -42,16 +42,16 @@ def draw(source: Source) -> Figure:
     lengths_text = span(nanoseconds(min(lengths)), nanoseconds(max(lengths)))
     key = [f"Windows of {lengths_text}", "the components of a window are computed from its packets"]
     key.append("the kappa of a run is not the mean of its windows")
-    drawn = list(rows_by_run)
-    if len(drawn) > MAX_RUNS:
-        worst = sorted(drawn, key=lambda run: min(row["kappa"] for row in rows_by_run[run]))[:MAX_RUNS]
-        drawn = [run for run in drawn if run in worst]
+    drawn_runs = list(rows_by_run)
+    if len(drawn_runs) > MAX_RUNS:
+        worst = sorted(drawn_runs, key=lambda run: min(row["kappa"] for row in rows_by_run[run]))[:MAX_RUNS]
+        drawn_runs = [run for run in drawn_runs if run in worst]
         key.append(f"the {MAX_RUNS} runs with the lowest kappa in a window, of {count(len(rows_by_run), 'run')}")
-    columns = min(PANELS_PER_ROW, len(drawn))
+    columns = min(PANELS_PER_ROW, len(drawn_runs))
     frame = {"unit": unit, "end": end / size, "least": lowest, "width": (theme.WIDTH - 66) // columns - SPACING}
     panels = []
-    for index, run in enumerate(drawn):
-        edges = {"left": index % columns == 0, "below": index + columns >= len(drawn)}
+    for index, run in enumerate(drawn_runs):
+        edges = {"left": index % columns == 0, "below": index + columns >= len(drawn_runs)}
         panels.append(
             panel([window_values(row, size, trials[run]) for row in rows_by_run[run]], trials[run], frame | edges)
         )
@@ -69,7 +69,7 @@ def window_values(row: dict, size: int, run: str) -> dict:
 
 
 def title(rows: list[dict], trials: dict, size: int, unit: str) -> str:
-    """Return the title: the window with the lowest kappa, and the number of runs that have their lowest kappa then.
+    """Return the title: the window with the lowest kappa, and how many runs have their lowest kappa at that time.
 
     ``unit`` and its ``size`` in ns apply to the time axis.
     """
@@ -79,15 +79,15 @@ def title(rows: list[dict], trials: dict, size: int, unit: str) -> str:
     run = trials[worst["environment"], worst["b"]]
     equal = sum(format_kappa(row["kappa"]) == format_kappa(worst["kappa"]) for row in rows) - 1  # equal as displayed
     elsewhere = f" and in {count(equal, 'other window')}" if equal else ""
-    at = f"{digits(worst['from_ns'] / size)}{GAP}{unit}"
-    lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {at} ({run}){elsewhere}"
-    return "; ".join([lowest, *runs_lowest_at(rows, worst, at)])
+    time_text = f"{digits(worst['from_ns'] / size)}{GAP}{unit}"
+    lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {time_text} ({run}){elsewhere}"
+    return "; ".join([lowest, *runs_lowest_at(rows, worst, time_text)])
 
 
-def runs_lowest_at(rows: list[dict], worst: dict, at: str) -> list[str]:
-    """Return a text with the number of runs whose lowest window overlaps the lowest of all; [] if it is only one.
+def runs_lowest_at(rows: list[dict], worst: dict, time_text: str) -> list[str]:
+    """Return a text with the number of runs whose lowest window overlaps the lowest of all runs; [] if it is only one.
 
-    ``at`` is the time of the lowest window, the first one if several are equally low.
+    ``time_text`` is the time of the lowest window, the first one if several are equally low.
     """
     lowest: dict[tuple, float] = {}
     for row in rows:
@@ -102,7 +102,7 @@ def runs_lowest_at(rows: list[dict], worst: dict, at: str) -> list[str]:
     }
     if len(overlapping) < 2:
         return []
-    return [f"{len(overlapping):,} of {count(len(lowest), 'run')} have their lowest kappa at {at}"]
+    return [f"{len(overlapping):,} of {count(len(lowest), 'run')} have their lowest kappa at {time_text}"]
 
 
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:

@@ -17,7 +17,7 @@ TABLE = "monitor_flows"
 COLUMNS = ("port", "flow", "name", "expected", "unclassified", "lost", "reordered", "latency_mean_ns", "jitter_ns")
 SCOPE = monitor_scope.scope
 MAX_FLOWS = 16
-LABEL = 20
+MAX_LABEL = 20
 SPACING = 14  # px: between panels
 LEAST_US = 0.01  # lower end of the axes of times
 PANELS = {  # title of an axis, and whether it is logarithmic
@@ -34,9 +34,9 @@ def draw(source: Source) -> Figure:
     rows = [row for row in source.rows(TABLE) if row["lost"] is not None and (row["expected"] or row["unique"])]
     if not rows:
         raise NoData("no flow has a stamp")
-    flows = largest(rows)
+    flows = flows_with_largest_loss(rows)
     label_of = labels_of(rows)
-    labels = short_labels([*dict.fromkeys(label_of[row["flow"]] for row in rows if row["flow"] in flows)], LABEL)
+    labels = short_labels([*dict.fromkeys(label_of[row["flow"]] for row in rows if row["flow"] in flows)], MAX_LABEL)
     values = [
         {**point, "label": labels[label_of[row["flow"]]], "environment": names[row["port"]]}
         for row in rows
@@ -44,14 +44,14 @@ def draw(source: Source) -> Figure:
         for point in points(row)
     ]
     number = len({row["flow"] for row in rows})
-    shown = (f"The {MAX_FLOWS} flows of {number:,} with the largest loss.",) if number > MAX_FLOWS else ()
+    shown_note = (f"The {MAX_FLOWS} flows of {number:,} with the largest loss.",) if number > MAX_FLOWS else ()
     key = (
         "One mark per trial. Reordered: RFC 4737. Jitter: RFC 3550. Axes of latency and jitter are logarithmic; "
         "latency contains the offset between the clocks of sender and receiver.",
-        *((f"Smaller and negative times are drawn at {LEAST_US:g} µs.",) if clamped(rows, flows) else ()),
-        *shown,
+        *((f"Smaller and negative times are drawn at {LEAST_US:g} µs.",) if has_clamped_times(rows, flows) else ()),
+        *shown_note,
     )
-    return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.order(names)), key)
+    return Figure(title(rows), chart(values, list(labels.values()), monitor_scope.unique_environments(names)), key)
 
 
 def labels_of(rows: list[dict]) -> dict[int, str]:
@@ -61,7 +61,7 @@ def labels_of(rows: list[dict]) -> dict[int, str]:
     return {flow: name if name and uses[name] == 1 else f"{name or 'flow'} {flow}" for flow, name in names.items()}
 
 
-def largest(rows: list[dict]) -> set[int]:
+def flows_with_largest_loss(rows: list[dict]) -> set[int]:
     """Return the flows with the largest loss, at most MAX_FLOWS."""
     lost: dict[int, int] = {}
     for row in rows:
@@ -72,16 +72,16 @@ def largest(rows: list[dict]) -> set[int]:
 def points(row: dict) -> list[dict]:
     """Return the marks of a flow of a trial; none for unknown values."""
     sent = row["expected"] or row["unique"] + row["lost"]
-    known = {
+    value_by_panel = {
         "lost": 100 * row["lost"] / sent,
         "reordered": 100 * row["reordered"] / row["unique"] if row["unique"] else None,
         "latency": None if row["latency_mean_ns"] is None else max(LEAST_US, row["latency_mean_ns"] / 1000),
         "jitter": None if row["jitter_ns"] is None else max(LEAST_US, row["jitter_ns"] / 1000),
     }
-    return [{"panel": name, "value": value} for name, value in known.items() if value is not None]
+    return [{"panel": name, "value": value} for name, value in value_by_panel.items() if value is not None]
 
 
-def clamped(rows: list[dict], flows: set[int]) -> bool:
+def has_clamped_times(rows: list[dict], flows: set[int]) -> bool:
     """Return whether a time of these flows is below the lower end of its axis."""
     times = (row[name] for row in rows if row["flow"] in flows for name in ("latency_mean_ns", "jitter_ns"))
     return any(time is not None and time < 1000 * LEAST_US for time in times)

@@ -33,11 +33,11 @@ def draw(source: Source) -> Figure:
         raise NoData("no packet arrived with a stamp")
     lines = [point for port in names for point in distribution([row for row in rows if row["port"] == port])]
     values = [{**point, "environment": names[point["port"]]} for point in lines]
-    return Figure(title(source, names), chart(values, monitor_scope.order(names)), KEY)
+    return Figure(title(source, names), chart(values, monitor_scope.unique_environments(names)), KEY)
 
 
 def distribution(rows: list[dict]) -> list[dict]:
-    """Return the points of a trial's line; the last bucket has no upper end."""
+    """Return the points of a trial's line; none for the last bucket, which has no upper end."""
     ordered = sorted(rows, key=lambda row: -1 if row["from_ns"] is None else row["from_ns"])
     total = sum(row["packets"] for row in ordered)
     sums = accumulate(row["packets"] for row in ordered)
@@ -45,19 +45,19 @@ def distribution(rows: list[dict]) -> list[dict]:
     points += [(row["to_ns"], below) for row, below in zip(ordered, sums, strict=True) if row["to_ns"] is not None]
     port = ordered[0]["port"] if ordered else 0
     return [
-        {"port": port, "place": place, "us": max(LEAST_US, (ns or 0) / 1000), "percent": 100 * below / total}
-        for place, (ns, below) in enumerate(points)
+        {"port": port, "place": index, "us": max(LEAST_US, (ns or 0) / 1000), "percent": 100 * below / total}
+        for index, (ns, below) in enumerate(points)
     ]
 
 
 def title(source: Source, names: dict[int, str]) -> str:
-    """Return the title: the latency below which 99 % of the arrived packets of each flow were.
+    """Return the title: for each environment, the largest 99th percentile of the latencies of a flow.
 
-    An environment with a flow whose latency exceeds the histogram (about an hour) is not in the title.
+    An environment with a flow whose 99th percentile is in the last bucket (above about an hour) is not in the title.
     """
     flows = [row for row in source.rows("monitor_flows") if row["unique"]]
     parts = []
-    for environment in monitor_scope.order(names):
+    for environment in monitor_scope.unique_environments(names):
         limits = [row["latency_p99_ns"] for row in flows if names[row["port"]] == environment]
         if limits and None not in limits:
             parts.append(f"{nanoseconds(max(limits))} ({environment})")

@@ -31,7 +31,7 @@ HEIGHT = 240  # px
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """Return the number of trials, and whether searches are missing."""
+    """Return the number of trials, and how many searches have ended unless all have."""
     rows = [row for row in source.rows(TABLE) if row["measure"] == "throughput"]
     text = f"{count(len(rows), 'trial')} of the searches of RFC 2544, section 26.1."
     return (f"{text} {monitor_scope.unfinished(source)}".strip(),)
@@ -55,15 +55,15 @@ def draw(source: Source) -> Figure:
         }
         for row in sorted(rows, key=lambda row: (row["ports"], row["capture"], row["frame_bytes"]))
     ]
-    return Figure(title(rows), chart(values), (KEY, limits(rows), PUBLISHED))
+    return Figure(title(rows), chart(values), (KEY, limits_text(rows), PUBLISHED))
 
 
-def limits(rows: list[dict]) -> str:
-    """Return a sentence with the number of points by what limited their rate."""
-    found = [sum(row["limit"] == limit for row in rows) for limit in ("loss", "generator", "range")]
+def limits_text(rows: list[dict]) -> str:
+    """Return a sentence about what limited the rate of the points, with the number of points for each limit."""
+    numbers = [sum(row["limit"] == limit for row in rows) for limit in ("loss", "generator", "range")]
     return (
-        f"Limits of the {count(len(rows), 'point')}: loss at the next higher rate ({found[0]:,}), the generator, which "
-        f"did not reach it ({found[1]:,}), the highest rate of the search ({found[2]:,})."
+        f"Limits of the {count(len(rows), 'point')}: loss at the next higher rate ({numbers[0]:,}), the generator, "
+        f"which did not reach it ({numbers[1]:,}), the highest rate of the search ({numbers[2]:,})."
     )
 
 
@@ -77,8 +77,8 @@ def title(rows: list[dict]) -> str:
     parts = []
     for ports in sorted({row["ports"] for row in rows}):
         best = max((row for row in rows if row["ports"] == ports), key=gigabits)
-        least = "" if best["limit"] == "loss" else "at least "
-        parts.append(f"{least}{gigabits(best):.3g} Gbit/s with {count(ports, 'port')}")
+        bound = "" if best["limit"] == "loss" else "at least "
+        parts.append(f"{bound}{gigabits(best):.3g} Gbit/s with {count(ports, 'port')}")
     return f"Highest rate without loss: {', '.join(parts)}"
 
 
@@ -88,7 +88,7 @@ def chart(values: list[dict]) -> alt.Chart:
     kinds = [kind for kind in CAPTURES.values() if any(value["capture"] == kind[0] for value in values)]
     names, shapes, dashes = (list(part) for part in zip(*kinds, strict=True))
     legend = {"orient": "bottom", "symbolSize": 120, "labelLimit": 240}
-    drawn = {"symbolStrokeColor": theme.INK, "symbolFillColor": theme.INK}
+    symbol_colors = {"symbolStrokeColor": theme.INK, "symbolFillColor": theme.INK}
     return (
         alt.Chart(Rows(values=values))
         .mark_line(strokeWidth=1.5, point=alt.OverlayMarkDef(size=40, filled=True, strokeDash=[1, 0]))
@@ -111,11 +111,11 @@ def chart(values: list[dict]) -> alt.Chart:
             ),
             shape=alt.Shape(
                 "capture:N", sort=names, scale=alt.Scale(domain=names, range=shapes),
-                legend=alt.Legend(title="packets", **legend, **drawn),
+                legend=alt.Legend(title="packets", **legend, **symbol_colors),
             ),
             strokeDash=alt.StrokeDash(
                 "capture:N", sort=names, scale=alt.Scale(domain=names, range=dashes),
-                legend=alt.Legend(title="packets", **legend, **drawn),
+                legend=alt.Legend(title="packets", **legend, **symbol_colors),
             ),
             tooltip=[
                 *(alt.Tooltip("ports:N"), alt.Tooltip("capture:N")),

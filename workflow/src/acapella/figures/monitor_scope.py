@@ -1,4 +1,4 @@
-"""Computes the scope of figures about traffic that a monitor counted, their ports by environment, and ticks."""
+"""Functions shared by the figures of traffic that a monitor counted: notes, environments of ports, and ticks."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def environments(source: Source) -> dict[int, str]:
     return dict(sorted(names.items(), key=lambda item: (natural(item[1]), item[0])))
 
 
-def order(names: dict[int, str]) -> list[str]:
+def unique_environments(names: dict[int, str]) -> list[str]:
     """Return the environments without duplicates."""
     return list(dict.fromkeys(names.values()))
 
@@ -67,6 +67,6 @@ def multiples(low: float, high: float) -> list[float]:
     """Return the multiples of the largest step (5, 2, 1, 0.5, ...) of which at least two are in a range."""
     power = math.floor(math.log10(high - low))
     steps = (lead * 10.0**power for lead in (5, 2, 1, 0.5))
-    found = ([round(step * number, 1 - power) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+    lists = ([round(step * number, 1 - power) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
              for step in steps)  # fmt: skip
-    return next(values for values in found if len(values) > 1)
+    return next(values for values in lists if len(values) > 1)

@@ -18,8 +18,8 @@ ABOUT = "Reasons why sites were degraded, incomplete or failed, over all collect
 TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope
-MAX_REASONS = 15  # reasons drawn, the most frequent first
-LABEL = 100
+MAX_REASONS = 15  # bars of reasons; if there are more reasons, the last bar is the sum of the rest
+MAX_LABEL = 100
 UNKNOWN = "no reason given"
 
 
@@ -35,15 +35,15 @@ def draw(source: Source) -> Figure:
     for row in rows:
         sites[row["reason"]] += row["sites"]
     ranked = sorted(sites, key=lambda reason: (-sites[reason], reason))
-    drawn = ranked if len(ranked) <= MAX_REASONS else ranked[: MAX_REASONS - 1]
-    names = {reason: str(place) for place, reason in enumerate(drawn)}
-    rest = str(len(drawn))
+    drawn_reasons = ranked if len(ranked) <= MAX_REASONS else ranked[: MAX_REASONS - 1]
+    names = {reason: str(index) for index, reason in enumerate(drawn_reasons)}
+    rest_row = str(len(drawn_reasons))
     parts = Counter()
     for row in rows:
-        parts[names.get(row["reason"], rest), row["outcome"]] += row["sites"]
-    texts = {names[reason]: shortened(reason or UNKNOWN, LABEL) for reason in drawn}
-    if len(ranked) > len(drawn):
-        texts[rest] = f"{len(ranked) - len(drawn)} other reasons"
+        parts[names.get(row["reason"], rest_row), row["outcome"]] += row["sites"]
+    texts = {names[reason]: shortened(reason or UNKNOWN, MAX_LABEL) for reason in drawn_reasons}
+    if len(ranked) > len(drawn_reasons):
+        texts[rest_row] = f"{len(ranked) - len(drawn_reasons)} other reasons"
     unsuccessful = rows[0]["unsuccessful_sites"]
     captions = [{"row": row, "text": caption(row, text, parts, unsuccessful)} for row, text in texts.items()]
     values = [
@@ -89,18 +89,18 @@ def title(rows: list[dict], sites: Counter) -> str:
         return statement
     if len(most_frequent) > 1:
         return f"{statement}; {len(most_frequent)} reasons are equally frequent ({count(max_sites, 'site')} each)"
-    return f"{statement}; most frequent reason: {shortened(most_frequent[0], LABEL)} ({count(max_sites, 'site')})"
+    return f"{statement}; most frequent reason: {shortened(most_frequent[0], MAX_LABEL)} ({count(max_sites, 'site')})"
 
 
 def notes_of(rows: list[dict]) -> tuple[str, ...]:
-    """Return a note on the total of the shares."""
+    """Return a note on the total of which shares are given, and on the placeholders in reasons."""
     sites = count(rows[0]["unsuccessful_sites"], "site")
     return (f"Shares are of the {sites} that did not succeed; N: any number; SITE: name of the site.",)
 
 
 def chart(values: list[dict], captions: list[dict], unsuccessful: int) -> alt.LayerChart:
     """Return the bars, each below its reason."""
-    order = [one["row"] for one in captions]
+    order = [label["row"] for label in captions]
     names = [name for name in COLORS if any(value["outcome"] == name for value in values)]
     scale = alt.Scale(domain=names, range=[COLORS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)

@@ -34,13 +34,13 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("nothing was collected from a testbed")
     starts = sorted({(row["started"], row["campaign"]) for row in rows})
-    drawn = starts[-MAX_COLLECTIONS:]
-    values = [bar_values(row) for row in rows if (row["started"], row["campaign"]) in drawn and row["sites"]]
+    drawn_starts = starts[-MAX_COLLECTIONS:]
+    values = [bar_values(row) for row in rows if (row["started"], row["campaign"]) in drawn_starts and row["sites"]]
     key = ["degraded: fewer listening nodes than requested", "incomplete: stopped, crashed, or samples failed"]
     key.append("failed: no sample")
-    if len(drawn) < len(starts):
+    if len(drawn_starts) < len(starts):
         key.append(f"the latest {MAX_COLLECTIONS} of {count(len(starts), 'collection')}")
-    return Figure(title(rows), chart(values, [label(*start) for start in drawn]), ("; ".join(key) + ".",))
+    return Figure(title(rows), chart(values, [label(*start) for start in drawn_starts]), ("; ".join(key) + ".",))
 
 
 def label(started: str, campaign: str) -> str:

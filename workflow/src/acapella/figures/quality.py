@@ -5,7 +5,7 @@ from acapella.common.wording import count, nanoseconds, percent, span
 from . import restrictions
 from .source import Source, sites_of
 
-STAGES = 4  # with loss counters: mirror, interface, kernel, file
+STAGES = 4  # number of stages with loss counters: mirror, interface, kernel, file
 
 
 def scope(source: Source) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def loss_summary(rows: list[dict]) -> str:
 
 
 def mirror_loss(rows: list[dict]) -> list[str]:
-    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none."""
+    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2 samples``, or []."""
     congested = [row for row in rows if row["mirror_verdict"] == "congested"]
     risky = sum(row["mirror_verdict"] == "at risk" for row in rows)
     parts = []
@@ -110,7 +110,7 @@ def mirror_loss(rows: list[dict]) -> list[str]:
 
 
 def mirror_loss_uncounted(row: dict) -> bool:
-    """Return whether a mirror may have lost frames that its counters do not include, or has no counters.
+    """Return whether a mirror that is congested or at risk lacks counters, or may have lost frames that they omit.
 
     ``mirror_loss_low`` is a share of bytes, so it is compared with byte counters if available, else frame counters.
     """
@@ -121,16 +121,16 @@ def mirror_loss_uncounted(row: dict) -> bool:
     if row["mirror_loss_low"] is None:
         return False
     counters = [(row[f"mirror_offered{kind}"], row[f"mirror_delivered{kind}"]) for kind in ("_bytes", "")]
-    counted = next(
+    counted_loss = next(
         (1 - delivered / offered for offered, delivered in counters if offered and delivered is not None), 0.0
     )
-    return counted < row["mirror_loss_low"]
+    return counted_loss < row["mirror_loss_low"]
 
 
 def mirror_loss_bounds(rows: list[dict]) -> str:
     """Return ``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
 
-    Missing bytes may have been lost before the mirror. No sample is reported as the worst: the intervals overlap.
+    Missing bytes may have been lost before the mirror. No sample is reported as the worst: the intervals may overlap.
     """
     bounds = ([row[f"mirror_loss_{end}"] for row in rows] for end in ("low", "high"))
     low, high = (span(percent(min(shares)), percent(max(shares))) for shares in bounds)

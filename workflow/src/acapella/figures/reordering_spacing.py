@@ -18,16 +18,16 @@ ABOUT = "Probability that two packets arrive in the opposite order, by the time 
 TABLE = "consistency_spacing"
 SCOPE = scope
 COLUMNS = ("environment", "b", "lo_ns", "hi_ns", "pairs", "reversed_pairs", "reversed_share")
-PER_DECADE = 5
-LABEL = 40
-TRIAL_LABEL = 24  # characters of a trial's name in a legend
+BINS_PER_DECADE = 5
+MAX_LABEL = 40
+MAX_TRIAL_LABEL = 24  # characters of a trial's name in a legend
 MIN_PAIRS = 100  # bins with fewer pairs are drawn as hollow points
 MAX_NAMED = 4  # environments named in a sentence; if there are more, it states their number
 PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # panels per row if there are more than MAX_NAMED; px for the labels of each
 SAMPLED_PAIR = (
     "Sampled pair: two packets that are in both trials, 1, 4, 16, ... or 4096 packets apart in the first trial"
 )
-FLOOR = 0.3  # share of the smallest drawn value: bins without a reversed pair are drawn there, labeled 0
+FLOOR = 0.3  # bins without a reversed pair are drawn at this fraction of the smallest drawn share, labeled 0
 
 
 def draw(source: Source) -> Figure:
@@ -40,33 +40,33 @@ def draw(source: Source) -> Figure:
     if not any(reversed_pairs for _, reversed_pairs in sums.values()):
         pairs = sum(pairs for pairs, _ in sums.values())
         return text_figure(
-            "No sampled pair of packets arrived in the opposite order", f"{none_reversed(pairs)} {SAMPLED_PAIR}."
+            "No sampled pair of packets arrived in the opposite order", f"{none_reversed_text(pairs)} {SAMPLED_PAIR}."
         )
-    labels = short_labels(sums, LABEL)
-    shown = [name for name, (_, reversed_pairs) in sums.items() if reversed_pairs]
+    labels = short_labels(sums, MAX_LABEL)
+    drawn_environments = [name for name, (_, reversed_pairs) in sums.items() if reversed_pairs]
     min_share = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
-    trials = trial_labels(source, TRIAL_LABEL)
-    drawn = [row for row in rows if row["environment"] in shown]
-    columns = 1 if len(shown) <= MAX_NAMED else PANELS_PER_ROW
-    limits = axis_limits(drawn, min_share, columns)
-    names = {name: run_names(drawn, name, trials) for name in shown}
+    trials = trial_labels(source, MAX_TRIAL_LABEL)
+    drawn_rows = [row for row in rows if row["environment"] in drawn_environments]
+    columns = 1 if len(drawn_environments) <= MAX_NAMED else PANELS_PER_ROW
+    limits = axis_limits(drawn_rows, min_share, columns)
+    names = {name: run_names(drawn_rows, name, trials) for name in drawn_environments}
     with_legend = columns == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS  # small panels have no space for one
     label_width = theme.text_width([text for run_labels in names.values() for text in run_labels]) if with_legend else 0
     size = (
         (theme.WIDTH - 50) // columns - LABEL_WIDTH - label_width,
-        90 if columns > 1 else max(70, min(170, 400 // len(shown))),
+        90 if columns > 1 else max(70, min(170, 400 // len(drawn_environments))),
     )
     panels = [
         panel(
-            [point(row, trials[name, row["b"]], limits) for row in drawn if row["environment"] == name],
+            [point(row, trials[name, row["b"]], limits) for row in drawn_rows if row["environment"] == name],
             labels[name],
             names[name] if with_legend else [],
             limits,
         ).properties(width=size[0], height=size[1])
-        for name in shown
+        for name in drawn_environments
     ]
     chart = alt.concat(*panels, columns=columns, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
-    return Figure(title(drawn, trials), chart, notes_of(drawn, sums, labels, gray=not with_legend))
+    return Figure(title(drawn_rows, trials), chart, notes_of(drawn_rows, sums, labels, gray=not with_legend))
 
 
 def run_names(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
@@ -95,7 +95,7 @@ def pair_totals(rows: list[dict]) -> tuple[int, int]:
     return sum(row["pairs"] for row in rows), sum(row["reversed_pairs"] for row in rows)
 
 
-def none_reversed(pairs: int) -> str:
+def none_reversed_text(pairs: int) -> str:
     """Return the sentence for a campaign in which none of the sampled pairs is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 
@@ -108,8 +108,8 @@ def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
     """
     well_sampled = [row for row in drawn if row["pairs"] >= MIN_PAIRS and row["reversed_pairs"]]
     highest = max(well_sampled or drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
-    few = any(row["pairs"] < MIN_PAIRS for row in drawn)
-    bound = f" with at least {MIN_PAIRS} pairs" if well_sampled and few else ""
+    has_small_bins = any(row["pairs"] < MIN_PAIRS for row in drawn)
+    bound = f" with at least {MIN_PAIRS} pairs" if well_sampled and has_small_bins else ""
     counts = f"{highest['reversed_pairs']:,} of {count(highest['pairs'], 'sampled pair')}"
     run = f"run {trials[highest['environment'], highest['b']]}"
     details = f"{counts}, {spacing_text(highest)}, {run}"
@@ -173,10 +173,10 @@ def point(row: dict, run: str, limits: dict) -> dict:
 
 def ticks(limits: dict, max_ticks: int) -> tuple[list[float], str]:
     """Return the ticks at equal times and at most ``max_ticks`` powers of ten, and the expression of their labels."""
-    places = [PER_DECADE * power + 0.5 for power in range(12)]
-    places = [place for place in places if limits["first"] - 1 <= place <= limits["high"]]
-    values = places[:: max(1, -(-len(places) // max_ticks))]
-    power = f"round((datum.value - 0.5) / {PER_DECADE})"
+    positions = [BINS_PER_DECADE * power + 0.5 for power in range(12)]
+    positions = [position for position in positions if limits["first"] - 1 <= position <= limits["high"]]
+    values = positions[:: max(1, -(-len(positions) // max_ticks))]
+    power = f"round((datum.value - 0.5) / {BINS_PER_DECADE})"
     units = "['ns', 'µs', 'ms', 's']"
     text = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
     if limits["zero"] is None:
@@ -186,7 +186,7 @@ def ticks(limits: dict, max_ticks: int) -> tuple[list[float], str]:
 
 def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt.LayerChart:
     """Return the points of one environment, one line per run. No line connects equal times with the other points."""
-    places, text = ticks(limits, 4)
+    positions, text = ticks(limits, 4)
     with_legend, min_share = bool(names), limits["min_share"]
     domain = names or [UNNAMED_RUN]
     colors = list(PALETTE[: len(names)]) if with_legend else ["#8A8A8A"]
@@ -200,7 +200,7 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
             "place:Q",
             title="spacing in the first trial",
             scale=alt.Scale(domain=[limits["low"], limits["high"]], nice=False),
-            axis=alt.Axis(values=places, labelExpr=text, domain=False, labelOverlap=False),
+            axis=alt.Axis(values=positions, labelExpr=text, domain=False, labelOverlap=False),
         ),
         y=alt.Y(
             "share:Q",
@@ -217,6 +217,6 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
     )
     lines = base.transform_filter("datum.bin > 0").mark_line(strokeWidth=1.2)
     well_sampled = base.transform_filter("!datum.few").mark_point(size=18, filled=True, opacity=1)
-    few = base.transform_filter("datum.few").mark_point(size=18, fill="white", strokeWidth=1.2, opacity=1)
+    hollow = base.transform_filter("datum.few").mark_point(size=18, fill="white", strokeWidth=1.2, opacity=1)
     heading = alt.TitleParams(label, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
-    return (lines + well_sampled + few).properties(title=heading)
+    return (lines + well_sampled + hollow).properties(title=heading)

@@ -47,7 +47,7 @@ def pdf_of(svg: str) -> bytes:
     """Return a figure as PDF with vector graphics.
 
     The converter writes the resource names of a page in the order of a hash table, which differs between runs. The
-    order of a PDF dictionary has no meaning (ISO 32000-2, 7.3.7), so the lines are sorted. This does not move other
-    bytes, so the cross-reference table remains valid.
+    order of a PDF dictionary has no meaning (ISO 32000-2, section 7.3.7), so the lines are sorted. This does not move
+    other bytes, so the cross-reference table remains valid.
     """
     return RESOURCES.sub(lambda m: b"".join(sorted(m[0].splitlines(keepends=True))), vl_convert.svg_to_pdf(svg))

@@ -13,16 +13,16 @@ from .source import ALL
 MAX_COLORED = 8  # sites with separate colors and shapes; if there are more, all marks are the same
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.GRAY)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
-BAR = "#CDE4F3"  # light sky blue, for contrast with all marks
+BAR_COLOR = "#CDE4F3"  # light sky blue, for contrast with all marks
 LANES = (-0.34, 0.34)  # in bar heights from the middle: marks of adjacent sites are above and below the interval
-LABEL = 24
+MAX_LABEL = 24
 
 
 def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
     """Return the rows of sites whose ``column`` is in ``shown``; add rows with the values ``none`` for missing pairs.
 
-    A table has no row for a value that does not occur at a site. Without the added rows, all dots of a rare value would
-    be above the share of all sites.
+    A table has no row for a value that does not occur at a site. Without the added rows, the dots of a rare value would
+    show only the sites at which it occurs.
     """
     site_rows = [row for row in rows if row["site"] != ALL]
     existing = {(row["site"], row[column]): row for row in site_rows}
@@ -35,12 +35,12 @@ def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: 
 def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encoding: dict) -> list[alt.Chart]:
     """Return the marks, one chart per lane. ``dots`` have a ``site``; ``encoding``: x, y, tooltip.
 
-    ``bar``: its height in px; ``middle``: its distance below the middle of the row.
+    ``bar``: height of a bar in px; ``middle``: distance of its middle below the middle of the row.
     """
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     parts = []
     for lane, height in enumerate(LANES):
-        sites_of_lane = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
+        sites_of_lane = {site for index, site in enumerate(sites) if index % len(LANES) == lane}
         values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in sites_of_lane]
         parts.append(marks_of_lane(values, list(labels.values()), round(middle + bar * height, 2), encoding))
     return parts

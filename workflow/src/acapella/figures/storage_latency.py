@@ -18,17 +18,17 @@ TABLE = "storage_growth"
 COLUMNS = ("written_percent", "dirty_percent", "latency_upper_ns", "long_upper_ns")
 WRITERS = {"buffered": theme.VERMILION, "direct": theme.BLUE}
 NAMES = {"buffered": "writev", "direct": "io_uring"}
-DIRTY = {"buffered": "dirty memory, writev", "direct": "dirty memory, io_uring"}
+DIRTY_LINES = {"buffered": "dirty memory, writev", "direct": "dirty memory, io_uring"}
 LINES = {  # legend of all three columns
-    DIRTY["buffered"]: theme.INK,
-    DIRTY["direct"]: theme.SKY,
+    DIRTY_LINES["buffered"]: theme.INK,
+    DIRTY_LINES["direct"]: theme.SKY,
     "writev, long calls": theme.VERMILION,
     "writev, average case": theme.ORANGE,
     "io_uring, all calls": theme.BLUE,
 }
 HEIGHT = 118  # px: height of a panel
 SPACING = 62  # px: space for an axis between two panels of a row
-AXIS_MIN_MS = 1.0  # lower end of the axis; shorter sums need no separate decade
+AXIS_MIN_MS = 1.0  # lower end of the axis; smaller sums are drawn there
 AXIS_LABEL = f"datum.value <= {AXIS_MIN_MS} ? '\u2264{AXIS_MIN_MS:g}' : ({theme.SHORT_NUMBERS})"
 EXACT_NOTE = (
     "in the title, the time for which writev blocked the capture and the share of calls are exact; the share of the "
@@ -71,7 +71,7 @@ def draw(source: Source) -> Figure:
     points = {
         row["run"]: [point(row, interval) for interval in growth if interval["run"] == row["run"]] for row in runs
     }
-    intervals = [interval for drawn in points.values() for interval in drawn]
+    intervals = [interval for run_intervals in points.values() for interval in run_intervals]
     if not intervals:
         raise NoData("no run of the storage study made a call")
     conditions = list(dict.fromkeys(condition(row) for row in runs))
@@ -84,9 +84,9 @@ def draw(source: Source) -> Figure:
     }
     rows = []
     for number, condition_ in enumerate(conditions, 1):
-        points_of = {row["writer"]: points[row["run"]] for row in runs if condition(row) == condition_}
+        points_by_writer = {row["writer"]: points[row["run"]] for row in runs if condition(row) == condition_}
         lost = lost_frames_text([row for row in runs if condition(row) == condition_])
-        panels = panel_row(points_of, condition_, intervals, frame, last=number == len(conditions))
+        panels = panel_row(points_by_writer, condition_, intervals, frame, last=number == len(conditions))
         rows.append(panels.properties(title=row_title(f"{condition_text(condition_)}; {lost}")))
     chart = alt.vconcat(*rows, spacing=10).resolve_scale(color="shared")
     return Figure(title(runs), chart, notes_of(runs))
@@ -115,10 +115,10 @@ def notes_of(runs: list[dict]) -> tuple[str, ...]:
 
 
 def panel_row(
-    points_of: dict[str, list[dict]], condition_: tuple, intervals: list[dict], frame: dict, *, last: bool
+    points_by_writer: dict[str, list[dict]], condition_: tuple, intervals: list[dict], frame: dict, *, last: bool
 ) -> alt.HConcatChart:
     """Return the panels of one condition: dirty memory, and latencies of each writer that made calls."""
-    buffered, direct = points_of.get("buffered", []), points_of.get("direct", [])
+    buffered, direct = points_by_writer.get("buffered", []), points_by_writer.get("direct", [])
     marks = thresholds(condition_)
     split = [
         {**interval, "line": line, "ms": interval[column]}
@@ -161,7 +161,7 @@ def largest_sum_ms(intervals: list[dict], writer: str) -> float:
 
 
 def condition(row: dict) -> tuple:
-    """Return the condition of a run: disk speed and thresholds. Runs with the same condition share a panel."""
+    """Return the condition of a run: disk speed and thresholds. Runs with the same condition share a row of panels."""
     return (row["disk_mbps"] or 0, row["background_percent"], row["limit_percent"])
 
 
@@ -189,7 +189,7 @@ def point(row: dict, interval: dict) -> dict:
 
 
 def title(runs: list[dict]) -> str:
-    """Return the title: the largest sum of writev latencies, and its ratio to the time in which frames were offered."""
+    """Return the title: the largest sum of writev latencies, its ratio to the offering time, and long calls."""
     buffered = [row for row in runs if row["writer"] == "buffered" and row["calls"]]
     if not buffered:
         return "No write through the page cache was measured"
@@ -209,8 +209,8 @@ def title(runs: list[dict]) -> str:
     return f"writev blocked the capture for {waited}, {share} ({condition_}); {long_calls}"
 
 
-def powers(maximum: float) -> list[float]:
-    """Return the powers of ten from the lower end of the axis to its upper end."""
+def powers_of_ten(maximum: float) -> list[float]:
+    """Return the powers of ten from the lower end of the axis to ``maximum``."""
     return [10.0**power for power in range(math.floor(math.log10(AXIS_MIN_MS)), math.floor(math.log10(maximum)) + 1)]
 
 
@@ -239,9 +239,9 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
         axis=alt.Axis(tickCount=5, domain=False, minExtent=30),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
-    drawn = [{**value, "line": DIRTY[value["kind"]]} for value in values]
+    points = [{**value, "line": DIRTY_LINES[value["kind"]]} for value in values]
     lines = (
-        alt.Chart(Rows(values=drawn))
+        alt.Chart(Rows(values=points))
         .mark_line(strokeWidth=1.4, clip=True)
         .encode(x=written_axis(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
     )
@@ -256,7 +256,7 @@ def latency_panel(values: list[dict], frame: dict, maximum: float, name: str, *,
         "ms:Q",
         title=f"{name}: summed latency (ms)",
         scale=alt.Scale(type="log", domain=[AXIS_MIN_MS, max(10 * AXIS_MIN_MS, 1.2 * maximum)]),
-        axis=alt.Axis(values=powers(maximum), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
+        axis=alt.Axis(values=powers_of_ten(maximum), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     lines = (

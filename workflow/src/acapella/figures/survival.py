@@ -24,15 +24,15 @@ ALL_SITES = "all sites, "
 INTERPOLATION_NOTE = "Lines connect ten thresholds per decade: exact at these, interpolated in between."
 MAX_COLORED_SITES = 5  # sites with separate colors; if there are more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
-LABEL = 24
+MAX_LABEL = 24
 TOTAL_WIDTH = 4  # px: width of the campaign's line, which is drawn below those of sites
 DASH_PERIOD = 15  # px: period of the dashes of sites
-GAP = 6  # px: distance between two tick labels
+LABEL_GAP = 6  # px: distance between two tick labels
 MEDIAN_SHARE = 0.5  # the median has a tick between those at powers of ten
 MIN_HALVING_HEIGHT = 12  # px: minimum distance from 50 % to 100 %, so that both labels fit
 # Ticks are at powers of ten, with labels such as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
-SHARE = "format(100 * datum.value, '~r') + ' %'"
+SHARE_LABEL = "format(100 * datum.value, '~r') + ' %'"
 
 
 class ValueAxis(NamedTuple):
@@ -61,7 +61,7 @@ def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[
     """
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []
-    labels = short_labels(sites, LABEL)
+    labels = short_labels(sites, MAX_LABEL)
     with_colors = len(sites) <= MAX_COLORED_SITES
     lines = [
         (labels[site] if with_colors else ONE_SITE, distribution_line(rows, column, "site", site)) for site in sites
@@ -99,9 +99,9 @@ def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
 
 
 def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str, height: int) -> alt.Chart:
-    """Return the lines on two logarithmic scales, from the first threshold at which one of them decreases."""
+    """Return the lines on two logarithmic scales, from the last threshold before one of them decreases."""
     width = theme.WIDTH - 80
-    first = first_falling(values, axis.column)
+    first = last_constant(values, axis.column)
     # A float: ten times a duration of 80 years exceeds the renderer's 64-bit integers.
     x = [first, float(max(10 * first, *(row[axis.column] for row in values)))]
     values = [row for row in values if row[axis.column] >= first]
@@ -115,7 +115,10 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
                 axis=alt.Axis(
-                    labelExpr=tick_labels(axis, x, width), labelOverlap=False, domain=False, **tick_values(powers(*x))
+                    labelExpr=tick_labels(axis, x, width),
+                    labelOverlap=False,
+                    domain=False,
+                    **tick_values(powers_of_ten(*x)),
                 ),
             ),
             y=alt.Y(
@@ -123,7 +126,10 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
                 title=y_title,
                 scale=alt.Scale(type="log", domain=y, nice=False),
                 axis=alt.Axis(
-                    labelExpr=SHARE, domain=False, labelOverlap=False, **tick_values([*powers(*y), MEDIAN_SHARE])
+                    labelExpr=SHARE_LABEL,
+                    domain=False,
+                    labelOverlap=False,
+                    **tick_values([*powers_of_ten(*y), MEDIAN_SHARE]),
                 ),
             ),
             **line_styles(order),
@@ -164,7 +170,7 @@ def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
     return {name: kinds[name]("line:N", sort=order, scale=scale, legend=legend) for name, scale in scales.items()}
 
 
-def first_falling(values: list[dict], column: str) -> int:
+def last_constant(values: list[dict], column: str) -> int:
     """Return the largest threshold up to which every line is constant."""
     lines = defaultdict(list)
     for row in values:
@@ -175,7 +181,7 @@ def first_falling(values: list[dict], column: str) -> int:
 
 def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> str:
     """Return the expression for tick labels: at every decade if the widest label fits, else at every third."""
-    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
+    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + LABEL_GAP
     decades = math.log10(limits[1] / limits[0])
     return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
 
@@ -185,6 +191,6 @@ def tick_values(values: list[float]) -> dict:
     return {"values": values, "tickCount": len(values)}
 
 
-def powers(low: float, high: float) -> list[float]:
+def powers_of_ten(low: float, high: float) -> list[float]:
     """Return the powers of ten from ``low`` to ``high``."""
     return [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]

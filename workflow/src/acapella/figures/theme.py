@@ -103,7 +103,7 @@ def pick_colors(colors: tuple[str, ...], number: int) -> list[str]:
     """Return ``number`` colors of an ordered scale; two or more include both ends."""
     if number <= 1:
         return list(colors[-1:] * number)
-    return [colors[round(place * (len(colors) - 1) / (number - 1))] for place in range(number)]
+    return [colors[round(index * (len(colors) - 1) / (number - 1))] for index in range(number)]
 
 
 def color_at(colors: Sequence[str], position: float) -> str:
@@ -116,7 +116,7 @@ def color_at(colors: Sequence[str], position: float) -> str:
 
 def channels(color: str) -> list[int]:
     """Return red, green and blue of ``#RRGGBB``."""
-    return [int(color[place : place + 2], 16) for place in (1, 3, 5)]
+    return [int(color[start : start + 2], 16) for start in (1, 3, 5)]
 
 
 def luminance(color: str) -> float:
@@ -125,9 +125,9 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(first: str, second: str) -> float:
     """Return the contrast ratio of two colors, 1 to 21 (WCAG 2.1)."""
-    low, high = sorted((luminance(one), luminance(other)))
+    low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
 
 

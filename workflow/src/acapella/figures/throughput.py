@@ -22,7 +22,7 @@ COLUMNS = ("site", "port", "start_ns", "covered_ns", "wire_bytes")
 MAX_AXES = 8  # ports with separate axes; more ports are drawn as rows of colors
 MAX_ROWS = 60  # rows of colors; if there are more ports, only the busiest one of each site is drawn
 MAX_BINS = 240  # bins per row; narrower ones would not be visible
-SITE, PORT = 22, 18  # characters of a row's label; port names are shortened at the start, because their ends differ
+MAX_SITE, MAX_PORT = 22, 18  # characters in a row's label; ports are shortened at the start, because their ends differ
 OWN_AXIS_RATIO = 20  # ratio of the highest to the lowest peak of ports above which ports have separate scales
 UNOBSERVED_RATIO = (
     1000  # ratio of the campaign's length to the longest observed time of a port above which gaps are omitted
@@ -52,7 +52,7 @@ def draw(source: Source) -> Figure:
     gapless = mostly_unobserved(ports)
     bins, gaps = bin_ports(ports, width, gapless=gapless)
     length, longest = max(row["end"] for row in bins), max(row["end"] - row["start"] for row in bins)
-    size, unit = next((size, unit) for least, size, unit in UNITS if length >= least)
+    size, unit = next((size, unit) for minimum, size, unit in UNITS if length >= minimum)
     clock = "captured time of each port, without gaps" if gapless else "time since the first sample"
     values = [{**row, "x": row["start"] / size, "x2": row["to"] / size, "label": labels[row["key"]]} for row in bins]
     for row in values:
@@ -95,7 +95,7 @@ def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], li
 
 
 def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
-    """Return the rows of each port, with ``start_ns`` and ``end_ns`` limited to the time that its samples cover.
+    """Return the rows of each port that cover any time, with ``start_ns`` and ``end_ns`` limited to its samples.
 
     Samples may start and end within a bin of the table. ``samples``: rows of capture_quality.
     """
@@ -168,7 +168,7 @@ def busiest_bin(ports: dict) -> dict | None:
 def joined_bins_note(longest: int, bin_ns: int) -> list[str]:
     """Return a note on drawn bins that are longer than those of the table. ``longest``: longest drawn bin in ns.
 
-    Bins of several rows are described by their length, because the title refers to the bins of the table.
+    If drawn bins contain several rows, the note states that the title refers to the bins of the table.
     """
     if longest <= bin_ns:
         return []
@@ -228,7 +228,9 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
         if not gaps:
             bins += bin_run(key, list(chain.from_iterable(port_runs)), 0, bin_ns)
             continue
-        for run, next_start in zip(port_runs, [*(other[0][0] for other in port_runs[1:]), math.inf], strict=True):
+        for run, next_start in zip(
+            port_runs, [*(later_run[0][0] for later_run in port_runs[1:]), math.inf], strict=True
+        ):
             run_bins = bin_run(key, run, run[0][0], bin_ns)
             for row in run_bins[:-1]:
                 row["to"] += OVERLAP * gap / GAP_PX
@@ -240,12 +242,12 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
 
 def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[int, int, dict]]]:
     """Return the rows of a port as runs without gaps, each row with times from 0. ``gapless``: omit the gaps."""
-    runs, last, at = [], None, 0
+    runs, last, elapsed = [], None, 0
     for row in sorted(rows, key=lambda row: row["start_ns"]):
         if row["start_ns"] != last:
             runs.append([])
-        start, last = at if gapless else row["start_ns"] - origin, row["end_ns"]
-        at += row["end_ns"] - row["start_ns"]
+        start, last = elapsed if gapless else row["start_ns"] - origin, row["end_ns"]
+        elapsed += row["end_ns"] - row["start_ns"]
         runs[-1].append((start, start + row["end_ns"] - row["start_ns"], row))
     return runs
 
@@ -278,10 +280,11 @@ def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: in
 
 
 def port_labels(ports: dict) -> dict:
-    """Return the label of each port: site and port, shortened if long; sites are in natural order."""
+    """Return the label of each port: site and port, shortened if long and still unique; sites are in natural order."""
     keys = sorted(ports, key=lambda key: (natural(key[0]), natural(key[1])))
-    sites = short_labels(dict.fromkeys(site for site, _ in keys), SITE)
-    names = {key: f"{sites[key[0]]} {key[1] if len(key[1]) <= PORT else ELLIPSIS + key[1][1 - PORT :]}" for key in keys}
+    sites = short_labels(dict.fromkeys(site for site, _ in keys), MAX_SITE)
+    ports_ = {port: port if len(port) <= MAX_PORT else ELLIPSIS + port[1 - MAX_PORT :] for _, port in keys}
+    names = {(site, port): f"{sites[site]} {ports_[port]}" for site, port in keys}
     name_counts = Counter(names.values())
     return {key: name if name_counts[name] == 1 else f"{sites[key[0]]} {key[1]}" for key, name in names.items()}
 

@@ -33,7 +33,7 @@ CAUSES = {
 BOUNDS = (-0.1, -0.01, 0.01, 0.1)
 LABELS = ("< \N{MINUS SIGN}10", "\N{MINUS SIGN}10 to \N{MINUS SIGN}1", "\N{MINUS SIGN}1 to 1", "1 to 10", "> 10")
 NO_SHARE = "wire: 0"
-ACROSS = 2
+PANELS_PER_ROW = 2
 WIDTH = 262
 HEIGHT = 150
 
@@ -46,7 +46,7 @@ def draw(source: Source) -> Figure:
     classes = [*LABELS, NO_SHARE] if any(class_of(row) == NO_SHARE for row in rows) else list(LABELS)
     causes = [cause for cause in CAUSES if any(row["cause"] == cause for row in rows)]
     panels = [panel(rows, quantity, classes, causes) for quantity in QUANTITIES]
-    lines = [alt.hconcat(*panels[n : n + ACROSS], spacing=30) for n in range(0, len(panels), ACROSS)]
+    lines = [alt.hconcat(*panels[n : n + PANELS_PER_ROW], spacing=30) for n in range(0, len(panels), PANELS_PER_ROW)]
     key = "one value per stream and quantity; difference: (iperf3 \N{MINUS SIGN} wire) / wire"
     return Figure(title(rows), alt.vconcat(*lines, spacing=16), (key,))
 

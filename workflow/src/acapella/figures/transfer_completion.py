@@ -14,7 +14,7 @@ COLUMNS = (
     *("completion_ns_low", "completion_ns_high", "runs", "flags"),
 )
 RECEIVED_SHARE = 0.99  # of size_bytes; a note counts the runs with iperf3 times whose receiver read less
-SHARE = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
+RECEIVED_TEXT = f"{RECEIVED_SHARE * 100:.0f}{GAP}%"
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
 
 
@@ -35,45 +35,47 @@ def draw(source: Source) -> Figure:
     drawn = transfer_heatmap.heat_rows(rows)
     keys = {(row["setting"], row["algorithm"]) for row in drawn if row["completion_source"] == "iperf3"}
     cells = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
-    few, known = incomplete(cells, source.rows("transfer_flows"))
-    of_time = [note for note in (transfer_scope.completion_note(drawn), received(few, known)) if note]
-    return Figure(title(drawn, few, known), chart, (*of_time, *transfer_heatmap.KEY, *notes))
+    incomplete_runs, known_runs = incomplete(cells, source.rows("transfer_flows"))
+    of_time = [note for note in (transfer_scope.completion_note(drawn), received(incomplete_runs, known_runs)) if note]
+    return Figure(title(drawn, incomplete_runs, known_runs), chart, (*of_time, *transfer_heatmap.KEY, *notes))
 
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
-    """Return the number of runs whose receiver did not read all bytes, and of runs for which this is known."""
-    own = transfer_scope.groups(flows, ("cell_id", "run"))
-    known = few = 0
+    """Return the number of runs whose receiver read less than RECEIVED_SHARE, and of runs for which this is known."""
+    flows_by_run = transfer_scope.group_rows(flows, ("cell_id", "run"))
+    known_runs = incomplete_runs = 0
     for cell in cells:
-        streams = own.get((cell["cell_id"], cell["run"]), [])
+        streams = flows_by_run.get((cell["cell_id"], cell["run"]), [])
         if cell["error"] is not None or not cell["size_bytes"] or any(row["received_bytes"] is None for row in streams):
             continue
         several = len({row["path"] for row in streams}) > 1  # then, each flow sends size_bytes
         requested = cell["size_bytes"] * (len(streams) if several else 1)
-        known += 1
-        few += sum(row["received_bytes"] for row in streams) < RECEIVED_SHARE * requested
-    return few, known
+        known_runs += 1
+        incomplete_runs += sum(row["received_bytes"] for row in streams) < RECEIVED_SHARE * requested
+    return incomplete_runs, known_runs
 
 
-def received(few: int, known: int) -> str:
+def received(incomplete_runs: int, known_runs: int) -> str:
     """Return a note on bytes left in the send buffer, for runs with iperf3 times; empty if there are none."""
     text = "bytes in the send buffer when iperf3 stops do not count"
-    return f"{text}: less than {SHARE} of size_bytes received in {few} of {count(known, 'run')}" if known else ""
+    runs = f"{incomplete_runs} of {count(known_runs, 'run')}"
+    return f"{text}: less than {RECEIVED_TEXT} of size_bytes received in {runs}" if known_runs else ""
 
 
-def title(rows: list[dict], few: int, known: int) -> str:
-    """Return the title: in how many settings each algorithm completes first, unless runs moved fewer bytes."""
-    if few:
-        return f"Completion times of unequal transfers: {few} of {count(known, 'run')} received less than {SHARE}"
+def title(rows: list[dict], incomplete_runs: int, known_runs: int) -> str:
+    """Return the title: in how many settings each algorithm completes first, unless runs received too few bytes."""
+    if incomplete_runs:
+        runs = f"{incomplete_runs} of {count(known_runs, 'run')}"
+        return f"Completion times of unequal transfers: {runs} received less than {RECEIVED_TEXT}"
     settings: dict[int, dict[str, dict]] = {}
     for row in rows:
         if row["completion_ns_mean"] is not None:
             settings.setdefault(row["setting"], {})[row["algorithm"]] = row
-    both = [times for times in settings.values() if {*transfer_scope.FIRST} <= times.keys()]
-    if not both:
+    compared = [times for times in settings.values() if {*transfer_scope.FIRST} <= times.keys()]
+    if not compared:
         return "Completion time"
-    outcomes = [transfer_outcome.first(times["bbr"], times["cubic"]) for times in both]
-    return transfer_outcome.summary("completes first", outcomes, len(both))
+    outcomes = [transfer_outcome.first(times["bbr"], times["cubic"]) for times in compared]
+    return transfer_outcome.summary("completes first", outcomes, len(compared))
 
 
 def text(ns: float | None) -> str:

@@ -13,7 +13,7 @@ ABOUT = "Fairness of parallel streams: Jain's index of their throughputs (Jain, 
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "streams", "ratio", "jain_mean", "jain_low", "jain_high", "runs", "flags")
 VARIED = (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")
-MAX_SETTINGS = 24  # lines of the figure
+MAX_SETTINGS = 24  # settings drawn; if there are more, those with the lowest index
 STEP = 20  # px per line
 DECIMALS = 3
 COLORS = (theme.VERMILION, theme.BLUE, theme.GREEN, theme.PURPLE, theme.ORANGE, theme.SKY)
@@ -21,28 +21,28 @@ COLORS = (theme.VERMILION, theme.BLUE, theme.GREEN, theme.PURPLE, theme.ORANGE, 
 
 def parallel_rows(rows: list[dict]) -> list[dict]:
     """Return the rows of settings with several streams. Raises NoData if there are none."""
-    found = [row for row in rows if row["jain_mean"] is not None and (row["streams"] or 0) > 1]
-    if not found:
+    with_several_streams = [row for row in rows if row["jain_mean"] is not None and (row["streams"] or 0) > 1]
+    if not with_several_streams:
         raise NoData("no settings were run with several parallel streams")
-    return found
+    return with_several_streams
 
 
 SCOPE = transfer_scope.scope_of(parallel_rows)
 
 
 def draw(source: Source) -> Figure:
-    """Draw a line per setting with a mark per algorithm; if there are too many, the ones with the lowest index."""
+    """Draw a line per setting with a mark per algorithm."""
     rows = parallel_rows(source.rows(TABLE))
     lowest: dict[int, float] = {}
     for row in rows:
         lowest[row["setting"]] = min(row["jain_mean"], lowest.get(row["setting"], 1.0))
     chosen = sorted(sorted(lowest, key=lambda setting: (lowest[setting], setting))[:MAX_SETTINGS])
-    shown = [row for row in rows if row["setting"] in chosen]
+    drawn_rows = [row for row in rows if row["setting"] in chosen]
     key = "1: all streams have the same throughput; 1/n: one of n streams has all; bars: smallest and largest run"
     notes = [f"{key}; hollow: a run has a flag"]
     if len(chosen) < len(lowest):
         notes.append(f"the {len(chosen)} of {count(len(lowest), 'setting')} with the lowest index")
-    return Figure(title(rows), chart(shown, chosen), tuple(notes))
+    return Figure(title(rows), chart(drawn_rows, chosen), tuple(notes))
 
 
 def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
@@ -65,9 +65,9 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
     axis_x = alt.Axis(format=".1f", values=[n / 5 for n in range(6)])
     x = alt.X("mean:Q", title="Jain's fairness index", scale=alt.Scale(domain=[0, 1]), axis=axis_x)
     y = alt.Y("setting:N", title=None, sort=axis, axis=alt.Axis(grid=True, ticks=False, labelLimit=330))
-    shown = [transfer_scope.name_of(name) for name in names]
-    scale = alt.Scale(domain=shown, range=[COLORS[n % len(COLORS)] for n in range(len(shown))])
-    offset = alt.YOffset("algorithm:N", scale=alt.Scale(domain=shown, paddingInner=0, paddingOuter=0.4))
+    algorithm_names = [transfer_scope.name_of(name) for name in names]
+    scale = alt.Scale(domain=algorithm_names, range=[COLORS[n % len(COLORS)] for n in range(len(algorithm_names))])
+    offset = alt.YOffset("algorithm:N", scale=alt.Scale(domain=algorithm_names, paddingInner=0, paddingOuter=0.4))
     color = alt.Color("algorithm:N", scale=scale, legend=alt.Legend(title=None, orient="bottom"))
     tips = [alt.Tooltip("setting:N"), alt.Tooltip("algorithm:N"), alt.Tooltip("mean:Q", format=".4f")]
     base = alt.Chart(alt.Data(values=values)).encode(x=x, y=y, yOffset=offset, color=color, tooltip=tips)
@@ -76,8 +76,8 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
         base.transform_filter("!datum.flagged").mark_circle(size=36, opacity=1),
         base.transform_filter("datum.flagged").mark_point(size=36, fill=theme.WHITE, opacity=1),
     ]
-    room = theme.WIDTH - 40 - min(330, theme.text_width(axis))
-    return alt.layer(*layers).properties(width=room, height=max(2, len(axis)) * STEP)
+    width = theme.WIDTH - 40 - min(330, theme.text_width(axis))
+    return alt.layer(*layers).properties(width=width, height=max(2, len(axis)) * STEP)
 
 
 def title(rows: list[dict]) -> str:
@@ -85,10 +85,10 @@ def title(rows: list[dict]) -> str:
     parts = []
     for name in transfer_scope.algorithms(rows):
         low = min(row["jain_mean"] for row in rows if row["algorithm"] == name)
-        parts.append(f"{transfer_scope.name_of(name)} {floored(low)}")
+        parts.append(f"{transfer_scope.name_of(name)} {index_text(low)}")
     return f"Fairness between parallel streams, lowest setting: {', '.join(parts)}"
 
 
-def floored(index: float) -> str:
+def index_text(index: float) -> str:
     """Return an index with three decimals; only 1 is written as 1."""
     return "1" if index == 1 else f"{int(index * 10**DECIMALS) / 10**DECIMALS:.{DECIMALS}f}"

@@ -21,7 +21,7 @@ COLUMNS = (
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
 # Blue: Cubic is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
-LEAST_SCALE = 10.0  # percent; below it, noise would have the colors of large gains
+LEAST_SCALE = 10.0  # percent: minimum end of the color scale, so that noise does not have the colors of large gains
 REPEATED = 2  # minimum number of runs per algorithm for a range of the gain
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
 RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
         rows, measure(), lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
     )
     drawn = transfer_heatmap.heat_rows(rows)
-    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow(drawn, source), *notes)
+    key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow_notes(drawn, source), *notes)
     return Figure(title(drawn), chart, key)
 
 
@@ -84,16 +84,16 @@ def signed(value: float, decimals: int) -> str:
 
 
 def title(rows: list[dict]) -> str:
-    """Return the title: in how many settings each algorithm is faster as printed, and the median gain, if defined."""
-    known = [gain for row in rows if (gain := transfer_outcome.gain_of(row)) is not None]
-    median = f"; median gain {signed(statistics.median(known), DECIMALS)}{GAP}%" if known else ""
+    """Return the title: in how many settings each algorithm is faster at the printed precision, and the median gain."""
+    gains = [gain for row in rows if (gain := transfer_outcome.gain_of(row)) is not None]
+    median = f"; median gain {signed(statistics.median(gains), DECIMALS)}{GAP}%" if gains else ""
     return f"{transfer_outcome.summary('is faster', [*map(transfer_outcome.outcome, rows)], len(rows))}{median}"
 
 
-def shallow(rows: list[dict], source: Source) -> list[str]:
+def shallow_notes(rows: list[dict], source: Source) -> list[str]:
     """Return a note on the median gain with shallow buffers and, if it is small, a note with the reasons.
 
-    Returns [] if the ratio of buffer to BDP is unknown.
+    Returns [] if no setting is known to have a buffer below SHALLOW_BDP.
     """
     gains = transfer_shallow.gains(rows)
     if not gains:

@@ -15,10 +15,10 @@ MAX_GROUPS = 4  # rows of panels
 MIN_TEXT_CELL = 24  # px: smallest cell that contains text
 MIN_SPREAD_CELL = 27  # px: smallest cell that also contains a spread
 MISSING = "\N{EN DASH}"
-NO_VALUE = "#F2F2F2"
-FLAG = theme.BLACK
+NO_VALUE_COLOR = "#F2F2F2"
+FLAG_COLOR = theme.BLACK
 PANEL_GAP = 14
-ACROSS = 2  # panels in a line
+PANELS_PER_ROW = 2
 KEY = (
     "\N{PLUS-MINUS SIGN}: standard deviation of repeated settings; black frame: a run of the cell has a flag "
     "(transfer_cells.csv, column flags)",
@@ -38,7 +38,7 @@ class Measure:
     scale: str = "linear"
     symmetric: bool = False  # whether the scale is symmetric around 0
     least: float = 0.0  # minimum end of a symmetric color scale
-    neutral: float = 0.0  # values up to this have the color of 0
+    neutral: float = 0.0  # values up to this, regardless of their sign, have the color of 0
     spread_title: str = "standard deviation"
 
 
@@ -49,9 +49,9 @@ def heat_groups(rows: list[dict]) -> list[list[dict]]:
     """
     if not rows:
         raise NoData("no transfer has run (acapella transfer, or transfer.data in the config)")
-    found = list(transfer_scope.groups(rows, transfer_scope.FIXED).values())
-    grids = [group for group in found if len({(row["delay_ns"], row["buffer_bytes"]) for row in group}) > 1]
-    return grids or found
+    all_groups = list(transfer_scope.group_rows(rows, transfer_scope.FIXED).values())
+    grids = [group for group in all_groups if len({(row["delay_ns"], row["buffer_bytes"]) for row in group}) > 1]
+    return grids or all_groups
 
 
 def heat_rows(rows: list[dict]) -> list[dict]:
@@ -66,29 +66,38 @@ def compared_rows(rows: list[dict]) -> list[dict]:
 
 def heatmap(rows: list[dict], measure: Measure, panels: Callable[[dict], str]) -> tuple[alt.VConcatChart, list[str]]:
     """Return the chart, and notes on omitted settings. ``panels``: heading of the panel that contains a row."""
-    found = heat_groups(rows)
-    shown = found[:MAX_GROUPS]
-    drawn = [row for group in shown for row in group]
-    values = [value for row in drawn if (value := measure.value(row)) is not None]
+    all_groups = heat_groups(rows)
+    drawn_groups = all_groups[:MAX_GROUPS]
+    drawn_rows = [row for group in drawn_groups for row in group]
+    values = [value for row in drawn_rows if (value := measure.value(row)) is not None]
     domain = value_domain(values, measure)
-    names = list(dict.fromkeys(map(panels, drawn)))
-    heading = transfer_scope.varying(drawn, transfer_scope.FIXED)
+    names = list(dict.fromkeys(map(panels, drawn_rows)))
+    heading = transfer_scope.varying(drawn_rows, transfer_scope.FIXED)
     lines = []
-    for group in shown:
+    for group in drawn_groups:
         text = transfer_scope.setting_text(group[0], heading)
         present = [name for name in names if any(panels(row) == name for row in group)]
         charts = [
             panel(
-                [row for row in group if panels(row) == name], group, measure, domain, (name, min(len(names), ACROSS))
+                [row for row in group if panels(row) == name],
+                group,
+                measure,
+                domain,
+                (name, min(len(names), PANELS_PER_ROW)),
             )
             for name in present
         ]
-        parts = [alt.hconcat(*charts[n : n + ACROSS], spacing=PANEL_GAP) for n in range(0, len(charts), ACROSS)]
+        parts = [
+            alt.hconcat(*charts[n : n + PANELS_PER_ROW], spacing=PANEL_GAP)
+            for n in range(0, len(charts), PANELS_PER_ROW)
+        ]
         line = alt.vconcat(*parts, spacing=10) if len(parts) > 1 else parts[0]
         head = alt.TitleParams(text, fontSize=theme.TEXT, color=theme.INK)
         lines.append(line.properties(title=head) if text else line)
     notes = (
-        [f"{count(len(found) - len(shown), 'other group')} of settings in the table"] if len(found) > len(shown) else []
+        [f"{count(len(all_groups) - len(drawn_groups), 'other group')} of settings in the table"]
+        if len(all_groups) > len(drawn_groups)
+        else []
     )
     return alt.vconcat(*lines, spacing=18).resolve_scale(color="shared"), notes
 
@@ -139,11 +148,11 @@ def panel(
     legend = alt.Legend(title=measure.title, orient="right", gradientLength=120, **ticks)
     known, unknown = "isValid(datum.value)", "!isValid(datum.value)"
     layers = [
-        base.transform_filter(unknown).mark_rect(color=NO_VALUE, stroke=theme.WHITE),
+        base.transform_filter(unknown).mark_rect(color=NO_VALUE_COLOR, stroke=theme.WHITE),
         base.transform_filter(known)
         .mark_rect(stroke=theme.WHITE, strokeWidth=1)
         .encode(color=alt.Color("shade:Q", scale=scale, legend=legend)),
-        base.transform_filter("datum.flagged").mark_rect(fillOpacity=0, stroke=FLAG, strokeWidth=1.6),
+        base.transform_filter("datum.flagged").mark_rect(fillOpacity=0, stroke=FLAG_COLOR, strokeWidth=1.6),
     ]
     if cell >= MIN_TEXT_CELL:
         widest = theme.text_width((value["spread"] for value in values), theme.SMALL)
@@ -185,7 +194,7 @@ def cell_values(row: dict, measure: Measure, domain: list[float]) -> dict:
     """Return the values of a cell for the chart."""
     value = measure.value(row)
     shade = 0.0 if value is not None and abs(value) <= measure.neutral else value
-    background = NO_VALUE if shade is None else theme.color_at(measure.colors, place(shade, domain, measure))
+    background = NO_VALUE_COLOR if shade is None else theme.color_at(measure.colors, place(shade, domain, measure))
     return {
         "value": value,
         "shade": shade,
@@ -199,7 +208,7 @@ def cell_values(row: dict, measure: Measure, domain: list[float]) -> dict:
 
 
 def deviation(value: float | None) -> str:
-    """Return a standard deviation with two significant digits; empty for a single run."""
+    """Return a standard deviation as text, such as ``±0.52``; empty for a single run."""
     if value is None:
         return ""
     text = f"{value:.2g}" if 0.001 <= value < 99.5 else f"{value:.0f}"

@@ -1,4 +1,4 @@
-"""Draws values against the number of parallel streams, with a line per algorithm and size."""
+"""Draws values against the number of parallel streams, with a line per algorithm and combination of other settings."""
 
 from dataclasses import dataclass
 
@@ -23,11 +23,11 @@ HEIGHT = 220
 def stream_rows(rows: list[dict], column: str) -> list[dict]:
     """Return the rows of settings that were run with several numbers of streams. Raises NoData if there are none."""
     known = [row for row in rows if row[column] is not None and row["streams"] is not None and row["ratio"] is None]
-    groups = transfer_scope.groups(known, (*OTHERS, "algorithm"))
-    found = [row for group in groups.values() if len({row["streams"] for row in group}) > 1 for row in group]
-    if not found:
+    groups = transfer_scope.group_rows(known, (*OTHERS, "algorithm"))
+    varied_rows = [row for group in groups.values() if len({row["streams"] for row in group}) > 1 for row in group]
+    if not varied_rows:
         raise NoData("no settings were run with several numbers of parallel streams")
-    return found
+    return varied_rows
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class Lines:
     def values(self) -> list[dict]:
         """Return the points of the lines. Rows without an algorithm compare the algorithms."""
         varied = transfer_scope.varying(self.rows, OTHERS) or ["size_bytes"]
-        found = []
+        points = []
         for row in self.rows:
             mean, low, high = (row[name] for name in self.columns)
             algorithm = transfer_scope.name_of(row["algorithm"]) if "algorithm" in row else None
-            found.append(
+            points.append(
                 {
                     "streams": row["streams"],
                     "set": transfer_scope.setting_text(row, varied) or "all",
@@ -58,7 +58,7 @@ class Lines:
                     "flagged": transfer_scope.is_flagged(row),
                 }
             )
-        return found
+        return points
 
     def y(self, values: list[dict]) -> alt.Y:
         """Return the vertical axis."""

@@ -37,19 +37,19 @@ def first(bbr: dict, cubic: dict) -> str:
     (bbr_low, bbr_high), (cubic_low, cubic_high) = (
         (row["completion_ns_low"], row["completion_ns_high"]) for row in (bbr, cubic)
     )
-    whole = max(1, cubic["completion_ns_mean"])
+    reference_ns = max(1, cubic["completion_ns_mean"])
     overlap = bbr_low < cubic_high and cubic_low < bbr_high
-    if overlap and 100 * (max(bbr_high, cubic_high) - min(bbr_low, cubic_low)) > EQUAL_PERCENT * whole:
+    if overlap and 100 * (max(bbr_high, cubic_high) - min(bbr_low, cubic_low)) > EQUAL_PERCENT * reference_ns:
         return "undecided"
-    gain = 100 * (cubic["completion_ns_mean"] - bbr["completion_ns_mean"]) / whole
+    gain = 100 * (cubic["completion_ns_mean"] - bbr["completion_ns_mean"]) / reference_ns
     return "equal" if abs(gain) <= EQUAL_PERCENT else "bbr" if gain > 0 else "cubic"
 
 
-def single(verb: str, found: str | None) -> str:
+def setting_text(verb: str, result: str | None) -> str:
     """Return the outcome of one setting as text."""
     names = {"bbr": f"BBR {verb}", "cubic": f"Cubic {verb}"}
-    both = {"equal": f"BBR and Cubic are {EQUAL}", "undecided": UNDECIDED.capitalize()}
-    return (names | both).get(found, "BBR and Cubic are not comparable")
+    without_winner = {"equal": f"BBR and Cubic are {EQUAL}", "undecided": UNDECIDED.capitalize()}
+    return (names | without_winner).get(result, "BBR and Cubic are not comparable")
 
 
 def summary(verb: str, outcomes: list[str | None], settings: int) -> str:
@@ -58,7 +58,7 @@ def summary(verb: str, outcomes: list[str | None], settings: int) -> str:
     With one setting: ``BBR is faster in the only setting``.
     """
     if settings == 1:
-        return f"{single(verb, outcomes[0])} in the only setting"
+        return f"{setting_text(verb, outcomes[0])} in the only setting"
     parts = [f"BBR {verb} in {outcomes.count('bbr')}", f"Cubic in {outcomes.count('cubic')}"]
     parts += [
         f"{text} in {number}"

@@ -20,8 +20,10 @@ def draw(source: Source) -> Figure:
     rows = transfer_lines.stream_rows(source.rows(TABLE), "per_stream_bps_mean")
     columns = ("per_stream_bps_mean", "per_stream_bps_low", "per_stream_bps_high")
     left = transfer_lines.Lines(rows, columns, 1e-6, "throughput per stream (Mbit/s)")
-    shown = {row["setting"] for row in rows}
-    gains = [row for row in source.rows("transfer_gain") if row["setting"] in shown and row["gain_percent"] is not None]
+    settings = {row["setting"] for row in rows}
+    gains = [
+        row for row in source.rows("transfer_gain") if row["setting"] in settings and row["gain_percent"] is not None
+    ]
     right = transfer_lines.Lines(gains, ("gain_percent", "gain_low", "gain_high"), 1, "gain of BBR (%)", zero=True)
     chart = alt.hconcat(left.chart(), right.chart(), spacing=30) if gains else left.chart()
     notes = (

@@ -40,7 +40,7 @@ def text(row: dict) -> str:
 
 
 def short(value: float) -> str:
-    """Return a time in ms with two digits after the decimal point if it is short."""
+    """Return a time in ms with three significant digits; below 1 ms, with two digits after the decimal point."""
     return digits(value) if value >= 1 else f"{value:.2f}"
 
 
@@ -48,7 +48,7 @@ def title(rows: list[dict], order: list[str]) -> str:
     """Return the title: the range of the queueing delay of each algorithm."""
     parts = []
     for name in order:
-        found = [value for row in rows if row["algorithm"] == name and (value := milliseconds(row)) is not None]
-        if found:
-            parts.append(f"{transfer_scope.name_of(name)} {span(short(min(found)), short(max(found)))}{GAP}ms")
+        delays = [value for row in rows if row["algorithm"] == name and (value := milliseconds(row)) is not None]
+        if delays:
+            parts.append(f"{transfer_scope.name_of(name)} {span(short(min(delays)), short(max(delays)))}{GAP}ms")
     return f"Queueing delay: {', '.join(parts)}"

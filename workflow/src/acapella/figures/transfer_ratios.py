@@ -19,63 +19,63 @@ COLUMNS = ("cell_id", "run", "flow", "start_ns", "end_ns", "throughput_bps")
 SCOPE = transfer_scope.scope_of(lambda rows: [row for row in rows if row["ratio"] is not None])
 COLORS = (theme.VERMILION, theme.GREEN, theme.BLUE, theme.PURPLE, theme.ORANGE, theme.SKY)
 MAX_PANELS = 9
-ACROSS = 3
+PANELS_PER_ROW = 3
 WIDTH = 170
 HEIGHT = 130
 
 
 def draw(source: Source) -> Figure:
-    """Draw a panel for the first complete run of each ratio and algorithm."""
+    """Draw a panel for the first complete run of each algorithm, ratio and setting."""
     cells = first_runs(source.rows("transfer_cells"))
     if not cells:
         raise NoData("no transfer over several paths with a ratio has run (topology multipath)")
-    shown = cells[:MAX_PANELS]
-    keys = {(row["cell_id"], row["run"]) for row in shown}
+    drawn_cells = cells[:MAX_PANELS]
+    keys = {(row["cell_id"], row["run"]) for row in drawn_cells}
     flows = [row for row in source.rows("transfer_flows") if (row["cell_id"], row["run"]) in keys]
     intervals = whole_intervals(row for row in source.rows(TABLE) if (row["cell_id"], row["run"]) in keys)
     predicted = [row for row in source.rows("transfer_prediction") if (row["cell_id"], row["run"]) in keys]
     paths = list(dict.fromkeys(row["path"] or f"flow {row['flow']}" for row in flows))
-    longest = max(row["completion_ns"] for row in shown) / 1e9
+    longest = max(row["completion_ns"] for row in drawn_cells) / 1e9
     fastest = max((row["throughput_bps"] or 0 for row in intervals), default=0) / 1e6
-    panels = [panel(row, flows, intervals, predicted, (paths, longest, fastest)) for row in shown]
-    lines = [alt.hconcat(*panels[n : n + ACROSS], spacing=16) for n in range(0, len(panels), ACROSS)]
+    panels = [panel(row, flows, intervals, predicted, (paths, longest, fastest)) for row in drawn_cells]
+    lines = [alt.hconcat(*panels[n : n + PANELS_PER_ROW], spacing=16) for n in range(0, len(panels), PANELS_PER_ROW)]
     key = [transfer_scope.completion_note(settings_of(cells, source.rows("transfer_settings")))]
     key.append("lines: throughput of a flow in each full interval of iperf3; triangles: end of each flow")
     if predicted:
         key.append("dashed: last end predicted by max-min fair rates (transfer_prediction.csv)")
-    if len(cells) > len(shown):
+    if len(cells) > len(drawn_cells):
         key.append(f"the first {MAX_PANELS} of {len(cells)} ratios and algorithms")
     chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="shared")
     return Figure(title(cells, predicted, source.rows("transfer_settings")), chart, ("; ".join(key),))
 
 
 def whole_intervals(rows: Iterable[dict]) -> list[dict]:
-    """Return the intervals of usual length after the warm-up.
+    """Return the intervals after the warm-up that have at least half of the usual length.
 
     The last interval of a flow may last only milliseconds. Its throughput is that of a burst into the send buffer.
     """
     kept = []
-    for own in transfer_scope.groups([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
-        usual = statistics.median(row["end_ns"] - row["start_ns"] for row in own)
-        kept += [row for row in own if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
+    for of_run in transfer_scope.group_rows([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
+        usual = statistics.median(row["end_ns"] - row["start_ns"] for row in of_run)
+        kept += [row for row in of_run if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
     return kept
 
 
 def first_runs(cells: list[dict]) -> list[dict]:
-    """Return the first complete run of each algorithm and ratio, in this order."""
-    known = [row for row in cells if row["ratio"] is not None and row["error"] is None]
-    order = transfer_scope.algorithms(known)
-    known.sort(
+    """Return the first complete run of each algorithm, ratio and setting, in this order."""
+    complete = [row for row in cells if row["ratio"] is not None and row["error"] is None]
+    order = transfer_scope.algorithms(complete)
+    complete.sort(
         key=lambda row: (order.index(row["algorithm"]), row["ratio"], row["setting"], row["cell_id"], row["run"])
     )
-    return [rows[0] for rows in transfer_scope.groups(known, ("algorithm", "ratio", "setting")).values()]
+    return [rows[0] for rows in transfer_scope.group_rows(complete, ("algorithm", "ratio", "setting")).values()]
 
 
 def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[dict], axes: tuple) -> alt.LayerChart:
     """Return the panel of a run. ``axes``: all paths, and the ends of the axes: s, Mbit/s."""
     paths, longest, fastest = axes
-    own = [row for row in flows if belongs(row, cell)]
-    names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in own}
+    flows_of_run = [row for row in flows if is_of_run(row, cell)]
+    names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in flows_of_run}
     points = [
         {
             "t": (row["start_ns"] + row["end_ns"]) / 2e9,
@@ -84,14 +84,14 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
             "flow": f"{row['flow']}.{row['stream']}",
         }
         for row in intervals
-        if belongs(row, cell)
+        if is_of_run(row, cell)
     ]
     ends = [
         {"t": row["end_ns"] / 1e9, "path": names[row["flow"], row["stream"]], "mbps": 0}
-        for row in own
+        for row in flows_of_run
         if row["end_ns"] is not None
     ]
-    last = [row["predicted_ns"] / 1e9 for row in predicted if belongs(row, cell) and row["predicted_ns"] is not None]
+    last = [row["predicted_ns"] / 1e9 for row in predicted if is_of_run(row, cell) and row["predicted_ns"] is not None]
     scale = alt.Scale(domain=paths, range=[COLORS[n % len(COLORS)] for n in range(len(paths))])
     color = alt.Color("path:N", scale=scale, legend=alt.Legend(title="path", orient="right", symbolType="stroke"))
     x = alt.X("t:Q", title="time (s)", scale=alt.Scale(domain=[0, 1.05 * longest], nice=False))
@@ -110,7 +110,7 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=head)
 
 
-def belongs(row: dict, cell: dict) -> bool:
+def is_of_run(row: dict, cell: dict) -> bool:
     """Return whether a row belongs to a run."""
     return (row["cell_id"], row["run"]) == (cell["cell_id"], cell["run"])
 
@@ -135,11 +135,11 @@ def title(cells: list[dict], predicted: list[dict], settings: list[dict]) -> str
     """
     others = [name for name in (*transfer_scope.FIXED, "delay_ns", "buffer_bytes") if name != "ratio"]
     rows = settings_of(cells, settings)
-    groups = list(transfer_scope.groups(rows, ("algorithm", *others)).values())
+    groups = list(transfer_scope.group_rows(rows, ("algorithm", *others)).values())
     if len(groups) == 1:
-        text = single(groups[0])
+        text = algorithm_text(groups[0])
     elif compared := [group for group in groups if len({row["ratio"] for row in group}) > 1]:
-        text = several(compared, by_algorithm=not transfer_scope.varying(rows, others))
+        text = groups_text(compared, by_algorithm=not transfer_scope.varying(rows, others))
     else:
         return f"Flows over time in {count(len(groups), 'setting')}, each with one ratio"
     ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
@@ -152,14 +152,14 @@ def shortest(rows: list[dict]) -> dict:
 
 
 def overlapping(rows: list[dict]) -> list[float]:
-    """Return the other ratios with a run that completed before the slowest run of the best ratio."""
+    """Return the other ratios with a run that took no longer than the slowest run of the best ratio."""
     best = shortest(rows)
     later = [row for row in rows if row["ratio"] != best["ratio"]]
     return sorted({row["ratio"] for row in later if row["completion_ns_low"] <= best["completion_ns_high"]})
 
 
-def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
-    """Return the ratio that completes first with each algorithm, or in how many settings and algorithms it does."""
+def groups_text(groups: list[list[dict]], *, by_algorithm: bool) -> str:
+    """Return the ratio that completes first with each algorithm, or in how many combinations each ratio does."""
     best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
         parts = [
@@ -174,7 +174,7 @@ def several(groups: list[list[dict]], *, by_algorithm: bool) -> str:
     return f"Completes first: {', '.join(parts)} of {count(len(groups), 'combination')} of settings and algorithm"
 
 
-def single(rows: list[dict]) -> str:
+def algorithm_text(rows: list[dict]) -> str:
     """Return the ratio of one algorithm that completes first, and the spread of its flows' ends.
 
     If there is only one ratio, nothing is compared.

@@ -50,7 +50,7 @@ def title(gains: list[dict]) -> str:
 
 
 def text(value: float | None) -> str:
-    """Return a number of segments with at most four characters: ``812``, ``18k``, ``1.2M``."""
+    """Return a number of segments as short text: ``812``, ``18k``, ``1.2M``."""
     if value is None:
         return transfer_heatmap.MISSING
     for size, unit in ((10**6, "M"), (10**3, "k")):

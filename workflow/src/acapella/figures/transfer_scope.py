@@ -25,9 +25,9 @@ FIXED = (
 
 
 def scope_of(select: Callable[[list[dict]], list[dict]]) -> Callable[[Source], tuple[str, ...]]:
-    """Return the scope of a figure that draws the rows of transfer_settings that ``select`` returns.
+    """Return the function SCOPE of a figure that draws the rows of transfer_settings that ``select`` returns.
 
-    If there are none, the scope covers all rows.
+    If ``select`` raises NoData, the scope covers all rows.
     """
 
     def scope(source: Source) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def is_flagged(row: dict) -> bool:
 
 
 def window_note(done: list[dict]) -> str:
-    """Return for how many runs it is unknown whether the window limited them, and why; empty if for none."""
+    """Return for how many runs it is unknown whether a window limited the sender, and why; empty if for none."""
     unknown = [row for row in done if row["window_limited"] is None]
     if not unknown:
         return ""
@@ -110,8 +110,8 @@ def completion_note(rows: list[dict]) -> str:
 
 def algorithms(rows: Iterable[dict]) -> list[str]:
     """Return the algorithms of rows: BBR, Cubic, then others by name."""
-    found = {row["algorithm"] for row in rows}
-    return [name for name in FIRST if name in found] + sorted(found - {*FIRST})
+    names = {row["algorithm"] for row in rows}
+    return [name for name in FIRST if name in names] + sorted(names - {*FIRST})
 
 
 def name_of(algorithm: str) -> str:
@@ -157,9 +157,9 @@ def varying(rows: list[dict], names: Iterable[str]) -> list[str]:
     return [name for name in names if len({row[name] for row in rows}) > 1]
 
 
-def groups(rows: list[dict], names: Iterable[str]) -> dict[tuple, list[dict]]:
-    """Return the rows by their values of the settings ``names``, in the order of the rows."""
-    found: dict[tuple, list[dict]] = {}
+def group_rows(rows: list[dict], names: Iterable[str]) -> dict[tuple, list[dict]]:
+    """Return the rows by their values in the columns ``names``, in the order of the rows."""
+    rows_by_values: dict[tuple, list[dict]] = {}
     for row in rows:
-        found.setdefault(tuple(row[name] for name in names), []).append(row)
-    return found
+        rows_by_values.setdefault(tuple(row[name] for name in names), []).append(row)
+    return rows_by_values

@@ -8,7 +8,7 @@ from acapella.transfer.tables import SHALLOW_BDP
 from .source import Source
 from .transfer_outcome import gain_of
 
-GOAL_PERCENT = 10  # median gain that is expected with shallow buffers; a smaller one is explained
+GOAL_PERCENT = 10  # with shallow buffers, a median gain that is not larger is explained
 LEAST_LOSS = 0.02  # difference of the shares of retransmitted frames that counts as a reason
 LEAST_FLIGHT_BDP = 0.9  # with fewer bytes in flight, a sender does not fill the path
 
@@ -21,8 +21,8 @@ def gains(rows: list[dict]) -> list[float]:
 
 def explanation(source: Source) -> str:
     """Return the reasons for a small gain with shallow buffers; empty if it is not small, or unknown."""
-    found = gains(source.rows("transfer_gain"))
-    if not found or statistics.median(found) > GOAL_PERCENT:
+    shallow_gains = gains(source.rows("transfer_gain"))
+    if not shallow_gains or statistics.median(shallow_gains) > GOAL_PERCENT:
         return ""
     rows = {row["algorithm"]: row for row in source.rows("transfer_shallow")}
     return f"{text(rows['bbr'], rows['cubic'])} (transfer_shallow.csv)"
@@ -54,34 +54,34 @@ def text(bbr: dict, cubic: dict) -> str:
     return f"{head}. Medians of BBR and Cubic on the wire: {'; '.join(filter(None, evidence))}. {reason}"
 
 
-def pair(name: str, bbr: dict, cubic: dict, column: str, shown) -> str:
-    """Return a value of both algorithms; empty if one is null."""
+def pair(name: str, bbr: dict, cubic: dict, column: str, text_of) -> str:
+    """Return a value of both algorithms as text; empty if one is null."""
     if bbr[column] is None or cubic[column] is None:
         return ""
-    return f"{name} {shown(bbr[column])}, {shown(cubic[column])}"
+    return f"{name} {text_of(bbr[column])}, {text_of(cubic[column])}"
 
 
 def reasons(bbr: dict, cubic: dict) -> list[str]:
-    """Return the limits of BBR's gain, according to the medians.
+    """Return what limits BBR's gain, according to the medians.
 
     BBR cannot exceed the rate of the bottleneck, so its gain is at most 1 minus the share of the rate that Cubic uses.
     """
-    found = []
+    texts = []
     share = cubic["rate_share"]
     if share is not None and 100 * (1 - share) <= GOAL_PERCENT:
-        most = percent(max(0.0, 1 - share))
-        found.append(f"Cubic uses {percent(share)} of the rate, so BBR can gain at most {most}")
+        max_gain = percent(max(0.0, 1 - share))
+        texts.append(f"Cubic uses {percent(share)} of the rate, so BBR can gain at most {max_gain}")
     lost = [row["wire_retransmitted_share"] for row in (bbr, cubic)]
     if None not in lost and lost[0] - lost[1] >= LEAST_LOSS:
-        found.append(
+        texts.append(
             f"BBR retransmits {percent(lost[0])} of its frames, Cubic {percent(lost[1])}, which leaves less of the "
             "link for new data"
         )
     flight = bbr["wire_flight_bdp"]
     if flight is not None and flight < LEAST_FLIGHT_BDP:
-        found.append(
+        texts.append(
             f"BBR has only {digits(flight)}{GAP}BDP in flight (95{GAP}% quantiles), so it does not fill the path"
         )
     if limited := bbr["settings_window_limited"]:
-        found.append(f"a window limited BBR in {limited} of {count(bbr['settings'], 'setting')}")
-    return found
+        texts.append(f"a window limited BBR in {limited} of {count(bbr['settings'], 'setting')}")
+    return texts

@@ -25,9 +25,9 @@ def draw(source: Source) -> Figure:
     lines = transfer_lines.Lines(
         rows, ("completion_ns_mean", "completion_ns_low", "completion_ns_high"), 1e-9, "completion time (s)"
     )
-    shown = {row["setting"] for row in rows}
+    settings = {row["setting"] for row in rows}
     gains = [
-        row for row in source.rows("transfer_gain") if row["setting"] in shown and row["difference_ns"] is not None
+        row for row in source.rows("transfer_gain") if row["setting"] in settings and row["difference_ns"] is not None
     ]
     columns = ("difference_ns", "difference_low_ns", "difference_high_ns")
     right = transfer_lines.Lines(gains, columns, 1e-9, "Cubic \N{MINUS SIGN} BBR (s)", zero=True)
@@ -40,7 +40,7 @@ def title(gains: list[dict]) -> str:
     """Return the title: the mean difference for each size, or the range of differences if other settings also vary."""
     if not gains:
         return "Completion time against parallel streams"
-    sizes = transfer_scope.groups(gains, ("size_bytes",))
+    sizes = transfer_scope.group_rows(gains, ("size_bytes",))
     others = transfer_scope.varying(gains, [name for name in transfer_lines.OTHERS if name != "size_bytes"])
     if others or len(sizes) > MAX_SIZES:
         ends = [seconds(end(row["difference_ns"] for row in gains)) for end in (min, max)]

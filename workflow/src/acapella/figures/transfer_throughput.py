@@ -19,7 +19,7 @@ def draw(source: Source) -> Figure:
     order = transfer_scope.algorithms(rows)
     rows.sort(key=lambda row: (row["setting"], order.index(row["algorithm"])))
     measure = transfer_heatmap.Measure(
-        lambda row: scaled(row["throughput_bps_mean"]),
+        lambda row: megabits(row["throughput_bps_mean"]),
         lambda row: text(row["throughput_bps_mean"]),
         "throughput (Mbit/s)",
         spread=lambda row: transfer_heatmap.deviation(
@@ -35,17 +35,17 @@ def ranges_text(rows: list[dict], order: list[str]) -> str:
     """Return the range of the mean throughput of each algorithm."""
     parts = []
     for name in order:
-        found = [
-            scaled(row["throughput_bps_mean"])
+        rates = [
+            megabits(row["throughput_bps_mean"])
             for row in rows
             if row["algorithm"] == name and row["throughput_bps_mean"] is not None
         ]
-        ends = f"{span(digits(min(found)), digits(max(found)))} Mbit/s" if found else "no complete run"
+        ends = f"{span(digits(min(rates)), digits(max(rates)))} Mbit/s" if rates else "no complete run"
         parts.append(f"{transfer_scope.name_of(name)} {ends}")
     return ", ".join(parts)
 
 
-def scaled(bps: float | None) -> float | None:
+def megabits(bps: float | None) -> float | None:
     """Return a rate in Mbit/s."""
     return None if bps is None else bps / 1e6
 

@@ -46,7 +46,7 @@ def cached_script() -> str | None:
 
 
 def cache_file() -> Path:
-    """Return the path of the cache file, next to the modules that Python has compiled."""
+    """Return the path of the cache file, in the directory of the modules that Python has compiled."""
     name = f"vega-{VEGA_LITE}.vl-convert-{version('vl-convert-python')}.cache"
     return Path(__file__).parent / "__pycache__" / name
 
