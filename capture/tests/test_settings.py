@@ -184,7 +184,7 @@ def test_environments_of_fabric_use_all_senders_by_default():
         ({"environments": [{"name": "a"}, {"name": "a", "speed": 2}]}, r"environments\[1\]\.name: 'a' occurs twice"),
         (
             {"environments": [{"name": "a", "replayers": 3}]},
-            r"environments\[0\]\.replayers: 3 is more than fabric\.replay\.senders has",
+            r"environments\[0\]\.replayers: 3 is more than the number of fabric\.replay\.senders",
         ),
         (
             {

@@ -139,7 +139,11 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
             "--format pcapng: does not match the name c.pcap",
         ),
         (["--vdev", "net_null0", "--write", "c.pcap", "--nonsense"], 2, "--nonsense: unknown"),
-        (["--vdev", "net_null0", "--write", "c.pcap", "--clock", "hardware"], 1, "net_null has no timestamps"),
+        (
+            ["--vdev", "net_null0", "--write", "c.pcap", "--clock", "hardware"],
+            1,
+            "net_null does not support timestamps",
+        ),
         (["--vdev", "net_null0", "--write", "c.pcap", "surplus"], 2, "surplus: not an option"),
     ],
 )

@@ -258,11 +258,12 @@ def test_moved_campaign_can_be_queried(campaign, run_sql, tmp_path):
 def test_query_of_frames_without_an_acap_prints_a_warning(campaign, run_sql, tmp_path):
     directory = shutil.copytree(campaign, tmp_path / "copy")
     removed, *others = sorted((directory / "acap").glob("*.parquet"))
-    assert run_sql(directory, "select count(distinct sample) from frames")[2] == ""
+    _, before, warning = run_sql(directory, "select count(distinct sample) as samples from frames")
+    assert warning == ""
     removed.unlink()
     assert run_sql(directory, "select count(*) from samples")[2] == ""
     _, out, err = run_sql(directory, "select count(distinct sample) as samples from frames")
-    assert out == f"samples\n{len(others)}\n"
+    assert int(out.split()[1]) == int(before.split()[1]) - 1
     assert f": frames of 1 of {len(others) + 1} samples are missing (acap/{removed.name}: no such file); " in err
     assert err.count("\n") == 1
 

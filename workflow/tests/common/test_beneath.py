@@ -291,7 +291,8 @@ def test_file_in_place_of_a_campaign_is_reported_in_one_line(tmp_path, below, co
         beneath.protect(campaign)
     assert refusal(campaign).startswith(expected), "the Snakefile ends with this line"
     assert cli.main(["campaign", command[0], str(campaign), *command[1:]]) == 2
-    assert capsys.readouterr().err.startswith(f"acapella: error: {expected}")
+    reason = expected if below else f"{campaign}: a file, not the directory of a campaign"
+    assert capsys.readouterr().err.startswith(f"acapella: error: {reason}")
 
 
 def test_error_of_a_file_contains_its_path(tmp_path):

@@ -439,7 +439,7 @@ def test_interval_widths_of_several_samples_are_not_summed_in_the_report(source)
     source.rows = lambda _: [{"sample": a, "counter": name, "value": n, **shared} for a, name, n in values]
     table = flows.counts(source)
     assert table["rows"] == [["loss", "flows", "15"], ["loss", "width_p99_ppm", "600,000"]]
-    assert "those of the sample with the largest" in table["note"]
+    assert "Widths are the largest of all samples" in table["note"]
 
 
 def test_headings_of_flowreport_tables_name_the_denominator_of_shares(source):

@@ -177,7 +177,7 @@ def forget_table(directory: Path) -> None:
     ("change", "line"),
     [
         (in_catalog("update stored.samples set sha256 = 'not hex'"), "sha256 'not hex' is not a SHA-256"),
-        (forget_table, "frame_sizes.parquet: does not have the checksum in its"),
+        (forget_table, "frame_sizes.parquet: does not match the checksum in its"),
     ],
 )
 def test_damaged_catalog_or_provenance_is_reported_in_one_line(campaign, tmp_path, capsys, change, line):

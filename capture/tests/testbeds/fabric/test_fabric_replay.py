@@ -238,7 +238,7 @@ def test_plan_lists_the_replay_and_uploads_nothing(fabric, replays):
 def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, replays, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     done = replays()
-    assert done.status == 2 and f"{replay.PROGRAM} is missing" in done.err
+    assert done.status == 2 and f"{replay.PROGRAM}, which is needed on the node, is missing" in done.err
     assert done.error.startswith("acapella: error: ")
     assert not fabric.orchestrator.slices
 
