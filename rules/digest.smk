@@ -44,7 +44,7 @@ if BATCHED:
                 limit_s=config["digest"]["max_seconds"],
             ),
             damaged=config["digest"]["damaged"],
-            memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
+            memory=memory_limit(config["digest"]["memory_mb"]),  # limits, which change no result
             max_seconds=config["digest"]["max_seconds"],
         params:
             campaign=lambda wildcards: CAMPAIGN,
@@ -81,7 +81,7 @@ else:
             mem_mb=memory_mb("digest", at_most=DIGEST_MB),
             runtime=run_minutes("digest", engine=config["digest"]["engine"], limit_s=config["digest"]["max_seconds"]),
             damaged=config["digest"]["damaged"],
-            memory=f"{config['digest']['memory_mb']}M",  # limits, which change no result
+            memory=memory_limit(config["digest"]["memory_mb"]),  # limits, which change no result
             max_seconds=config["digest"]["max_seconds"],
         params:
             site=lambda wildcards: SAMPLES[wildcards.sample].site,

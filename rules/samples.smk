@@ -6,12 +6,14 @@
 # samples.
 # acapella.snakefile does not import acapella_capture: this file passes its functions.
 
-from acapella.snakefile import cleanup, optional_stages, quarantine, sample_names
+import functools
+
+from acapella.snakefile import cleanup, optional_stages, quarantine, resources, sample_names
 from acapella.snakefile.batches import Batches, batched_stages
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
-from acapella.snakefile.resources import ACAP_SHARE, TOGETHER_MIB, memory_mb, run_minutes
+from acapella.snakefile.resources import ACAP_SHARE, TOGETHER_MIB, memory_limit, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
 from acapella.snakefile.samples import Samples, collected_captures, read_collected
 from acapella.snakefile.trials import Trials
@@ -41,8 +43,8 @@ if config["testbed"] == "files":
     # Samples that failed in an earlier run are in no table.
     FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures, SHEET.manifest_values)
     EXCLUDED = [*config["exclude"], *FAILED]
-    # A job does not request the headers of all objects in storage.
-    if not is_without_captures(config) and (is_main_process(workflow) or not SHEET.queries()):
+    # A job does not check all captures, nor request the headers of all objects in storage.
+    if not is_without_captures(config) and is_main_process(workflow):
         SHEET.print_warnings(EXCLUDED, lambda: is_dry_run(workflow))
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, SHEET.samples, SHEET.is_readable)
     # A sample's capture, or the version of its object, and its values in the sheet, for batches and records of
@@ -67,11 +69,12 @@ else:
         )
         COLLECTION.check(collected=Path(COLLECTED_SHEET).exists())
     with exit_on_user_error("error: "):
-        FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda: collected_captures(CAMPAIGN))
+        FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda _: collected_captures(CAMPAIGN))
     EXCLUDED = [*config["exclude"], *FAILED]
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
     recorded_capture, recorded_values = lambda sample: SAMPLES[sample].capture, lambda sample: []
 
+memory_mb = functools.partial(resources.memory_mb, campaign=SAMPLES.number_in_campaign if HAS_SAMPLES else lambda _: 0)
 
 # With batches, outputs of rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
 FILES = config["testbed"] == "files"

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing import processes
@@ -71,7 +72,7 @@ def campaign(tmp_path, monkeypatch):
 
 def omitted(changes: dict | None = None, capture: str = "a.pcap", values: tuple = ()) -> list[str]:
     """Return the samples that a run with changes to the configuration omits; the sheet has sample `a`."""
-    return quarantine.omitted_samples("mine", REPORT | (changes or {}), lambda: {"a": capture}, lambda _: [*values])
+    return quarantine.omitted_samples("mine", REPORT | (changes or {}), lambda _: {"a": capture}, lambda _: [*values])
 
 
 @pytest.mark.parametrize("code", [DAMAGED, MISTAKE, 128 + signal.SIGSEGV])
@@ -109,7 +110,17 @@ def test_sample_that_needs_memory_or_time_is_tried_twice(campaign, code):
 
 def test_record_of_a_sample_that_is_not_in_the_sheet_is_ignored(campaign):
     campaign(MISTAKE)
-    assert quarantine.omitted_samples("mine", REPORT, lambda: {"b": "a.pcap"}) == []
+    assert quarantine.omitted_samples("mine", REPORT, lambda _: {}) == []
+
+
+def test_only_captures_of_failed_samples_are_looked_up(campaign):
+    """A look-up is a request to the storage, in each job."""
+    captures = Mock(return_value={"a": "a.pcap"})
+    assert quarantine.omitted_samples("mine", REPORT, captures) == []
+    assert captures.call_count == 0
+    campaign(MISTAKE)
+    assert quarantine.omitted_samples("mine", REPORT, captures, lambda _: []) == ["a"]
+    assert [[*call.args[0]] for call in captures.call_args_list] == [["a"]]
 
 
 @pytest.mark.parametrize("code", [None, 128 + signal.SIGKILL, 128 + signal.SIGTERM])

@@ -11,7 +11,7 @@ from acapella.cli.batch_analysis import TOGETHER_BYTES
 from acapella.common import queries
 from acapella.digest import duration
 from acapella.digest.command import ENGINES
-from acapella.snakefile.resources import MIB, NEEDS, SNAKEMAKE_MB, TOGETHER_MIB, memory_mb, run_minutes
+from acapella.snakefile.resources import MIB, NEEDS, SNAKEMAKE_MB, TOGETHER_MIB, memory_limit, memory_mb, run_minutes
 
 GIB = 1024
 
@@ -175,3 +175,17 @@ def test_rules_request_the_memory_and_time_of_the_table():
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
     assert {name for name in NEEDS if f'mem_mb=memory_mb("{name}"' in rules} == {*NEEDS}
     assert {name for name in NEEDS if re.search(rf'runtime=run_minutes\(\s*"{name}"', rules)} == {*NEEDS}
+
+
+def test_memory_of_a_job_grows_with_the_campaign_that_snakemake_reads():
+    """A Snakemake process had 209 MiB with 1,000 samples, 441 with 100,000; a job has two, and 179 MiB of collect."""
+    of_campaign = [memory_mb("collect", campaign=lambda _, n=n: n)({}, Input(a_pcap=1), 1) for n in (1000, 100_000)]
+    assert of_campaign[0] >= 2 * 209 + 92
+    assert of_campaign[1] >= 2 * 441 + 179
+    assert "campaign=SAMPLES.number_in_campaign" in (ROOT / "rules" / "samples.smk").read_text()
+
+
+def test_memory_limit_of_a_digest_grows_with_each_attempt():
+    limit = memory_limit(256)
+    assert [limit({}, attempt) for attempt in (1, 2, 3, 4, 5)] == ["256M", "512M", "1024M", "2048M", "2048M"]
+    assert (ROOT / "rules" / "digest.smk").read_text().count('memory=memory_limit(config["digest"]["memory_mb"])') == 2

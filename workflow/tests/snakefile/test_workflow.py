@@ -280,6 +280,8 @@ def test_missing_capture_is_reported_before_any_job(place):
     warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
     printed = place.succeed("--dry-run").splitlines()
     assert (printed.count(warning), printed[-1]) == (2, warning), "repeated at the end of the plan"
+    job = ("--mode", "remote", "--target-jobs", "collect:sample=here")
+    assert "warning: " not in place.succeed("--dry-run", *job), "the process of a job does not check all captures"
     place.configure(exclude=["lost"])
     assert "warning: " not in place.succeed("--dry-run")
 

@@ -11,6 +11,7 @@ samples, and the rows of --sample are added. Without --sample, only the rows of 
 are not changed.
 """
 
+import contextlib
 import csv
 import json
 import re
@@ -307,21 +308,30 @@ def verdicts(con, inputs: Sequence[Inputs], parameters: dict):
     """Return the rows of query congestion as an Arrow table.
 
     Without a known capacity of the mirror, the verdict is `unknown` and the evidence is not computed, because no table
-    contains it, and computing it takes most of the time. Each group of samples has a separate connection, so that the
-    memory of its evidence is released; a connection reads the footers of its samples again, once.
+    contains it, and computing it takes most of the time. Each group of samples has a separate database, so that the
+    memory of its evidence is released.
     """
     mirrored = {files.sample: files for files in inputs if has_capacity(files.manifest)}
     rows = [unknown_verdicts(con, mirrored)]
     sizes = {sample: files.acap.stat().st_size for sample, files in mirrored.items()}
-    ((threads,),) = con.execute("select current_setting('threads')").fetchall()
     for group in groups([*mirrored], sizes, EVIDENCE_BYTES):
         members = [mirrored[sample] for sample in group]
-        evidence = queries.connect(threads=threads)
-        evidence.execute("set parquet_metadata_cache = true")
-        open_tables(evidence, members)
-        gather_evidence(evidence, [files.manifest for files in members], parameters)
-        rows.append(partial(evidence, "congestion", parameters))
+        with temporary_database(con) as evidence:
+            open_tables(evidence, members)
+            gather_evidence(evidence, [files.manifest for files in members], parameters)
+            rows.append(partial(evidence, "congestion", parameters))
     return in_order(rows)
+
+
+@contextlib.contextmanager
+def temporary_database(con):
+    """Provide a connection to a new database in memory, which shares the footers that ``con`` has read."""
+    con.execute("attach ':memory:' as temporary")
+    with con.cursor() as connection:
+        connection.execute("use temporary")
+        connection.execute("set parquet_metadata_cache = true")
+        yield connection
+    con.execute("detach temporary")
 
 
 def unknown_verdicts(con, mirrored: Iterable[str]):

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import itertools
+import math
 import os
 import shutil
 import sys
@@ -30,8 +31,8 @@ from .forks import Outcome, load, run_in_fork
 
 # Size of the acaps and flow tables of samples that are analyzed together.
 TOGETHER_BYTES = 48 << 20
-# A group that ended the job is divided into this number of parts: if a sample always ends the job, the third attempt
-# (`retries` of profiles/slurm) processes it alone, even in a batch of 200 samples.
+# A group that ended the job is divided into at least this number of parts, and into as many that the third attempt
+# (`retries` of profiles/slurm) processes a sample alone that always ends the job.
 PARTS = 16
 
 
@@ -122,9 +123,10 @@ class BatchAnalysis:
         Samples that an earlier run started are last, because they may also end this run, for example if a cluster kills
         the job because of its memory or its run time. Each of their groups is divided.
         """
+        number = max(PARTS, math.isqrt(len(self.keys)) + 1)
         started = {sample for group in self.started for sample in group}
         others = [sample for sample in self.keys if sample not in self.complete and sample not in started]
-        return [*grouped(self.campaign, others), *(part for group in self.started for part in parts(group, PARTS))]
+        return [*grouped(self.campaign, others), *(part for group in self.started for part in parts(group, number))]
 
     def _analyze(self, group: Sequence[str], *, keep: Iterable[str], only: Sequence[str] = ()) -> Outcome:
         """Analyze samples; return the outcome under the name of the first one."""

@@ -20,7 +20,7 @@ from .links import cached
 _PACKAGED = Path(__file__).resolve().parents[1] / "sql"  # in wheels
 DIRECTORY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[3] / "sql"
 CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
-SNAKEMAKE_BYTES = 400 << 20  # memory of Snakemake in a job, as in acapella.snakefile.resources
+SNAKEMAKE_BYTES = 450 << 20  # memory of Snakemake in a job, as in acapella.snakefile.resources
 DUCKDB_SHARE, DUCKDB_LEAST_BYTES = 0.75, 256 << 20  # the rest is for Python and Arrow
 
 _connections = weakref.WeakSet()
@@ -64,7 +64,7 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory",
         metavar="SIZE",
-        help="memory of the job, such as 8G, including 400M for Snakemake. DuckDB gets three quarters of the rest, at "
+        help="memory of the job, such as 8G, including 450M for Snakemake. DuckDB gets three quarters of the rest, at "
         "least 256M and at most 80 %% of the machine's memory, and writes further intermediate results to TMPDIR "
         "(default: DuckDB gets 80 %% of the machine's memory)",
     )

@@ -16,7 +16,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -103,18 +103,18 @@ def capture_state(capture: str) -> dict:
 def omitted_samples(
     campaign: str,
     config: Mapping,
-    captures: Callable[[], Mapping[str, str]],
+    captures: Callable[[Collection[str]], Mapping[str, str]],
     values_of: Callable[[str], list] = no_values,
 ) -> list[str]:
     """Return the samples that failed in earlier runs and are not retried; empty without `missing: report`.
 
-    ``captures``: returns the path of the capture of each sample of the campaign, even if it is missing; ``values_of``:
-    see `record_failures`. Records of samples that have left the sheet may still exist.
+    ``captures``: returns the path of the capture of each of these samples, even if it is missing; samples that have
+    left the sheet are absent. ``values_of``: see `record_failures`.
     """
     if config["missing"] != "report":
         return []
-    records = read_records(Path(campaign))
-    paths = {name: path for name, path in captures().items() if name not in config["exclude"]}
+    records = {name: record for name, record in read_records(Path(campaign)).items() if name not in config["exclude"]}
+    paths = captures(records) if records else {}
     return [
         name
         for name, record in records.items()

@@ -23,8 +23,11 @@ MIB = 1 << 20
 ACAP_SHARE = 0.15
 # Acaps and flows of samples that a batch analyzes together: TOGETHER_BYTES of acapella.cli.batch_analysis.
 TOGETHER_MIB = 48
-# Memory of Snakemake, which a cluster counts as part of the job: it runs twice on the node, about 150 MiB each.
-SNAKEMAKE_MB = 400
+# Memory of Snakemake, which a cluster counts as part of the job: it runs twice on the node, and each process reads the
+# sheet and the plan of the whole campaign. Measured for one: 209 MiB with 1,000 samples, 233 with 10,000, 296 with
+# 40,000, 441 with 100,000.
+SNAKEMAKE_MB = 450
+SNAKEMAKE_MB_PER_1000_SAMPLES = 6
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,14 @@ class Need:
 
 NEEDS = {
     "collect": Need(
-        mb=150,
+        mb=300,
         minutes=10,
         minutes_per_gib=3,
         minutes_per_1000_samples=10,
-        measured="79 MiB for any size; 3 s for 691 MiB",
+        measured="79 MiB for any size; 3 s for 691 MiB; in batches: 92 MiB with 10,000 samples in the campaign, 179 "
+        "MiB with 100,000",
     ),
-    "samples": Need(mb=150, minutes=10, measured="78 MiB; 1.4 s"),
+    "samples": Need(mb=300, minutes=10, measured="78 MiB; 1.4 s"),
     # Most frames of this campaign do not need tshark. Memory grows with the number of flows, at most to the limit
     # digest.memory_mb and 1,280 MiB of tshark. The run time depends on the engine.
     "digest": Need(
@@ -78,13 +82,13 @@ NEEDS = {
         mb=400,
         minutes=15,
         mb_per_mib=2,
-        mb_per_1000_samples=300,
+        mb_per_1000_samples=50,
         minutes_per_gib=1,
         minutes_per_1000_samples=6,
         at_most_mb=4096,
         measured="30 samples: 163 MiB, 0.6 s; 300: 176 MiB, 3.2 s; acaps and flows of 837 MiB: 1685 MiB, 27 s; "
         "4171 MiB: 6626 MiB, 138 s; 1681 MiB, CPU time: without limit 1371 MiB, 16 s, with both databases limited to "
-        "468 MiB 834 MiB, 16 s",
+        "468 MiB 834 MiB, 16 s; 2,000 samples of 1,000 frames: 659 MiB; 10,000: 669 MiB",
     ),
     # The catalog contains the flows of all samples. Beyond its memory, DuckDB writes intermediate results to TMPDIR.
     "process": Need(
@@ -98,7 +102,7 @@ NEEDS = {
         measured="30 samples: 173 MiB, 1.9 s; catalog of 166 MiB (200 samples, 1.2 million flows): 2201 MiB, 32 s; "
         "5 times as many: 11364 MiB, 166 s; 1,000 samples of 1,000 frames, catalog of 53 MiB: 375 MiB, 5 s; 5,000 of "
         "them, 222 MiB: 1174 MiB, 10 s; catalog of 378 MiB, CPU time: without limit 14 s, with DuckDB limited to 1907 "
-        "MiB 2127 MiB, 14 s, to 381 MiB 889 MiB, 25 s",
+        "MiB 2127 MiB, 14 s, to 381 MiB 889 MiB, 25 s; 2,000 samples of 1,000 frames: 566 MiB; 10,000: 2228 MiB",
     ),
     "figures": Need(
         mb=700,
@@ -120,12 +124,20 @@ NEEDS = {
 }
 
 
-def memory_mb(rule: str, *, at_most: int | None = None, together_mib: float = 0, **work) -> Callable:
+def memory_mb(
+    rule: str,
+    *,
+    campaign: Callable[[object], int] = lambda wildcards: 0,
+    at_most: int | None = None,
+    together_mib: float = 0,
+    **work,
+) -> Callable:
     """Return the function for the resource `mem_mb` of a rule in NEEDS.
 
-    ``at_most``: limit in MiB of the part for each MiB of input files, if the config sets one; ``together_mib``: size of
-    the samples of a batch that one process reads together; ``work``: arguments of `amount`. By default, the samples of
-    a batch are processed one by one, so the largest one determines the memory.
+    ``campaign``: returns the number of samples of the campaign; ``at_most``: limit in MiB of the part for each MiB
+    of input files, if the config sets one; ``together_mib``: size of the samples of a batch that one process reads
+    together; ``work``: arguments of `amount`. By default, the samples of a batch are processed one by one, so the
+    largest one determines the memory.
     """
     need = NEEDS[rule]
     limit = at_most or need.at_most_mb or math.inf
@@ -134,7 +146,8 @@ def memory_mb(rule: str, *, at_most: int | None = None, together_mib: float = 0,
         largest, total, samples = amount(wildcards, input, **work)
         largest = max(largest, min(total, together_mib))
         dependent = min(need.mb_per_mib * largest, limit) + need.mb_per_1000_samples * samples / 1000
-        return math.ceil(SNAKEMAKE_MB + scaled(need.mb + dependent, attempt))
+        snakemake = SNAKEMAKE_MB + SNAKEMAKE_MB_PER_1000_SAMPLES * known_samples(campaign, wildcards) / 1000
+        return math.ceil(snakemake + scaled(need.mb + dependent, attempt))
 
     return mem_mb
 
@@ -155,6 +168,11 @@ def run_minutes(rule: str, *, engine: str | None = None, limit_s: float = 0, **w
         return math.ceil(scaled(minutes + limit_s / 60, attempt))
 
     return runtime
+
+
+def memory_limit(mb: int) -> Callable:
+    """Return the function for the resource `memory`: the limit of a command, which grows with each attempt."""
+    return lambda wildcards, attempt: f"{scaled(mb, attempt)}M"
 
 
 def scaled(estimate: float, attempt: int) -> float:
@@ -183,10 +201,20 @@ def amount(
         if captures:
             sizes = [decompressed(path, share * size / MIB) for path, size in captures(wildcards)]
             return max(sizes, default=0), sum(sizes), len(sizes)
-        number = samples(wildcards) if samples else 1
     except Exception as error:
         if is_incomplete_checkpoint(error):
             return 0, 0, 0
         raise
+    number = known_samples(samples, wildcards) if samples else 1
     total = sum(decompressed(str(path), mib) for path, mib in zip(input, input.size_files_mb, strict=True))
     return total, total, number
+
+
+def known_samples(samples: Callable[[object], int], wildcards) -> int:
+    """Return the number of samples; 0 before they are collected."""
+    try:
+        return samples(wildcards)
+    except Exception as error:
+        if is_incomplete_checkpoint(error):
+            return 0
+        raise

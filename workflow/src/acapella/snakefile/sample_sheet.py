@@ -3,7 +3,7 @@
 import atexit
 import functools
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,12 @@ class SampleSheet:
         """Return the capture of a row as an input of rules: a path, or an object that Snakemake fetches."""
         return self.objects.input_of(row.query) if row.query else str(row.file)
 
-    def captures(self) -> dict[str, str]:
-        """Return the path of the capture in each row, or the version of its object; {} if there are no samples."""
-        if queries := self.queries():
+    def captures(self, samples: Iterable[str]) -> dict[str, str]:
+        """Return the path of the capture of each of these samples that has a row, or the version of its object."""
+        rows = [self.rows[sample] for sample in samples if sample in self.rows]
+        if queries := [row.query for row in rows if row.query]:
             self.objects.look_up(queries)
-        return {name: self.recorded_capture(name) for name in self.rows}
+        return {row.sample: self.recorded_capture(row.sample) for row in rows}
 
     def recorded_capture(self, sample: str) -> str:
         """Return the path of the capture of a sample; for an object in storage, its name and its ETag."""

@@ -55,6 +55,10 @@ class Samples:
         """Return the names of the samples that are not excluded."""
         return [name for name in self._find() if name not in self._excluded]
 
+    def number_in_campaign(self, _wildcards) -> int:
+        """Return the number of samples, including excluded ones, for the memory of Snakemake in a job."""
+        return len(self.known())
+
     def number_for_job(self, _wildcards) -> int:
         """Return the number of samples that are not excluded, for the memory and run time of a job that reads all."""
         return len(self.included())
