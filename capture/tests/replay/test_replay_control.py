@@ -1,9 +1,9 @@
 """Controlling replayers: actions on one or several agents, clocks with injected offsets, skew, and failing agents."""
 
 import contextlib
+import json
 import re
 import socket
-import threading
 import time
 from unittest.mock import Mock
 
@@ -18,7 +18,7 @@ from acapella_testing.capture.replay_agents import (
     listening,
     stand_in_argv,
 )
-from acapella_testing.waiting import wait_until
+from acapella_testing.waiting import in_background, wait_until
 
 from acapella_capture.replay import actions, channel, controller, messages
 from acapella_capture.replay.actions import RunPlan
@@ -322,21 +322,28 @@ def test_busy_replayer_is_an_error():
             controlled(found).__enter__()
 
 
+@contextlib.contextmanager
 def impostor(answers):
-    """Start a server that sends these lines to one client, after its challenge; return its address."""
-    server = socket.create_server(("127.0.0.1", 0))
+    """Run a server that sends these lines to one client, after its challenge.
+
+    Yield its address, and a list that contains what the client has sent once the server has ended.
+    """
+    server, received = socket.create_server(("127.0.0.1", 0)), []
 
     def serve() -> None:
-        with server, server.accept()[0] as peer:
+        with server, server.accept()[0] as peer, contextlib.suppress(OSError):
             peer.settimeout(TIMEOUT_S)
             peer.sendall(answers[0])
-            with contextlib.suppress(OSError):
-                _ = len(answers) > 1 and peer.recv(4096)
-                for answer in answers[1:]:
-                    peer.sendall(answer)
+            if len(answers) > 1:
+                received.append(peer.recv(4096))
+            for answer in answers[1:]:
+                peer.sendall(answer)
+            peer.shutdown(socket.SHUT_WR)
+            while part := peer.recv(4096):
+                received.append(part)
 
-    threading.Thread(target=serve, daemon=True).start()
-    return f"127.0.0.1:{server.getsockname()[1]}"
+    with in_background(serve):
+        yield f"127.0.0.1:{server.getsockname()[1]}", received
 
 
 CHALLENGE = channel.encode_challenge(Challenge("3" * 64))
@@ -354,10 +361,12 @@ CHALLENGE = channel.encode_challenge(Challenge("3" * 64))
     ],
 )
 def test_handshake_with_an_impostor_is_an_error(answers, why):
-    """A listening program without the secret cannot complete the handshake."""
-    with pytest.raises(UserError, match=why) as raised:
-        Group([impostor(answers)], SECRET).__enter__()
+    """A listening program without the secret cannot complete the handshake, and receives no request."""
+    with impostor(answers) as (name, received), pytest.raises(UserError, match=why) as raised:
+        Group([name], SECRET).__enter__()
     assert str(raised.value).isprintable()
+    lines = b"".join(received).splitlines()
+    assert [json.loads(line).keys() for line in lines] == [{"challenge", "proof"}] * (len(answers) > 1)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import signal
 import threading
 import time
+from unittest.mock import Mock
 
 import pytest
 from acapella_testing.fabric.network import inside
@@ -18,7 +19,8 @@ from acapella_testing.waiting import interrupt_when, wait_until
 from fabrictestbed_extensions.fablib import node as fablib_node
 
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
-from acapella_capture.transfer.fabric_nodes import listed
+from acapella_capture.transfer.delay import DELAY_DEVICES, DELAY_RULE
+from acapella_capture.transfer.fabric_nodes import FabricNodes, listed
 from acapella_capture.transfer.node_state import DEFINE, restore_argv, set_value_argv
 from acapella_core.errors import UserError
 
@@ -163,6 +165,14 @@ def test_kept_slice_has_no_changes_and_is_named_after_an_error_or_interrupt(fabr
     assert "warning: nodes h1, r1, h2 may have changed settings; the next start restores them" in out
     assert f"slice {SLICE} is kept; delete it with the same command and --release" in out
     assert states(fabric) == dict.fromkeys(NODES, fresh) and leftovers(fabric) == [] and fabric.slices == [SLICE]
+
+
+@pytest.mark.parametrize(("changes", "number"), [("", 2), ("removed a queue\n", 3)])
+def test_removed_rules_and_devices_are_reported(changes, number):
+    nodes = Mock(spec=FabricNodes, _ending=False, _report=Mock(), **{"_devices_of.return_value": []})
+    nodes.checked.side_effect = [changes, f'[{{"priority": {DELAY_RULE}}}]', f'[{{"ifname": "{DELAY_DEVICES[0]}"}}]']
+    FabricNodes._restore(nodes, "r1")
+    nodes._report.assert_called_once_with(f"transfer: node r1: undid {number} changes of an earlier run")
 
 
 @pytest.mark.parametrize("printed", ["", "3", "[3]", "[{}]", "[" * 100_000, '{"a": 1}'])

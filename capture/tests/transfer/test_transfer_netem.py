@@ -133,7 +133,9 @@ def test_netem_does_not_replace_the_queue_of_an_emulated_link(nodes):
 
 
 def test_line_that_tc_rejects_is_an_error(nodes):
-    with pytest.raises(UserError, match="node r1: tc failed"):
+    with pytest.raises(
+        UserError, match=r'^node r1: tc failed: What is "losss"\? \(qdisc replace dev lo .* losss 1%\)$'
+    ):
         nodes.batch("r1", "tc", [f"{netem('lo', CELL.delay_ns, CELL)} losss 1%"])
 
 

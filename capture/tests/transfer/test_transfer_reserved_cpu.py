@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from types import SimpleNamespace
 from unittest.mock import Mock, call
 
 import pytest
@@ -78,16 +77,29 @@ def test_unknown_link_value_is_an_error():
     assert link.method_calls == [call._command("to-b", "set to-b 1 0 0 0 5")]
 
 
+def delays_without_a_process(monkeypatch, nodes: Mock) -> LinkDelays:
+    nodes.on_this_machine, nodes.device = True, lambda node, peer: f"to-{peer}"
+    nodes.start_link.return_value = Mock(spec=Link, pid=77, realtime=False)
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
+    return LinkDelays(nodes, read_topology("linear"), "both", 1)
+
+
 @pytest.mark.parametrize(
     ("status", "processors", "found"),
     [(0, {1, 4, 6}, (True, True)), (1, {1, 4, 6}, (True, False)), (0, {3}, (False, False))],
 )
 def test_environment_describes_how_packets_are_delayed(affinity, monkeypatch, status, processors, found):
     affinity[0] = processors
-    nodes = nodes_whose_programs_end(status)
-    nodes.on_this_machine, nodes.device = True, lambda node, peer: f"to-{peer}"
-    nodes.start_link.return_value = SimpleNamespace(pid=77, realtime=False)  # there is no real process
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: "/bin/acapella-link")
-    written = LinkDelays(nodes, read_topology("linear"), "both", 1).environment()
+    written = delays_without_a_process(monkeypatch, nodes_whose_programs_end(status)).environment()
     assert (written["by"], written["realtime"]) == ("acapella-link", False)
     assert (written["reserved"], written["steered"]) == found
+
+
+@pytest.mark.parametrize("failing", ["assign", "steer"])
+def test_link_is_stopped_if_the_processors_cannot_be_set(affinity, monkeypatch, failing):
+    nodes = nodes_whose_programs_end()
+    monkeypatch.setattr(ReservedCpu, failing, Mock(side_effect=OSError))
+    with pytest.raises(OSError):
+        delays_without_a_process(monkeypatch, nodes)
+    nodes.start_link.return_value.close.assert_called_once_with()
+    assert affinity[0] == {1, 4, 6}

@@ -9,8 +9,6 @@ from acapella_core.names import pluralize
 from ..settings import Settings
 from ..testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Site, Testbed
 
-NEEDS = ("nics", "cores", "ram_gb", "disk_gb")  # resources of a host, scarcest first (Patchwork, section 6.2.1)
-
 
 @dataclass(frozen=True)
 class SiteAllocation:
@@ -59,7 +57,7 @@ def receivers_at(testbed: Testbed, site: Site, instances: int) -> int:
 
 
 def node_requirements(request: ResourceRequest) -> dict[str, int]:
-    """Return the resources that one listening node takes from a host."""
+    """Return the resources that one listening node takes from a host, scarcest first (Patchwork, section 6.2.1)."""
     return {"nics": 1, "cores": request.cores, "ram_gb": request.ram_gb, "disk_gb": request.disk_gb}
 
 

@@ -6,6 +6,7 @@ instance, a host). The coordinator uses nothing else. Sites are used by several 
 """
 
 import contextlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from .nic_settings import NicSettings
 Direction = Literal["rx", "tx", "both"]
 Span = Literal["run", "sample"]
 PortKind = Literal["uplink", "downlink"]
+BATCH_FAILED = re.compile(r"Command failed -:(\d{1,9})")  # iproute2: number of the line of standard input
 
 
 class InsufficientResources(UserError):
@@ -163,6 +165,21 @@ class CompletedProgram:
     status: int
     stdout: str
     stderr: str
+
+    def failure_reason(self, stdin: str) -> str:
+        """Return the last line of its output, or its exit status if there is none; ``stdin`` was its input.
+
+        `ip -batch` and `tc -batch` print the number of the failed line last, after the reason, which a usage text may
+        follow. For these, return the reason and the failed line.
+        """
+        lines = (self.stderr or self.stdout).strip().splitlines() or [f"exit status {self.status}"]
+        failed = BATCH_FAILED.fullmatch(lines[-1])
+        if not failed:
+            return lines[-1]
+        usage = next((number for number, line in enumerate(lines) if line.startswith("Usage:")), len(lines) - 1)
+        reason = lines[max(0, usage - 1)]
+        command = stdin.splitlines()[int(failed[1]) - 1 :][:1]
+        return f"{reason} ({command[0]})" if command else reason
 
 
 @dataclass(frozen=True)

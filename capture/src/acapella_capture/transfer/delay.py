@@ -8,6 +8,7 @@ acapella-link reads packets from a TUN device per direction and writes them back
 send packets for the host to the TUN device if they arrive from another node, but not if they come from that device.
 """
 
+import contextlib
 import json
 import math
 import shutil
@@ -223,20 +224,20 @@ class LinkDelays(Delays):
             nodes.batch(direction.router, "ip", tun_lines(nodes, topology, direction))
         self._cpu = ReservedCpu() if nodes.on_this_machine else None
         self._steered = False
-        try:
+        with contextlib.ExitStack() as on_failure:
+            if self._cpu:
+                on_failure.callback(self._cpu.close)
             self._link = nodes.start_link(
                 Path(program), [(direction.name, direction.router) for direction in self._directions]
             )
+            on_failure.callback(self._link.close)
             if self._cpu:
                 self._cpu.assign(self._link.pid)
                 interfaces = [
                     (direction.host, nodes.device(direction.host, direction.router)) for direction in self._directions
                 ]
                 self._steered = all([self._cpu.steer(nodes, host, device) for host, device in interfaces])
-        except BaseException:
-            if self._cpu:
-                self._cpu.close()
-            raise
+            on_failure.pop_all()
 
     def apply(self, cell: Cell) -> None:
         self._run += 1

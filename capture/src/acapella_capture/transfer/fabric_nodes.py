@@ -231,7 +231,7 @@ class FabricNodes(Nodes):
         links = listed(node, self.checked(node, ["ip", "-j", "link", "show"]), "ifname")
         lines += [f"link del {name}" for name in links if name in DELAY_DEVICES]
         self.batch(node, "ip", lines)
-        if changes and not self._ending:
+        if (changes or lines) and not self._ending:
             self._report(f"transfer: node {node}: undid {len(changes) + len(lines)} changes of an earlier run")
 
     def _each(self, function: Callable[[str], Any]) -> dict[str, Any]:

@@ -93,12 +93,10 @@ class Nodes(ABC):
         """Stop all programs, and remove or release the nodes unless they are kept."""
 
     def checked(self, node: str, argv: Sequence[str], *, stdin: str = "") -> str:
-        """Run a program and return its output. Raises UserError with the last line of its message if it fails."""
+        """Run a program and return its output. Raises UserError with the reason if it fails."""
         done = self.run(node, argv, stdin=stdin)
         if done.status != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines()
-            cause = lines[-1] if lines else f"exit status {done.status}"
-            raise UserError(f"{argv[0]} failed: {cause}", where=f"node {node}")
+            raise UserError(f"{argv[0]} failed: {done.failure_reason(stdin)}", where=f"node {node}")
         return done.stdout
 
     def batch(self, node: str, program: str, lines: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ from acapella_core.errors import UserError
 
 ALPHA = {"name": "alpha", "hosts": [1, 2], "encapsulation": "mpls2"}
 BETA = {"name": "beta", "hosts": [3], "sites": [1, 2], "encapsulation": "pseudowire"}
+SHARED_PATH = {"model": "model.yaml", "environments": [{"name": "x", "path": "shared"}]}
 
 
 def testbed(**local) -> LocalTestbed:
@@ -63,6 +64,10 @@ def test_traffic_goes_between_hosts_of_the_same_slice(named):
         (
             {"slices": [ALPHA | {"encapsulation": "pseudowire"}], "replay": {}},
             "local.replay: site1-host1 and site2-host1 must be in the same slice, which must not be a pseudowire",
+        ),
+        (
+            {"slices": [ALPHA | {"hosts": [2]}], "generate": SHARED_PATH},
+            "local.generate: not supported by Open vSwitch; local.switch: bridge",
         ),
     ],
 )

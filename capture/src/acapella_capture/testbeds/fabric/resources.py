@@ -8,10 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from acapella_core.errors import UserError
-
 from ..base import Host, Port, ResourceRequest, Site
-from .credentials import WHERE
 
 GBPS = 1_000_000_000
 RATES = {  # by prefix of the port name
@@ -155,8 +152,3 @@ def alternatives(
     orders = [[first, *(model for model in nics if model != first)] for first in nics]
     chosen = [choose_nics(records, site, order, request) for order in orders]
     return [models for number, models in enumerate(chosen) if models and models not in chosen[:number]]
-
-
-def unknown(site: str) -> UserError:
-    """Return the error for an unknown site: FABRIC's client would create a slice for it."""
-    return UserError(f"no site {site!r} that is in use", where=WHERE)

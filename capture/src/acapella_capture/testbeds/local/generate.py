@@ -43,11 +43,11 @@ class Generator:
     def __init__(self, network: Network, settings: GenerateSettings, *, bridges: bool):
         if network.sites < 2:
             raise UserError("requires at least two sites", where=KEY, fix="local.sites: 2")
+        if not bridges:  # it forwards only frames between the hosts of a slice, with their MAC addresses
+            raise UserError("not supported by Open vSwitch", where=KEY, fix="local.switch: bridge")
         self.settings = settings
         self.network = network
         self.receiver = network.hosts(2)[0]
-        if network.slice_of(network.hosts(1)[0]) or network.slice_of(self.receiver):
-            raise UserError("not supported by Open vSwitch", where=KEY, fix="local.switch: bridge")
         self.environments = {environment.name: environment for environment in settings.environments}
         for environment in settings.environments:
             check_path(network, environment, bridges=bridges)

@@ -71,11 +71,10 @@ def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "
 
 
 def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
-    """Run a program and return its standard output. Raises UserError with the last line of its message if it fails."""
+    """Run a program and return its standard output. Raises UserError with the reason if it fails."""
     result = run(node, argv, stdin=stdin)
     if result.status != 0:
-        lines = (result.stderr or result.stdout).strip().splitlines()
-        raise UserError(f"{argv[0]} failed: {lines[-1] if lines else result.status}", where=f"node {node}")
+        raise UserError(f"{argv[0]} failed: {result.failure_reason(stdin)}", where=f"node {node}")
     return result.stdout
 
 
