@@ -15,8 +15,10 @@ from acapella_testing import processes
 from acapella_testing.new_files import write_file
 from acapella_testing.requirements import require_programs
 
-REACHED_BITS = 256 * 8  # the offset of an operand in its struct has 8 bits, in bytes, and wraps
-HASH_DESTINATION_BITS = 256  # the offset of a hash result has 8 bits, in bits
+# DPDK stores the offset of an operand in its struct in 8 bits, in bytes (larger ones wrap around), and that of a hash
+# result in 8 bits, in bits.
+REACHED_BITS = 256 * 8
+HASH_DESTINATION_BITS = 256
 
 
 LOADER = importlib.machinery.SourceFileLoader("acapella_p4_compile", str(P4 / "compile"))
@@ -66,7 +68,7 @@ def test_spec_json_has_the_checksums_of_the_sources(program):
     sidecar = json.loads((P4 / "spec" / f"{program}.json").read_text())
     code = {name: COMPILE.code_of((P4 / name).read_text()) for name in COMPILE.sources(program)}
     assert sidecar["sources"] == {name: sha256(text.encode()) for name, text in code.items()}, (
-        "stale: run p4/compile where p4c-dpdk is"
+        "stale: run p4/compile on a machine that has p4c-dpdk"
     )
     assert sidecar["spec_sha256"] == sha256(spec_of(program).encode()), "edited by hand"
     assert sidecar["compiler"].startswith("p4c-dpdk Version")
@@ -111,7 +113,7 @@ def test_compiling_reproduces_the_committed_spec():
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_p4test_accepts_program_with_generic_pna(program):
-    """The architecture as its specification has it, without the names that p4c-dpdk adds."""
+    """p4test uses pna.p4 as specified, without the names that p4c-dpdk adds."""
     require_programs("p4test")
     done = processes.run("p4test", "-I", ".", f"{program}.p4", cwd=P4)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

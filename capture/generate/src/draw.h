@@ -19,14 +19,16 @@ static inline uint64_t draw_below(uint64_t value, uint64_t count) {
 /* Maps a random number to a number between 0 and 1, both excluded. */
 static inline double draw_unit(uint64_t value) { return ((double)(value >> 12) + 0.5) * 0x1p-52; }
 
-/* Natural logarithm of a normal number above 0, and exponential function of a number from 0 to 700. They use
- * only additions, multiplications and divisions, whose results IEEE 754 defines, unlike those of libm. */
+/* Natural logarithm of a positive double that is not subnormal, and exponential function of a number from 0
+ * to 700. They use only additions, multiplications and divisions, whose results IEEE 754 defines, unlike
+ * those of libm. */
 double draw_log(double x);
 double draw_exp(double x);
 
 enum distribution_kind { DISTRIBUTION_CONSTANT, DISTRIBUTION_EXPONENTIAL, DISTRIBUTION_PARETO };
 
-/* A distribution: constant `scale`; exponential of mean `scale`; Pareto of minimum `scale` and `shape`. */
+/* A distribution: constant `scale`; exponential with mean `scale`; Pareto with minimum `scale` and shape
+ * `shape`. */
 struct distribution {
     enum distribution_kind kind;
     double scale, shape;

@@ -42,8 +42,8 @@ struct direction {
     int64_t latest_ns, earliest_ns;
 };
 
-/* Opens the TUN device NAME in the network namespace of a file. `argument` is NAME=FILE. Returns 0, or -1
- * with the reason in fault. */
+/* Opens the TUN device NAME in the network namespace that FILE refers to. `argument` is NAME=FILE. Returns 0,
+ * or -1 with the reason in fault. */
 int direction_open(struct direction *direction, const char *argument, size_t memory, struct fault *fault);
 void direction_close(struct direction *direction);
 

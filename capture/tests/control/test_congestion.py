@@ -42,7 +42,7 @@ def test_minimum_loss_is_the_share_of_traffic_above_the_capacity():
     found = verdict_of(counted([90e6] * 4, [60e6] * 4))
     assert found["verdict"] == "congested"
     assert found["loss"]["low"] == pytest.approx(1 / 3)
-    # only readings within the sample count: 101, 102 and 103 s are within 100.5 to 103.5 s
+    # the loss is computed only from the readings within the sample (100.5 to 103.5 s): those at 101, 102 and 103 s
     within = verdict_of(counted([90e6] * 4, [60e6] * 4), span_s=(100.5, 103.5))
     assert within["loss"]["low"] == 0 and [at for at, _ in within["readings"]] == [n * S for n in range(100, 105)]
 

@@ -113,7 +113,7 @@ MISTAKES = {
     "table exact add match action keep 1": "table exact: 1 keys are needed",
     "table exact add action keep 1": "match and the keys are missing",
     "table ternary add match 1 2 priority x action keep 1": "x: not a number",
-    "table prefix add match 1/49 action keep 1": "/49: not a prefix of m.source, which has 48 bits",
+    "table prefix add match 1/49 action keep 1": "/49: not a prefix length of m.source, which has 48 bits",
     "table exact default action drop_for 300": "300: not a number that fits into the 8 bits of",
     "table exact change match 1": "change: unknown statement of a table",
     "reason 256 many": "from 0 to 255",

@@ -2,9 +2,10 @@
 
 Usage: fuzz_control.py CRASHES (-runs=N [-seed=N] | -max_total_time=SECONDS)
 
-Collector: an encoded message is decoded to the same message, and no error quotes the line. Replayer: a line is the same
-request, or refused for the same reason, over TCP and in Ethernet frames, with a correct and a wrong HMAC. Inputs are
-mutated seeds, the same for the same seed; options and output are those of libFuzzer that run.sh uses.
+Collector: an encoded message is decoded to the same message, and no error quotes the line. Replayer: a line is decoded
+to the same request, or refused for the same reason, over TCP and in Ethernet frames, without an HMAC and with a
+correct one. Inputs are
+mutated seeds, the same for the same -seed; options and output are those of libFuzzer that run.sh uses.
 """
 
 import json
@@ -91,7 +92,7 @@ def check_line(line: bytes) -> None:
         quoted = [word for word in words if len(word) > 12 and word in str(refusal)]
         assert not quoted, refusal
         return
-    assert json.loads(line), "a message is an object with a member"
+    assert json.loads(line), "a message is an object with at least one member"
     text = channel.encode(message)
     assert text.endswith(b"\n") and text.count(b"\n") == 1 and channel.decode(text[:-1]) == message
 

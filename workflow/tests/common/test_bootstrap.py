@@ -1,4 +1,4 @@
-"""Tests confidence intervals of shares: their definition, their coverage, and that they are reproducible."""
+"""Tests confidence intervals of shares and of differences of means: their definition and coverage."""
 
 from fractions import Fraction
 
@@ -91,7 +91,7 @@ def test_small_groups_of_one_distribution_rarely_differ(values):
         lo, hi = relative_difference_interval(a, b, values)
         assert lo <= hi
         apart += lo > 0 or hi < 0
-    assert apart / number <= 0.09  # 95 % intervals; more than 13 of 150 have a probability of 2 %
+    assert apart / number <= 0.09  # 95 % intervals: the probability that more than 13 of 150 exclude 0 is 2 %
 
 
 def test_interval_of_a_difference_needs_two_values_and_a_positive_mean():

@@ -29,9 +29,9 @@ from acapella_testing.tshark_lines import tshark_lines
 from acapella.digest.command import Options, digest
 
 PARTS = ("ndpi", "tcpdump")
-COUNTED_FRAMES = 200_000  # encapsulated frames that the counts in the errata are from
+COUNTED_FRAMES = 200_000  # number of encapsulated frames in which the errata were counted
 WRAPPED_FRAMES = COUNTED_FRAMES if SOAK else 25_000
-COUNTED_WITH = "4.0.17"  # the version of tshark that the counts in the errata are from
+COUNTED_WITH = "4.0.17"  # version of tshark with which the errata were counted
 L2TP = 1701  # tshark remembers L2TP peers, so it can dissect a damaged frame as L2TP after an intact one
 
 
@@ -53,7 +53,7 @@ def wrapped(corpus, program, tmp_path_factory) -> Callable[[str, int], tuple[Pat
     tshark.
     """
     tool = corpus.parent / "tools" / "underlay.py"
-    require(tool.is_file(), f"{tool} is not there")
+    require(tool.is_file(), f"{tool} is missing")
     directory = tmp_path_factory.mktemp("wrapped")
 
     @functools.cache
@@ -82,7 +82,10 @@ def test_encapsulated_corpus_agrees_except_for_errata(part, wrapped, program, tm
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("frames", "max_sent"),  # upper limit of the share of frames that are sent to tshark; longer captures send less
+    (
+        "frames",
+        "max_sent",
+    ),  # upper limit of the share of frames sent to tshark; it is smaller for longer captures
     [(COUNTED_FRAMES, 0.13), (1_000_000, 0.06)] if SOAK else [(WRAPPED_FRAMES, 0.33)],
 )
 def test_hybrid_engine_agrees_on_the_encapsulated_corpus_with_few_frames_sent(frames, max_sent, wrapped, tmp_path):
@@ -182,7 +185,7 @@ def test_layers_are_the_listed_tokens_at_any_position():
 
 
 def test_ports_with_a_dissector_match_tshark(program):
-    """Compares the core's list of UDP ports below the largest tunnel port with that of the installed tshark."""
+    """Compares the core's list of UDP ports up to the largest tunnel port with that of the installed tshark."""
     table = (line.split("\t") for line in run(program.path, "-G", "decodes", check=True).stdout.splitlines())
     theirs = {int(port) for name, port, *_ in table if name == "udp.port"}
     source = Path(__file__).parents[2] / "native" / "src" / "dissect" / "udp_ports.cpp"

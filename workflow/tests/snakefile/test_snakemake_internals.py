@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def run(tmp_path):
-    """Return a function that runs states.smk and returns the printed states by time, and its output."""
+    """Return a function that runs states.smk and returns the printed states by phase, and the output of Snakemake."""
     write_file(tmp_path / "config.yaml", "{}")
 
     def run(*arguments, **environment):
@@ -42,7 +42,7 @@ def words(directory, snakefile: str) -> list[str]:
 
 
 def true_at(states, at):
-    """Return the names of the functions that returned True at a time."""
+    """Return the names of the functions that returned True in a phase: read, planned or started."""
     return {name for name, value in states[at].items() if value == "True"}
 
 
@@ -50,7 +50,7 @@ def test_state_of_a_run_is_known_when_jobs_are_planned(run):
     states, _ = run()
     assert [true_at(states, at) for at in ("read", "planned", "started")] == [{"is_main_process"}] * 3
     states, _ = run("--dry-run")
-    assert true_at(states, "read") == {"is_main_process"}, "not known yet, so that the Snakefile asks later"
+    assert true_at(states, "read") == {"is_main_process"}, "not known yet, so the Snakefile asks later"
     assert true_at(states, "planned") == {"is_main_process", "is_dry_run", "runs_no_jobs"}
     assert "started" not in states
     states, _ = run("--touch", "--configfile", "config.yaml")

@@ -1,4 +1,4 @@
-"""Tests the tables of runs with a capture: values of the wire, and causes of its differences from iperf3."""
+"""Tests the tables of runs with a capture: values of the wire, and why they differ from those of iperf3."""
 
 from collections import defaultdict
 
@@ -95,7 +95,7 @@ def test_completion_times_of_iperf3_are_compared_if_a_run_lacks_requested_bytes(
 
 def test_known_causes_of_differences_are_named(tmp_path):
     add(tmp_path, "headers", steady(), made.Sent(105_200, 105_200, 1.0, 1.01, 0))  # IP and TCP headers of 52 B counted
-    add(tmp_path, "late", steady(), made.Sent(100_000, 100_000, 1.0, 1.1, 0))  # 90 ms of 100 ms from SYN to first byte
+    add(tmp_path, "late", steady(), made.Sent(100_000, 100_000, 1.0, 1.1, 0))  # 90 ms longer; SYN to first byte: 100 ms
     # 50 kB never left the buffer, 20 kB arrived too late
     add(tmp_path, "buffer", steady(), made.Sent(150_000, 80_000, 0.8, 0.8, 0))
     # equals the bytes with headers by chance
@@ -129,7 +129,7 @@ def test_truncated_capture_lacks_at_most_what_the_link_carries_until_the_end_of_
         assert {found[f"{place}"][name] for name in ("sent", "throughput")} == {(True, cause)}, place
 
 
-# 50,000 B of 150,000 B were not sent; 1 % of the wire is 1000 B.
+# 50,000 B of 150,000 B were not sent; the tolerance, 1 % of the bytes on the wire, is 1000 B.
 BUFFERS = [
     ("clean", 49_000, 10**7, "send_buffer"),
     ("clean", 48_999, 10**7, "unexplained"),
@@ -149,8 +149,8 @@ def test_send_buffer_explains_no_more_bytes_than_it_has(tmp_path):
     assert [cell["sent"] for _, cell in sorted(causes(tmp_path).items())] == [(True, cause) for *_, cause in BUFFERS]
 
 
-def test_send_buffer_of_an_unknown_size_has_four_mebibytes(tmp_path):
-    over = 2**22 + 1000  # 1 % of the wire is 1000 B
+def test_send_buffer_of_unknown_size_is_assumed_to_be_four_mebibytes(tmp_path):
+    over = 2**22 + 1000  # the tolerance, 1 % of the bytes on the wire, is 1000 B
     for number, cause in enumerate(["send_buffer", "unexplained"]):
         add(tmp_path, cause, steady(), made.Sent(100_000 + over + number, 80_000, 0.8, 0.8, 0))
     found = {name: cell["sent"] for name, cell in causes(tmp_path).items()}
@@ -204,14 +204,14 @@ def test_offset_of_a_flow_is_that_of_its_first_data_if_every_flow_is_captured(tm
     assert rows(tmp_path, "cells", "completion_ns") == [(offset + 1_010_000_000,)]
 
 
-def test_spread_of_ends_has_the_source_of_the_completion_times(tmp_path):
+def test_spread_of_ends_uses_the_source_of_the_completion_times(tmp_path):
     early = made.Sent(100_000, 100_000, 0.8, 0.8, 0)
     two_starts(tmp_path, "a", 2, early)
     # On the wire, both flows take 1.01 s, 2.5 s apart: ends at 1.01 and 3.51 s.
     assert rows(tmp_path, "settings", "completion_source, round(ends_apart_mean, 5)") == [("wire", 0.71225)]
     two_starts(tmp_path, "b", 1, early, settings={"algorithm": "bbr"})
     tables(tmp_path)
-    # Run b has no times of the wire, so those of iperf3 count: 0.8 and 3.3 s in run a, 0.8 and 3.8 s in run b.
+    # Some flows of run b were not captured; the times of iperf3 count: 0.8 and 3.3 s in run a, 0.8 and 3.8 s in run b.
     found = "algorithm, completion_source, round(ends_apart_mean, 5)"
     assert rows(tmp_path, "settings", found) == [("bbr", "iperf3", 0.78947), ("cubic", "iperf3", 0.75758)]
 
@@ -275,7 +275,7 @@ BUSY = {"busy_ns": 9, "rwnd_limited_ns": 0, "sndbuf_limited_ns": 0}
 @pytest.mark.parametrize(
     ("samples", "flags", "limited"),
     [
-        ([{"flow": 0, **BUSY}], [], False),  # the kernel counted no time of waiting
+        ([{"flow": 0, **BUSY}], [], False),  # the kernel counted no waiting time
         ([{"flow": 0, **BUSY}], ["window_limited"], True),
         ([], ["window_limited"], True),
         ([{"flow": 0, "busy_ns": None}], [], None),

@@ -90,7 +90,7 @@ static void set_bursts(struct plan *plan, const struct recording *recording, con
     }
 }
 
-/* Links the bursts of each port, because ports with different lead times are sent to independently. */
+/* Links the bursts of each port, because each port is served independently, with its own lead time. */
 static void link_bursts(struct plan *plan) {
     for (unsigned port = 0; port < OPTIONS_PORTS; ++port) {
         plan->first[port] = plan->packets;

@@ -39,7 +39,7 @@ class Results:
         atomic_text(self.directory / GRID, json.dumps(content, indent=1) + "\n")
 
     def is_missing(self, cell: Cell, *, retry: bool) -> bool:
-        """Return whether a run is missing: it has no result, or it failed fewer than MAX_ATTEMPTS times.
+        """Return whether a run is missing: it has no result, or it failed and had fewer than MAX_ATTEMPTS attempts.
 
         ``retry``: always repeat failed runs.
         """
@@ -89,7 +89,7 @@ class Results:
         sync(self.directory)
 
     def write_complete(self, runs: list[Cell]) -> list[str]:
-        """Write the list of all runs with their errors and flags; return a line per failed run. All runs must exist."""
+        """Write the list of all runs with errors and flags; return a line per failed run. All runs must have results."""
         cells = []
         for cell in runs:
             content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())

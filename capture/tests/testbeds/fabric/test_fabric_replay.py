@@ -1,4 +1,4 @@
-"""Replays from nodes of the user's own slice, on a FABRIC on loopback: the real program, uploaded over SSH."""
+"""Replays from nodes of the user's own slice on a simulated FABRIC: the real program, uploaded over SSH."""
 
 import functools
 import json
@@ -38,7 +38,7 @@ MACS = [replay.SENDER_MAC.format(number) for number in (1, 2)]
 
 @pytest.fixture(autouse=True)
 def _program(monkeypatch) -> None:
-    required(replay.program)  # build/replay-static.log has the reason
+    required(replay.program)  # skips the test if the program was not built; build/replay-static.log contains the reason
     monkeypatch.setattr(replay_sender, "POLL_S", 0.02)
 
 
@@ -134,7 +134,7 @@ def check_one_clock(raw: Path, manifest: dict) -> None:
 
 @pytest.mark.parametrize("ahead_ns", [None, 5_000_000])
 def test_replayers_start_at_one_time_and_their_skew_is_measured(fabric, path, replays, given, ahead_ns):
-    """``ahead_ns``: how far the clock of the second node is ahead, as its chronyc prints; None: there is no chronyd."""
+    """``ahead_ns``: how far the second node's clock is ahead, according to its chronyc; None: it runs no chronyd."""
     if ahead_ns is not None:
         for node, offset_ns in ((NODE, 0), (SECOND, ahead_ns)):
             (fabric.nodes.home(node) / "chronyc.csv").write_text(TRACKING.format(-offset_ns / 1e9))

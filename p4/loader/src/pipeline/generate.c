@@ -10,8 +10,9 @@
 #include "spec/guard.h"
 #include "spec/verify.h"
 
-#define MAX_HEADERS \
-    65000 /* including the margins of p4_load: an mbuf has 16 bits for the offset of its frame */
+#define MAX_HEADERS                                                                                        \
+    65000 /* leaves 535 bytes for the padding that p4_load adds: an mbuf has 16 bits for the offset of its \
+             frame */
 
 /* The guarded instructions of a line: those of `guarded` from `at` on that have this line. */
 struct guarded_line {

@@ -4,8 +4,8 @@
  *   table NAME delete match KEY... [priority N]
  *   table NAME default action ACTION VALUE...
  *
- * KEY is VALUE (exact), VALUE/PREFIX (lpm), VALUE/MASK or VALUE (wildcard: all bits). Of the entries that
- * match, the one with the smallest priority number is used. */
+ * KEY is VALUE (exact), VALUE/PREFIX-LENGTH (lpm), VALUE/MASK, or VALUE for all bits (wildcard). Of the
+ * entries that match, the one with the smallest priority number is used. */
 #include <ctype.h>
 #include <errno.h>
 #include <rte_swx_table.h>
@@ -89,13 +89,14 @@ static int check_number(struct statement *statement, const char *word, uint32_t 
     return 0;
 }
 
-/* Writes /PREFIX as a mask with the width of the field. */
+/* Writes /PREFIX-LENGTH as a mask with the width of the field. */
 static int put_prefix(struct statement *statement, const char *word, uint32_t bits, const char *field_name) {
     char *end = NULL;
     const unsigned long length = isdigit((unsigned char)*word) ? strtoul(word, &end, 0) : 0;
     if (!end || *end || length > bits || bits > 64) {
-        return fail(statement->fault, "/%.32s: not a prefix of %.64s, which has %u bits", word, field_name,
-                    bits);
+        return fail(statement->fault,
+                    "/%.32s: not a prefix length of %.64s, which has %u bits (at most 64 are supported)",
+                    word, field_name, bits);
     }
     const uint64_t all = bits == 64 ? UINT64_MAX : (1ULL << bits) - 1;
     put(statement, "/0x%llx", (unsigned long long)(length ? all & ~(all >> (length - 1) >> 1) : 0));
@@ -107,7 +108,8 @@ static int put_key(struct statement *statement, const struct spec_key *key) {
     const uint32_t bits = bits_of(&statement->p4->spec, key->name);
     char value[256];
     if (!word || is(word, "action") || is(word, "priority")) {
-        return fail(statement->fault, "table %s: %u keys are needed, in this order; %.64s is missing",
+        return fail(statement->fault,
+                    "table %s: %u keys are needed, in the order of the .spec; %.64s is missing",
                     statement->table->name, statement->table->key_count, key->name);
     }
     const char *slash = strchr(word, '/');

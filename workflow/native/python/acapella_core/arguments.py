@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """Parse as argparse, but report unknown arguments in the subparser, so that its name is in the message.
+        """Parse as argparse does, but report unknown arguments in the subparser, so that its name is in the message.
 
         Unknown options are reported before missing required options, because one may be misspelled. Options may be
         between positional arguments: argparse does not support this, so in that case the options are parsed first.
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {word}" + (f" (did you mean {near[0]}?)" if near else ""))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Check a value like argparse. The error names the most similar choice, or all choices."""
+        """Check a value as argparse does. The error names the most similar choice, or all choices."""
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]

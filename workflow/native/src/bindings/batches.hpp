@@ -1,5 +1,5 @@
-// Batches of both tables for Python, shared by all digests. The interpreter lock is released while batches
-// are created.
+// Batches of both tables for Python: code shared by all digest classes. The GIL is released while batches are
+// created.
 #pragma once
 
 #include <nanobind/nanobind.h>

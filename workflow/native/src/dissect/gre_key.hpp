@@ -21,8 +21,8 @@ inline constexpr std::uint16_t kErspan3 = 0x22eb;
 
 inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 section 4.1
 
-// Offset of the key. The checksum field is also present with source routes, because its second half is their
-// offset.
+// Offset of the key. The fields Checksum and Offset are both present if the Checksum Present or the Routing
+// Present bit is set (RFC 1701).
 constexpr std::size_t key_offset(std::uint16_t flags) { return flags & (kChecksum | kRouting) ? 8 : 4; }
 
 // Length of the header without source routes.
@@ -33,10 +33,11 @@ constexpr std::size_t header_length(std::uint16_t flags) {
     return length + (acknowledges ? 4 : 0);
 }
 
-constexpr std::size_t kRouteHeader = 4;  // of a source route: address family, offset, length
+constexpr std::size_t kRouteHeader =
+    4;  // of a Source Route Entry (RFC 1701): address family, SRE offset, SRE length
 
-// Length of the source route that begins at `offset`; kRouteHeader for the last route, which is empty (RFC
-// 1701).
+// Length of the Source Route Entry that begins at `offset`; kRouteHeader for the last entry, which is empty
+// (RFC 1701).
 inline std::size_t route_length(const Cursor& at, std::size_t offset) {
     return kRouteHeader + at.u8(offset + 3);
 }
@@ -56,7 +57,8 @@ inline std::size_t header_end(const Cursor& at, std::uint16_t flags) {
 
 // RFC 7637 section 3.2: if an Ethernet frame follows and the key is the only optional field, the upper 24
 // bits of the key are a tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so a
-// key in that range belongs to a plain GRE tunnel (RFC 2890). Must not be called for PPTP.
+// key whose upper 24 bits are in that range belongs to a plain GRE tunnel (RFC 2890). Must not be called for
+// PPTP.
 constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::uint32_t key) {
     constexpr std::uint32_t kFirstVsid = 0x1000;
     const bool nvgre = type == kTransparentEthernet &&

@@ -49,9 +49,9 @@ struct FrameApplication {
     bool carried_over = false;              // predicted from other frames of the flow
 };
 
-// Millions of these may be in memory, so their size determines the memory of a digest.
+// Millions of these may be in memory, so their size determines the memory use of a digest.
 struct FlowState {
-    std::int64_t first_ns;  // of the first frame in the file with a timestamp
+    std::int64_t first_ns;  // of the first frame of the flow, in file order, that has a timestamp
     std::int64_t previous_ns;
     std::int64_t iat_min_ns = INT64_MAX;
     std::int64_t iat_max_ns = INT64_MIN;

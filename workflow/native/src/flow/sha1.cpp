@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kSha1Block = 64;
 constexpr std::size_t kSha1Words = 16;
-using Sha1Words = std::array<std::uint32_t, kSha1Words>;  // the last words of the message schedule
+using Sha1Words = std::array<std::uint32_t, kSha1Words>;  // the 16 most recent words of the message schedule
 using Sha1Hash = std::array<std::uint32_t, 5>;
 
 constexpr Sha1Hash kSha1Initial = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476, 0xc3d2e1f0};

@@ -1,6 +1,6 @@
-// Engines hybrid and tshark. Selected frames are written to tshark as they are read; rows wait in file order
-// until tshark has printed the first of them. Neither the selection nor the resulting rows depend on how fast
-// tshark is.
+// Engines hybrid and tshark. Selected frames are written to tshark as they are read; rows wait in a queue, in
+// file order, and the first one leaves it once tshark has printed its frame or if that frame was not sent.
+// Neither the selection nor the resulting rows depend on how fast tshark is.
 #pragma once
 
 #include <array>

@@ -31,7 +31,8 @@ class PcapngWriter {
     // Begins a section in this machine's byte order, without interfaces. Without FileStart::none, the
     // constructor begins the first one.
     void begin_section();
-    // Describes the only interface of a section, with its link type, snap length, FCS and unit of timestamps.
+    // Describes the only interface of a section, with its link type, snap length, FCS length and timestamp
+    // resolution.
     void describe(const Interface& interface);
     // Writes a frame of that interface with its pseudo-header and FCS. `ts`: in units of the interface.
     bool write_stored(const CaptureReader::Stored& stored, std::uint64_t ts);

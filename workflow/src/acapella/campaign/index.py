@@ -6,10 +6,10 @@
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; `config` if the config excludes the sample from all tables (--exclude); `failed`
 if it is in no table because a stage failed (--failed); `no acap` if it was not digested. It is null for a sample that
-counts. By default, only samples without these restrictions count. If none of them has frames, samples with a filter, a
-P4 program or sampling count; if none of these has frames either, trials count. A sample that could not be collected,
-for example because its capture is missing, has null in all columns but `sample`, `site`, `port` and `excluded`;
-CAMPAIGN/quarantine/ contains the reason.
+counts. By default, only samples without any of these reasons count in traffic statistics. If none of them has frames,
+samples with a filter, a P4 program or sampling count; if none of these has frames either, trials count. A sample that
+could not be collected, for example because its capture is missing, has null in all columns but `sample`, `site`, `port`
+and `excluded`; CAMPAIGN/quarantine/ contains the reason.
 
 CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
 (of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per

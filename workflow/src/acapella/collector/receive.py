@@ -1,4 +1,4 @@
-"""Receive flow reports until the source ends, or until Ctrl-C or kill; then write flows, series and counters.
+"""Receive flow reports until the source ends, or until Ctrl-C or SIGTERM; then write flows, series and counters.
 
     acapella p4 collect reports.pcap --control flowstats.control -o reports
     acapella p4 collect --interface veth1 --listen 127.0.0.1:4700 -o reports

@@ -43,9 +43,10 @@ def draw(source: Source) -> Figure:
 def title(flows: list[int]) -> str:
     """Return the title: median and maximum."""
     if len(flows) == 1:
-        return f"The sample shows {count(flows[0], 'directed flow')}"
+        return f"The sample contains {count(flows[0], 'directed flow')}"
     median = flows[(len(flows) - 1) // 2]
-    return f"Half of the samples show {count(median, 'directed flow')} or fewer, the busiest {count(flows[-1])}"
+    most = f"the largest {count(flows[-1])}"
+    return f"At least half of the samples contain {count(median, 'directed flow')} or fewer, and {most}"
 
 
 def logarithmic(flows: list[int]) -> bool:

@@ -63,7 +63,7 @@ def wait_for(condition: Callable[[], object], what: str, running: subprocess.Pop
     """Wait until a condition holds, and return its value. Fails the test if the run ends first, or on timeout."""
     end = time.monotonic() + TIMEOUT_S
     while not (value := condition()):
-        assert time.monotonic() < end, f"{what}: not within {TIMEOUT_S} s"
+        assert time.monotonic() < end, f"{what}: not ready within {TIMEOUT_S} s"
         assert running is None or running.poll() is None, f"{what}: the run has ended"
         time.sleep(POLL_S)
     return value

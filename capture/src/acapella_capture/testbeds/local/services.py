@@ -109,7 +109,7 @@ def certificate() -> Path | None:
 
 
 def web_argv(host: Host) -> list[str]:
-    """Return the command of nginx, or of Python's own server if nginx is missing."""
+    """Return the command of nginx, or of web_server.py if nginx is missing."""
     pem = certificate()
     if not shutil.which("nginx", path=environment()["PATH"]):
         return python_argv(f"{__package__}.web_server", str(directory_of("www")), str(pem or ""))

@@ -47,7 +47,7 @@ def describe(settings: FabricSettings, tags: Collection[str]) -> Iterator[str]:
 def adapt(settings: Settings, tags: Collection[str], receivers: int) -> Settings:
     """Return the settings with a smaller disk and samples that fit onto it, if the project may not have a larger one.
 
-    Raises UserError if no sample fits. `receivers`: of each node.
+    Raises UserError if no sample fits. `receivers`: number of receivers of each node.
     """
     if requirements.has_large_disks(tags):
         return settings
