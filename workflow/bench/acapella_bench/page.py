@@ -23,10 +23,10 @@ sections. To measure another machine:
 
 The benchmark `archive` runs the whole workflow, from the sample sheet to the report, on captures that all differ. The
 share of a stage is the core time that its jobs occupied, divided by the core time of the whole run. `cores` repeats the
-run on one core and through Slurm, and compares both with two cores. `batches` processes many captures of 1,000 frames
-(10,000, unless its table contains a different number). `comparators` runs other flow meters on the same frames, and
-counts the flows that they find inside the encapsulations of FABRIC. `extract` copies frames from a large capture.
-`generate` and `monitor` measure the programs of docs/generate.md and docs/monitor.md.
+run on one core and, if Slurm is installed, through Slurm, and compares both with two cores. `batches` processes many
+captures of 1,000 frames. `comparators` runs other flow meters on the same frames, and counts the flows that they find
+inside the encapsulations of FABRIC. `extract` copies frames from a large capture. `generate` and `monitor` measure the
+programs of docs/generate.md and docs/monitor.md.
 """
 SMALL = """
 **These are results of small runs (`--scale small`), which only test the benchmarks: they are too short to be compared

@@ -89,7 +89,7 @@ class Results:
         sync(self.directory)
 
     def write_complete(self, runs: list[Cell]) -> list[str]:
-        """Write the list of all runs with errors and flags; return a line per failed run. All runs must have results."""
+        """Write the list of all runs with errors and flags; return a line per failed run. All runs need results."""
         cells = []
         for cell in runs:
             content = json.loads((self.directory / cell.cell_id / CELL).read_bytes())
