@@ -149,6 +149,24 @@ def test_batches_fetch_their_objects_and_process_those_that_changed(stored, serv
     assert Path(place.directory, digests[0]).read_text() == "sample\toutcome\nalpha-p1\tkept\nalpha-p2\tdone\n"
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("changes", "target"),
+    [({}, f"acap/{SAMPLES[0]}.parquet"), ({"batches": {"samples": 3}}, "batches/digest/b0001.tsv")],
+    ids=["samples", "batches"],
+)
+def test_digest_of_an_object_is_taken_from_the_cache(stored, server, tmp_path, changes, target):
+    """The storage provides the SHA-256 of the first object, the key of its digest."""
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    for name in ("first", "second"):
+        place = stored_workplace(tmp_path / name, server, digest={"cache": str(cache)}, **changes)
+        place.succeed("--cores", "1", f"results/tiny/{target}")
+        (log,) = place.campaign.glob(f"logs/digest/**/{SAMPLES[0]}.log")
+        assert (f": from the cache {cache}" in log.read_text()) == (name == "second"), log
+    assert place.sha256(f"acap/{SAMPLES[0]}*") == stored.sha256(f"acap/{SAMPLES[0]}*")
+
+
 @pytest.mark.parametrize(
     ("changes", "keys", "line"),
     [
