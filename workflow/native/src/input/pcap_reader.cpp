@@ -161,7 +161,7 @@ PcapReader::Header PcapReader::decode(const std::byte* at) const {
 // Returns true if the first records (fewer in a short file) do not contradict this variant.
 bool PcapReader::fits_variant(Variant variant) {
     constexpr int kRecords = 3;
-    constexpr std::uint32_t kMaxWireLen = 128U << 20;
+    constexpr std::uint32_t kMaxPlausibleLen = 128U << 20;
     constexpr std::uint32_t kMaxInterfaceIndex = 10000;
     const std::uint32_t size = header_size(variant);
     std::size_t at = 0;
@@ -171,8 +171,8 @@ bool PcapReader::fits_variant(Variant variant) {
             return variant == Variant::standard || (seen.size() == at && i > 0);
         }
         const Header header = decode(seen.data() + at);
-        if (header.fraction >= 1'000'000 || header.captured > max_captured_ || header.wire > kMaxWireLen ||
-            header.captured > header.wire) {
+        if (header.fraction >= 1'000'000 || header.captured > max_captured_ ||
+            header.wire > kMaxPlausibleLen || header.captured > header.wire) {
             return false;
         }
         const std::byte* extra = seen.data() + at + 16;

@@ -67,13 +67,13 @@ void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
 // RFC 9260 section 3.2.1: an address parameter has a type, a length, and a value.
 void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
-    constexpr std::uint16_t kIpv4 = 5;
-    constexpr std::uint16_t kIpv6 = 6;
+    constexpr std::uint16_t kIpv4Type = 5;
+    constexpr std::uint16_t kIpv6Type = 6;
     const std::uint16_t type = header.at.be16(parameter);
     header.copy_original(parameter, kHead);
     if (!has_length(kSctpParameters, type, length)) return;
-    if (type == kIpv4) header.ipv4(parameter + kHead);
-    if (type == kIpv6) header.ipv6(parameter + kHead);
+    if (type == kIpv4Type) header.ipv4(parameter + kHead);
+    if (type == kIpv6Type) header.ipv6(parameter + kHead);
 }
 
 // RFC 5061 section 4.2: a number and an address parameter, which fills the rest.

@@ -25,8 +25,6 @@ std::uint32_t count_of(std::span<const ReportRun> round) {
     return count;
 }
 
-__extension__ using Wide = unsigned __int128;
-
 }  // namespace
 
 FlowTable::FlowTable(const TableConfig& config, const TableHash& hash)
@@ -88,6 +86,7 @@ void FlowTable::scatter(std::span<const ReportRun> round, std::uint32_t count, u
                 [&](const std::byte* bytes, std::uint32_t location) {
                     const std::uint64_t hash = shards_[0]->hash_at(bytes);
                     // The hash index uses the lowest bits and some bits above the 32nd.
+                    __extension__ using Wide = unsigned __int128;
                     const auto shard = static_cast<std::size_t>(
                         static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);
                     sorted[shard].push_back({bytes, position_ + location});
