@@ -24,7 +24,7 @@ rule kappa:
     wildcard_constraints:
         environment=TRIALS.wildcard_constraint(),
     resources:
-        mem_mb=COMPARED["memory_mb"] + 512,
+        mem_mb=constant_memory_mb(COMPARED["memory_mb"] + 768),
         runtime=240,
         damaged=config["digest"]["damaged"],  # not a param, as in rule digest
     params:
@@ -68,7 +68,7 @@ rule trials:
     benchmark:
         "<campaign>/benchmarks/trials.tsv"
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
@@ -94,7 +94,7 @@ rule conformance:
     benchmark:
         "<campaign>/benchmarks/conformance.tsv"
     resources:
-        mem_mb=512,
+        mem_mb=constant_memory_mb(768),
         runtime=10,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/tables",

@@ -27,7 +27,7 @@ rule flowreports:
     benchmark:
         "<campaign>/benchmarks/flowreports/{sample}.tsv"
     resources:
-        mem_mb=2048,
+        mem_mb=constant_memory_mb(2048),
         runtime=240,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
@@ -66,7 +66,7 @@ rule flowtables:
     benchmark:
         "<campaign>/benchmarks/flowtables.tsv"
     resources:
-        mem_mb=2048,
+        mem_mb=constant_memory_mb(2048),
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
@@ -92,7 +92,7 @@ rule measure_response:
     # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
-        mem_mb=512,
+        mem_mb=constant_memory_mb(768),
         runtime=10,
         slurm_extra="--no-requeue",  # see profiles/slurm
     params:
@@ -114,7 +114,7 @@ rule response_flows:
     benchmark:
         "<campaign>/benchmarks/response_flows.tsv"
     resources:
-        mem_mb=2048,
+        mem_mb=constant_memory_mb(2048),
         runtime=60,
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
@@ -140,7 +140,7 @@ rule measure_collector:
     retries: 0
     threads: workflow.cores or 1
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=10,
         slurm_extra="--no-requeue",  # see profiles/slurm
     params:
@@ -168,7 +168,7 @@ rule flowstudy:
     benchmark:
         "<campaign>/benchmarks/flowstudy.tsv"
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
@@ -197,7 +197,7 @@ rule flowreports_published:
     benchmark:
         "<campaign>/benchmarks/flowreports_published.tsv"
     resources:
-        mem_mb=512,
+        mem_mb=constant_memory_mb(768),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,

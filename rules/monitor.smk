@@ -37,7 +37,7 @@ rule monitor:
     benchmark:
         "<campaign>/benchmarks/monitor.tsv"
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
@@ -67,7 +67,7 @@ rule measure_search:
     # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
-        mem_mb=2048,
+        mem_mb=constant_memory_mb(2048),
         runtime=24 * 60,
         slurm_extra="--no-requeue",  # see profiles/slurm
     params:
@@ -107,7 +107,7 @@ rule search:
     benchmark:
         "<campaign>/benchmarks/search.tsv"
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,

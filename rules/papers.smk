@@ -38,7 +38,7 @@ rule papers:
     benchmark:
         "<campaign>/benchmarks/papers.tsv"
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,

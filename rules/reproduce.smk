@@ -22,7 +22,7 @@ if is_without_captures(config):
         benchmark:
             "<campaign>/benchmarks/released_digests/{sample}.tsv"
         resources:
-            mem_mb=512,
+            mem_mb=constant_memory_mb(768),
             runtime=60,
         params:
             campaign=lambda wildcards: CAMPAIGN,
@@ -61,7 +61,7 @@ if config["reproduce"]:
         benchmark:
             "<campaign>/benchmarks/reproduce.tsv"
         resources:
-            mem_mb=2048,
+            mem_mb=constant_memory_mb(2048),
             runtime=120,
         params:
             campaign=lambda wildcards: CAMPAIGN,
@@ -83,7 +83,7 @@ if config["reproduce"]:
         benchmark:
             "<campaign>/benchmarks/record.tsv"
         resources:
-            mem_mb=1024,
+            mem_mb=constant_memory_mb(1024),
             runtime=60,
         params:
             campaign=lambda wildcards: CAMPAIGN,

@@ -74,7 +74,9 @@ else:
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
     recorded_capture, recorded_values = lambda sample: SAMPLES[sample].capture, lambda sample: []
 
-memory_mb = functools.partial(resources.memory_mb, campaign=SAMPLES.number_in_campaign if HAS_SAMPLES else lambda _: 0)
+NUMBER_OF_SAMPLES = SAMPLES.number_in_campaign if HAS_SAMPLES else lambda wildcards: 0
+memory_mb = functools.partial(resources.memory_mb, campaign=NUMBER_OF_SAMPLES)
+constant_memory_mb = functools.partial(resources.constant_memory_mb, campaign=NUMBER_OF_SAMPLES)
 
 # With batches, outputs of rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
 FILES = config["testbed"] == "files"

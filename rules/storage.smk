@@ -22,7 +22,7 @@ rule measure_storage:
     # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=60,
         slurm_extra="--no-requeue",  # see profiles/slurm
     params:
@@ -54,7 +54,7 @@ rule storage_tables:
     benchmark:
         "<campaign>/benchmarks/storage_tables.tsv"
     resources:
-        mem_mb=512,
+        mem_mb=constant_memory_mb(768),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
@@ -85,7 +85,7 @@ rule storage:
     benchmark:
         "<campaign>/benchmarks/storage.tsv"
     resources:
-        mem_mb=1024,
+        mem_mb=constant_memory_mb(1024),
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,

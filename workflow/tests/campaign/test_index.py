@@ -253,7 +253,7 @@ def test_databases_share_the_memory_of_the_job(directory, monkeypatch):
 
     monkeypatch.setattr(queries, "connect", limited)
     run("campaign", "index", directory, "--memory", "1G")
-    assert limits == ["234.0 MiB"] * index.DATABASES
+    assert limits == ["215.2 MiB"] * index.DATABASES
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_stopped_batch_ends_its_sample_and_keeps_complete_ones(campaign, number,
     wait_until(lambda: log.is_file() and log.read_text().endswith("\n"), running=running)
     sample = int(log.read_text())
     running.send_signal(number)
-    assert running.wait(60) == code
+    assert running.wait(300) == code
     wait_until(lambda: content_of(Path(f"/proc/{sample}/stat")).partition(") ")[2][:1] in ("", "Z"), "still processed")
     assert not Campaign.at(campaign).acap("s2").exists()
     assert read_current(current_file(campaign, "digest", "b0001")) == "s1"

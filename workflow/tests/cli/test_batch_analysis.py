@@ -244,6 +244,13 @@ def test_parts_of_a_group_contain_all_samples():
     assert all(len(part) <= batch_analysis.PARTS for part in batch_analysis.parts(samples, batch_analysis.PARTS))
 
 
+@pytest.mark.parametrize("samples", [1, 200, 256, 257, 1000, 9999, 10_000])
+def test_two_divisions_of_a_batch_result_in_single_samples(samples):
+    number = batch_analysis.number_of_parts(samples)
+    for part in batch_analysis.parts([str(sample) for sample in range(samples)], number):
+        assert {len(single) for single in batch_analysis.parts(part, number)} == {1}
+
+
 WRITES = range(80)  # of three samples that are analyzed one by one
 
 

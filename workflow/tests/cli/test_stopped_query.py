@@ -15,14 +15,16 @@ from acapella.common import queries
 ENDLESS = "select sum(hash(a.range, b.range)) from range(100000000) a, range(100000000) b"
 
 
+@pytest.mark.parametrize("use_cursor", [False, True], ids=["connection", "cursor"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, code):
+def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, code, use_cursor):
     def run(_):
         timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
         timer.start()
         queries.connect().close()
+        connection = queries.connect(threads=8)
         try:
-            queries.connect(threads=8).sql(ENDLESS).fetchall()
+            (queries.cursor(connection) if use_cursor else connection).sql(ENDLESS).fetchall()
         finally:
             timer.cancel()
 

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import yaml
 from acapella_testing.processes import run
 
-from acapella_core import schemas
+from acapella_core import schemas, unique_keys
 from acapella_core.validation import FORMS, first_error
 
 
@@ -116,3 +117,24 @@ def test_errors_resolve_references():
     assert trials[0].keys() == {"$ref"}
     error = first_error({"campaign": "x", "trials": {"quiet": ["a", 5]}}, schemas.json_schema("config"))
     assert error == f"trials.quiet[1]: expected {A_NAME}, or a list, found 5; write it in quotes"
+
+
+MERGED = """
+base: &base {x: 1, y: 2}
+outer: {inner: &inner {<<: *base, x: 2}}
+last: {<<: *inner, z: 3}
+"""
+
+
+def test_documents_without_repeated_keys_are_read():
+    """A key may override a merged one. Tabs are allowed in JSON, not in YAML."""
+    assert unique_keys.load(MERGED) == yaml.safe_load(MERGED)
+    assert unique_keys.load('{\n\t"campaign": "x",\n\t"rate": 1e3\n}') == {"campaign": "x", "rate": 1000.0}
+
+
+@pytest.mark.parametrize(
+    "text", ["a: 1\na: 2", "a: {b: 1, b: 2}", "{'a': 1, a: 2}", '{"a": 1,\t"a": 2}', '[{"a": {}, "a": {}}]']
+)
+def test_repeated_key_is_an_error(text):
+    with pytest.raises(yaml.YAMLError, match=r"key '[ab]' occurs twice"):
+        unique_keys.load(text)

@@ -182,7 +182,7 @@ def test_memory_of_a_job_grows_with_the_campaign_that_snakemake_reads():
     of_campaign = [memory_mb("collect", campaign=lambda _, n=n: n)({}, Input(a_pcap=1), 1) for n in (1000, 100_000)]
     assert of_campaign[0] >= 2 * 209 + 92
     assert of_campaign[1] >= 2 * 441 + 179
-    assert "campaign=SAMPLES.number_in_campaign" in (ROOT / "rules" / "samples.smk").read_text()
+    assert "resources.memory_mb, campaign=NUMBER_OF_SAMPLES" in (ROOT / "rules" / "samples.smk").read_text()
 
 
 def test_memory_limit_of_a_digest_grows_with_each_attempt():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
+from ..testbeds.base import CompletedProgram
 from ..testbeds.local import sandbox
 
 PAIR = ("send{}", "receive{}")
@@ -31,9 +32,9 @@ def make_pairs(number: int) -> tuple[tuple[str, str], ...]:
         lines = [f"link add name {pair[0]} type veth peer name {pair[1]}"]
         for name in pair:  # without an IPv6 address, the kernel sends nothing on its own
             lines += [f"link set dev {name} addrgenmode none", f"link set dev {name} up"]
-        done = subprocess.run(
-            ["ip", "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, check=False
-        )
+        stdin = "\n".join(lines)
+        done = subprocess.run(["ip", "-batch", "-"], input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise UserError(f"ip failed: {done.stderr.strip()}", where=" and ".join(pair))
+            reason = CompletedProgram(done.returncode, done.stdout, done.stderr).failure_reason(stdin)
+            raise UserError(f"ip failed: {reason}", where=" and ".join(pair))
     return pairs

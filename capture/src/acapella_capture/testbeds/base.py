@@ -172,7 +172,8 @@ class CompletedProgram:
         `ip -batch` and `tc -batch` print the number of the failed line last, after the reason, which a usage text may
         follow. For these, return the reason and the failed line.
         """
-        lines = (self.stderr or self.stdout).strip().splitlines() or [f"exit status {self.status}"]
+        lines = [line for line in (self.stderr or self.stdout).splitlines() if line.strip()]
+        lines = lines or [f"exit status {self.status}"]
         failed = BATCH_FAILED.fullmatch(lines[-1])
         if not failed:
             return lines[-1]

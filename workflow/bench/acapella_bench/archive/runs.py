@@ -68,7 +68,7 @@ def run_cores(bench: Bench) -> Iterator[dict]:
         yield {"measured": "through Slurm", "value": "skipped", "note": reason}
         return
     prepare(directory, "native", archive)
-    slurm_s, jobs = slurm.run(directory)
+    slurm_s, jobs = slurm.run(directory, CORES)
     overhead = 100 * (slurm_s / two_cores_s - 1)
     note = f"{jobs} jobs, one node with {CORES} cores"
     yield {"measured": "through Slurm", "value": slurm_s, "unit": "s", "note": note}

@@ -25,17 +25,17 @@ def missing() -> str | None:
     return slurm_cluster.missing()
 
 
-def run(archive_directory: Path) -> tuple[float, int]:
+def run(archive_directory: Path, cores: int) -> tuple[float, int]:
     """Run the workflow through Slurm; return seconds since the node was ready, and the number of jobs.
 
-    The node has all cores, so that the jobs have as many threads as in a local run.
+    The node has ``cores``, so that the jobs have as many threads as in a local run.
     """
     from acapella_testing.runs.slurm_cluster import Cluster  # noqa: PLC0415 - optional
 
     command = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile"), "--directory", str(archive_directory)]
     command += ["--profile", str(ROOT / "profiles" / "slurm")]
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory, tempfile.TemporaryFile("w+") as output:
-        cluster = Cluster(Path(directory), nodes=1)
+        cluster = Cluster(Path(directory), nodes=1, cpus=cores)
         running = cluster.start(command, archive_directory, output, {})
         try:
             ready = wait_for(cluster.directory / "control", running)

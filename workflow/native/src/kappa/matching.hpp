@@ -9,8 +9,8 @@
 
 namespace acapella::kappa {
 
-// Maximum memory of a match in bytes per packet of the trial with the table: three slots of 8 bytes and, if
-// identities occur more than once, a link to the next packet.
+// Maximum memory of the table of a match in bytes per packet of A: three slots of 8 bytes and, if identities
+// occur more than once, a link to the next packet.
 inline constexpr std::uint64_t kMatchBytesPerPacket = 3 * 8 + 4;
 
 inline constexpr std::uint32_t kUnmatched = UINT32_MAX;

@@ -327,11 +327,13 @@ def verdicts(con, inputs: Sequence[Inputs], parameters: dict):
 def temporary_database(con):
     """Provide a connection to a new database in memory, which shares the footers that ``con`` has read."""
     con.execute("attach ':memory:' as temporary")
-    with con.cursor() as connection:
-        connection.execute("use temporary")
-        connection.execute("set parquet_metadata_cache = true")
-        yield connection
-    con.execute("detach temporary")
+    try:
+        with queries.cursor(con) as connection:
+            connection.execute("use temporary")
+            connection.execute("set parquet_metadata_cache = true")
+            yield connection
+    finally:
+        con.execute("detach temporary")
 
 
 def unknown_verdicts(con, mirrored: Iterable[str]):

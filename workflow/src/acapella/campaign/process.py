@@ -138,7 +138,7 @@ def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int
 
     from acapella.common import tables  # noqa: PLC0415
 
-    con = connection.cursor()  # a cursor has separate temporary tables
+    con = queries.cursor(connection)  # it has separate temporary tables
     try:
         create_names(con, names)
         merge(campaign, con, names, hide=hide)

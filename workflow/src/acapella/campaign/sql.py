@@ -193,7 +193,9 @@ def acaps_for(con, query: str, campaign: Campaign) -> str:
 def warn_of_missing_acaps(con, campaign: Campaign) -> None:
     """Print a warning if acaps of the catalog do not exist, because view `frames` lacks their frames."""
     files = [file for (file,) in con.execute("select file from catalog.acaps order by file").fetchall()]
-    missing = [file for file in files if not Path(file).is_file()]
+    directories = {Path(file).parent for file in files}
+    existing = {path for directory in directories if directory.is_dir() for path in directory.iterdir()}
+    missing = [file for file in files if Path(file) not in existing]
     if missing:
         names.report(
             f"acapella: warning: {campaign.directory}: frames of {len(missing):,} of {len(files):,} samples are missing"

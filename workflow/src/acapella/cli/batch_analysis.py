@@ -31,9 +31,16 @@ from .forks import Outcome, load, run_in_fork
 
 # Size of the acaps and flow tables of samples that are analyzed together.
 TOGETHER_BYTES = 48 << 20
-# A group that ended the job is divided into at least this number of parts, and into as many that the third attempt
-# (`retries` of profiles/slurm) processes a sample alone that always ends the job.
-PARTS = 16
+PARTS = 16  # see number_of_parts
+
+
+def number_of_parts(samples: int) -> int:
+    """Return the number of parts into which a group that ended the job is divided, of a batch of ``samples``.
+
+    After two divisions, a part is a single sample: if a sample always ends the job, the third attempt (`retries` of
+    profiles/slurm) processes it alone.
+    """
+    return max(PARTS, math.isqrt(samples) + 1)
 
 
 class BatchAnalysis:
@@ -123,7 +130,7 @@ class BatchAnalysis:
         Samples that an earlier run started are last, because they may also end this run, for example if a cluster kills
         the job because of its memory or its run time. Each of their groups is divided.
         """
-        number = max(PARTS, math.isqrt(len(self.keys)) + 1)
+        number = number_of_parts(len(self.keys))
         started = {sample for group in self.started for sample in group}
         others = [sample for sample in self.keys if sample not in self.complete and sample not in started]
         return [*grouped(self.campaign, others), *(part for group in self.started for part in parts(group, number))]

@@ -20,7 +20,7 @@ from .links import cached
 _PACKAGED = Path(__file__).resolve().parents[1] / "sql"  # in wheels
 DIRECTORY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[3] / "sql"
 CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
-SNAKEMAKE_BYTES = 450 << 20  # memory of Snakemake in a job, as in acapella.snakefile.resources
+SNAKEMAKE_BYTES = 450 << 20  # memory of Snakemake in a job of a small campaign (acapella.snakefile.resources)
 DUCKDB_SHARE, DUCKDB_LEAST_BYTES = 0.75, 256 << 20  # the rest is for Python and Arrow
 
 _connections = weakref.WeakSet()
@@ -106,6 +106,13 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
     weakref.finalize(connection, remove_locked, descriptor, spill)
     _connections.add(connection)
     return connection
+
+
+def cursor(connection):
+    """Return a connection to the same database, which `interrupt` also interrupts."""
+    new = connection.cursor()
+    _connections.add(new)
+    return new
 
 
 def open_catalog(directory: Path, *, threads: int = 1, **more: str):

@@ -79,7 +79,7 @@ NEEDS = {
         "200 samples together: 309 MiB, 1.6 s",
     ),
     "index": Need(
-        mb=400,
+        mb=550,
         minutes=15,
         mb_per_mib=2,
         mb_per_1000_samples=50,
@@ -168,6 +168,19 @@ def run_minutes(rule: str, *, engine: str | None = None, limit_s: float = 0, **w
         return math.ceil(scaled(minutes + limit_s / 60, attempt))
 
     return runtime
+
+
+def constant_memory_mb(mb: int, *, campaign: Callable[[object], int]) -> Callable:
+    """Return the function for the resource `mem_mb` of a rule whose input is small, including Snakemake.
+
+    ``campaign``: as for `memory_mb`.
+    """
+
+    def mem_mb(wildcards, attempt):
+        samples = known_samples(campaign, wildcards)
+        return math.ceil(scaled(mb, attempt) + SNAKEMAKE_MB_PER_1000_SAMPLES * samples / 1000)
+
+    return mem_mb
 
 
 def memory_limit(mb: int) -> Callable:

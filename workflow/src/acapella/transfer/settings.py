@@ -1,6 +1,7 @@
 """Reads the settings of a transfer from cell.json or, for imported files, from a sheet or the file names."""
 
 import csv
+import os
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -169,11 +170,14 @@ def sheet(path: Path) -> dict[Path, dict]:
         if name != FILE and name not in PARAMETERS:
             raise UserError(f"unknown column {name!r}", where=path, fix=f"known: {FILE}, {', '.join(PARAMETERS)}")
     found: dict[Path, dict] = {}
+    places: set[str] = set()
     for number, row in enumerate(rows[1:], 2):
         values: dict[str, str | None] = dict(zip(rows[0], row, strict=False))
         file = path.parent / (values.pop(FILE) or "")
-        if file in found:
+        place = os.path.abspath(file)  # noqa: PTH100 - removes ..
+        if place in places:
             raise UserError(f"row {number}: {file} is in the sheet twice", where=path)
+        places.add(place)
         try:
             found[file] = parsed(values)
         except ValueError as error:

@@ -50,7 +50,7 @@ class Generator:
         self.receiver = network.hosts(2)[0]
         self.environments = {environment.name: environment for environment in settings.environments}
         for environment in settings.environments:
-            check_path(network, environment, bridges=bridges)
+            check_path(network, environment, bridges=True)
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
         self._model: CompiledModel | None = None
         self._current: Run | None = None
