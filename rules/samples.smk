@@ -74,7 +74,7 @@ else:
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
     recorded_capture, recorded_values = lambda sample: SAMPLES[sample].capture, lambda sample: []
 
-NUMBER_OF_SAMPLES = SAMPLES.number_in_campaign if HAS_SAMPLES else lambda wildcards: 0
+NUMBER_OF_SAMPLES = (lambda wildcards: len(SHEET.rows)) if config["testbed"] == "files" else SAMPLES.number_in_campaign
 memory_mb = functools.partial(resources.memory_mb, campaign=NUMBER_OF_SAMPLES)
 constant_memory_mb = functools.partial(resources.constant_memory_mb, campaign=NUMBER_OF_SAMPLES)
 
