@@ -65,10 +65,10 @@ def run_in_fork(command: Sequence[str], sample: str, log: Path | None) -> Outcom
     pid = os.fork()
     if pid == 0:
         run_command(command, descriptor, parent)
-    gc.unfreeze()
-    if descriptor is not None:
-        os.close(descriptor)
-    try:
+    try:  # a signal to stop may arrive at any time from here on, and must end the fork
+        gc.unfreeze()
+        if descriptor is not None:
+            os.close(descriptor)
         _, status, usage = os.wait4(pid, 0)
     except BaseException as stop:
         with contextlib.suppress(ProcessLookupError):
