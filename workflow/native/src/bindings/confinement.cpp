@@ -1,9 +1,13 @@
 #include "bindings/confinement.hpp"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <sys/wait.h>
 
 #include <cerrno>
+#include <csignal>
+#include <memory>
 
 #include "confine/confinement.hpp"
 #include "confine/open_beneath.hpp"
@@ -15,7 +19,38 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-pid_t spawn(std::string path, Strings arguments, Strings environment, const nb::tuple& streams,
+// A started program. Its destructor kills it, because a signal handler of Python may raise an exception before
+// the caller has stored the object that `spawn` returns.
+class ConfinedProcess {
+  public:
+    explicit ConfinedProcess(pid_t pid) : pid_(pid) {}
+    ConfinedProcess(const ConfinedProcess&) = delete;
+    ConfinedProcess& operator=(const ConfinedProcess&) = delete;
+    ~ConfinedProcess() { (void)end(); }
+
+    [[nodiscard]] pid_t pid() const { return pid_; }
+
+    // Kills the process group. Its number cannot be reused until the process has been waited for.
+    void kill() const {
+        if (!ended_) (void)::kill(-pid_, SIGKILL);
+    }
+
+    // Kills the process group and returns the status of the process (wait(2)).
+    int end() {
+        kill();
+        while (!ended_ && ::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+        }
+        ended_ = true;
+        return status_;
+    }
+
+  private:
+    pid_t pid_;
+    int status_ = 0;
+    bool ended_ = false;
+};
+
+std::unique_ptr<ConfinedProcess> spawn(std::string path, Strings arguments, Strings environment, const nb::tuple& streams,
             Strings readable, const nb::tuple& limits) {
     const confine::Program program{std::move(path),           std::move(arguments),
                                    std::move(environment),    nb::cast<int>(streams[0]),
@@ -24,7 +59,7 @@ pid_t spawn(std::string path, Strings arguments, Strings environment, const nb::
                                  nb::cast<std::uint64_t>(limits[1]), nb::cast<std::uint64_t>(limits[2]),
                                  nb::cast<std::uint64_t>(limits[3])};
     try {
-        return confine::spawn(program, rights);
+        return std::make_unique<ConfinedProcess>(confine::spawn(program, rights));
     } catch (const confine::SpawnError& error) {
         errno = error.error();
         PyErr_SetFromErrnoWithFilename(PyExc_OSError, program.path.c_str());
@@ -51,6 +86,10 @@ nb::dict kernel_support() {
 }  // namespace
 
 void bind_confinement(nb::module_& module) {
+    nb::class_<ConfinedProcess>(module, "ConfinedProcess", "A started program; killed when it is deleted")
+        .def_prop_ro("pid", &ConfinedProcess::pid)
+        .def("kill", &ConfinedProcess::kill, "Kill the process group, unless `end` has been called")
+        .def("end", &ConfinedProcess::end, "Kill the process group; return the status of the process (wait(2))");
     module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.common.confined");
     module.def(

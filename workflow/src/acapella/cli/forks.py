@@ -23,6 +23,7 @@ from . import entry
 from .commands import keep_parser
 
 PR_SET_PDEATHSIG = 1  # of prctl(2)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -62,18 +63,25 @@ def run_in_fork(command: Sequence[str], sample: str, log: Path | None) -> Outcom
     start, parent = time.monotonic(), os.getpid()
     sys.stdout.flush()
     gc.freeze()  # garbage collection in the fork would write to all objects of this process, and so copy their pages
-    pid = os.fork()
-    if pid == 0:
-        run_command(command, descriptor, parent)
-    try:  # a signal to stop may arrive at any time from here on, and must end the fork
+    pid = 0
+    try:
+        # Blocked until the fork has its own handlers, because os.fork() discards exceptions of a signal handler that
+        # runs inside it (in functions of os.register_at_fork), and `pid` must have a value.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        pid = os.fork()
+        if pid == 0:
+            run_command(command, descriptor, parent)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         gc.unfreeze()
         if descriptor is not None:
             os.close(descriptor)
         _, status, usage = os.wait4(pid, 0)
     except BaseException as stop:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
-        os.waitpid(pid, 0)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        if pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
+            os.waitpid(pid, 0)
         raise
     code = os.waitstatus_to_exitcode(status)
     code = 128 - code if code < 0 else code
@@ -92,9 +100,10 @@ def run_command(command: Sequence[str], log: int | None, parent: int) -> None:
         if os.getppid() != parent:
             os._exit(OUTSIDE)
         atexit._clear()  # do not run functions that the parent has registered
-        for number, handler in ((signal.SIGINT, entry.stop), (signal.SIGTERM, None), (signal.SIGHUP, None)):
+        for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, handler or signal.SIG_DFL)
+                signal.signal(number, entry.stop if number == signal.SIGINT else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         for stream in (1, 2) if log is not None else ():
             os.dup2(log, stream)
         sys.argv = ["acapella", *command]

@@ -5,11 +5,9 @@ The core starts them (confine/confinement.hpp lists the restrictions); `acapella
 supports.
 """
 
-import contextlib
 import os
 import pwd
 import select
-import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,12 +57,15 @@ PROCESSES = "Max processes"  # name in /proc/PID/limits
 
 
 class Process:
-    """A running confined program, with the part of the subprocess.Popen interface that its callers need."""
+    """A running confined program, with the part of the subprocess.Popen interface that its callers need.
+
+    The program is killed when the object is deleted.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]):
         """Start ``command``, whose first element is a path. Raises OSError if it cannot be started."""
         self.returncode: int | None = None
-        pid = _native.spawn_confined(
+        self._process = _native.spawn_confined(
             command[0],
             list(command),
             [f"{name}={value}" for name, value in environment.items()],
@@ -72,29 +73,21 @@ class Process:
             [*SYSTEM, *program_paths(Path(command[0]))],
             (MEMORY_BYTES, CPU_S, FILE_BYTES, TASKS),
         )
-        self.pid = pid
-        self._handle = os.pidfd_open(pid)  # refers to this process even after its PID is reused
+        self.pid = self._process.pid
+        self._handle = os.pidfd_open(self.pid)  # refers to this process even after its PID is reused
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait for the process and return its exit code, -N for signal N. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             if not readable(self._handle, timeout_s):
                 raise subprocess.TimeoutExpired("", timeout_s)
-            self._kill_group()
-            _, status = os.waitpid(self.pid, 0)
-            self.returncode = os.waitstatus_to_exitcode(status)
+            self.returncode = os.waitstatus_to_exitcode(self._process.end())
             os.close(self._handle)
         return self.returncode
 
     def kill(self) -> None:
         """Kill the process and its process group, unless `wait` has returned the exit code."""
-        if self.returncode is None:
-            self._kill_group()
-
-    def _kill_group(self) -> None:
-        """Kill the process group. Its number cannot be reused until the process has been waited for."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self._process.kill()
 
 
 def readable(descriptor: int, timeout_s: float | None) -> bool:

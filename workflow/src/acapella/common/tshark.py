@@ -159,8 +159,8 @@ class Tshark:
             output_end.close()
             unfiltered = self.command(fields, as_columns=as_columns)
             run = Run(unfiltered, process, error_output, source, stdin, stdout)
-            _running.add(process)
             try:
+                _running.add(process)
                 yield run
             finally:
                 stop(run)
