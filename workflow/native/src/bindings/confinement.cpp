@@ -19,8 +19,8 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// A started program. Its destructor kills it, because a signal handler of Python may raise an exception before
-// the caller has stored the object that `spawn` returns.
+// A started program. Its destructor kills it, because a signal handler of Python may raise an exception
+// before the caller has stored the object that `spawn` returns.
 class ConfinedProcess {
   public:
     explicit ConfinedProcess(pid_t pid) : pid_(pid) {}
@@ -50,8 +50,8 @@ class ConfinedProcess {
     bool ended_ = false;
 };
 
-std::unique_ptr<ConfinedProcess> spawn(std::string path, Strings arguments, Strings environment, const nb::tuple& streams,
-            Strings readable, const nb::tuple& limits) {
+std::unique_ptr<ConfinedProcess> spawn(std::string path, Strings arguments, Strings environment,
+                                       const nb::tuple& streams, Strings readable, const nb::tuple& limits) {
     const confine::Program program{std::move(path),           std::move(arguments),
                                    std::move(environment),    nb::cast<int>(streams[0]),
                                    nb::cast<int>(streams[1]), nb::cast<int>(streams[2])};
@@ -89,7 +89,8 @@ void bind_confinement(nb::module_& module) {
     nb::class_<ConfinedProcess>(module, "ConfinedProcess", "A started program; killed when it is deleted")
         .def_prop_ro("pid", &ConfinedProcess::pid)
         .def("kill", &ConfinedProcess::kill, "Kill the process group, unless `end` has been called")
-        .def("end", &ConfinedProcess::end, "Kill the process group; return the status of the process (wait(2))");
+        .def("end", &ConfinedProcess::end,
+             "Kill the process group; return the status of the process (wait(2))");
     module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.common.confined");
     module.def(

@@ -79,9 +79,9 @@ def run_in_fork(command: Sequence[str], sample: str, log: Path | None) -> Outcom
     except BaseException as stop:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         if pid:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # wait4 has returned
                 os.kill(pid, signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
-            os.waitpid(pid, 0)
+                os.waitpid(pid, 0)
         raise
     code = os.waitstatus_to_exitcode(status)
     code = 128 - code if code < 0 else code
