@@ -1,5 +1,6 @@
 """Programs that read untrusted input have few privileges and a timeout for every reply."""
 
+import contextlib
 import errno
 import json
 import os
@@ -395,6 +396,22 @@ os._exit(0)
         assert printed.readline().split()[:2] == [str(errno.EPERM)] * 2
         assert process.wait(60) == 0
         assert printed.read() == ""  # its end of the pipe is closed, so the child has exited
+
+
+def test_program_is_killed_if_a_signal_arrives_before_its_process_is_returned(monkeypatch):
+    pids, spawn = [], _native.spawn_confined
+
+    def spawn_and_signal(*arguments):
+        process = spawn(*arguments)
+        pids.append(process.pid)
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(_native, "spawn_confined", spawn_and_signal)
+    with contextlib.suppress(KeyboardInterrupt):  # pytest.raises would keep the traceback, and so the process
+        confined.Process(["/bin/sleep", "3600"], {}, (0, 1, 2))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
 
 
 def test_digest_and_runner_have_the_same_time_limit():
