@@ -23,17 +23,17 @@ from acapella.snakefile.transfer import empty_figures
 
 HEATMAPS = ("transfer_throughput", "transfer_completion", "transfer_gain", "transfer_retransmits")
 UNITS = {
-    "transfer_throughput": ("added round-trip delay (ms)", "buffer", "throughput (Mbit/s)", "BBR", "Cubic"),
-    "transfer_completion": ("added round-trip delay (ms)", "buffer", "mean completion (s)", "BBR", "Cubic"),
+    "transfer_throughput": ("added round-trip delay (ms)", "buffer", "throughput (Mbit/s)", "BBR", "CUBIC"),
+    "transfer_completion": ("added round-trip delay (ms)", "buffer", "mean completion (s)", "BBR", "CUBIC"),
     "transfer_gain": ("added round-trip delay (ms)", "buffer", "gain (%)"),
     "transfer_retransmits": ("added round-trip delay (ms)", "buffer", "retransmitted segments"),
-    "transfer_streams": ("parallel streams", "completion time (s)", "Cubic \N{MINUS SIGN} BBR (s)", "5 GiB"),
+    "transfer_streams": ("parallel streams", "completion time (s)", "CUBIC \N{MINUS SIGN} BBR (s)", "5 GiB"),
     "transfer_per_stream": ("parallel streams", "throughput per stream (Mbit/s)", "gain of BBR (%)", "5 GiB"),
-    "transfer_fairness": ("Jain's fairness index", "BBR", "Cubic", "20 streams"),
+    "transfer_fairness": ("Jain's fairness index", "BBR", "CUBIC", "20 streams"),
     "transfer_ratios": ("time (s)", "throughput (Mbit/s)", "red", "green", "blue", "r = 0.5"),
 }
 OF_WIRE = {  # figures of campaigns with captures
-    "transfer_queueing": ("added round-trip delay (ms)", "buffer", "queueing (ms)", "BBR", "Cubic"),
+    "transfer_queueing": ("added round-trip delay (ms)", "buffer", "queueing (ms)", "BBR", "CUBIC"),
     "transfer_agreement": ("difference (%)", "streams", "headers counted", "unexplained", "duration: 0 of 12"),
 }
 PAPER_DELAYS = (0, 60, 120, 180, 240, 320, 380, 440)
@@ -137,26 +137,26 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
 @pytest.mark.parametrize(
     ("name", "campaign", "title"),
     [
-        ("transfer_throughput", "small", "Throughput: BBR 26 to 39 Mbit/s, Cubic 11.7 to 38 Mbit/s"),
-        ("transfer_completion", "small", "BBR completes first in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings"),
+        ("transfer_throughput", "small", "Throughput: BBR 26 to 39 Mbit/s, CUBIC 11.7 to 38 Mbit/s"),
+        ("transfer_completion", "small", "BBR completes first in 3, CUBIC in 4, equal within 0.5 % in 2 of 9 settings"),
         (
             "transfer_gain",
             "small",
-            "BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings; median gain 0 %",
+            "BBR is faster in 3, CUBIC in 4, equal within 0.5 % in 2 of 9 settings; median gain 0 %",
         ),
         (
             "transfer_retransmits",
             "small",
-            "BBR retransmits more than Cubic in 9 of 9 settings, 2 to 6 times as much in 9",
+            "BBR retransmits more than CUBIC in 9 of 9 settings, 2 to 6 times as much in 9",
         ),
         (
             "transfer_ratios",
             "small",
-            "Cubic: r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; "
+            "CUBIC: r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; "
             "predicted best: r = 2",
         ),
         # Segment n waits n steps of buffer / 10 MB ms (BBR: half of it), the cookie 0: on average 49.5 x 100/101 steps
-        ("transfer_queueing", "captured", "Queueing delay: BBR 0.25 to 5.14 ms, Cubic 0.50 to 10.3 ms"),
+        ("transfer_queueing", "captured", "Queueing delay: BBR 0.25 to 5.14 ms, CUBIC 0.50 to 10.3 ms"),
         # CUBIC: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
         (
             "transfer_agreement",
@@ -221,7 +221,7 @@ def test_range_of_gain_is_shown_if_a_run_was_repeated(runs, low, text):
 def test_cell_of_repeated_runs_contains_the_range_of_the_gain(text, notes):
     # 100 KiB without delay: BBR 38 to 40 Mbit/s, CUBIC 0.45 of that, 17.1 to 18: 1 - 18/38, 1 - 17.1/40
     assert "+53\N{HORIZONTAL ELLIPSIS}+57" in text("transfer_gain", "small")
-    assert "second line: gain of the slowest BBR run over the fastest Cubic run" in notes("transfer_gain", "small")
+    assert "second line: gain of the slowest BBR run over the fastest CUBIC run" in notes("transfer_gain", "small")
     assert "second line" not in notes("transfer_gain", "captured"), "no repeated run"
 
 
@@ -292,7 +292,7 @@ def test_report_tables_contain_gain_agreement_and_prediction(campaigns):
     assert [*found] == ["transfer_settings", "transfer_gain", "transfer_disagreements", "transfer_prediction"]
     assert all(len(row) == len(table["columns"]) for table in found.values() for row in table["rows"])
     faster = [row[5] for row in found["transfer_gain"]["rows"]]
-    assert {"BBR", "Cubic", "equal within 0.5 %"} == {*map(with_spaces, faster)} - {"no run of BBR"}
+    assert {"BBR", "CUBIC", "equal within 0.5 %"} == {*map(with_spaces, faster)} - {"no run of BBR"}
     assert {row[-1] for row in found["transfer_prediction"]["rows"]} == {"2"}
     assert "flows end earliest, with a fixed sum of both rates" in found["transfer_prediction"]["note"]
     large = {table["name"]: table for table in transfers.tables(campaigns["large"])}

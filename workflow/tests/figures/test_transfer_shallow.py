@@ -55,7 +55,7 @@ def test_small_gain_is_explained_in_figure_and_report(tmp_path):
         assert "throughput 83.6 % of the rate, 83.6 % of the rate" in text, "on the wire, not that of iperf3"
         assert "in flight (sum of the streams' 95 % quantiles) 0.836 BDP, 0.795 BDP" in text, "100 and 95 segments"
         assert "unknown whether a window limited BBR: 1 of 1 setting" in text
-        assert "BBR retransmits 19.8 % of its frames, Cubic 0 %" in text
+        assert "BBR retransmits 19.8 % of its frames, CUBIC 0 %" in text
 
 
 def test_large_gain_is_not_explained(tmp_path):
@@ -77,9 +77,9 @@ UNLIMITED = {
 @pytest.mark.parametrize(
     ("bbr", "cubic", "reason"),
     [
-        ({}, {"rate_share": 0.9}, "Reason: Cubic uses 90.0 % of the rate, so BBR can gain at most 10.0 %"),
+        ({}, {"rate_share": 0.9}, "Reason: CUBIC uses 90.0 % of the rate, so BBR can gain at most 10.0 %"),
         ({}, {"rate_share": 0.89}, "These values do not explain it"),
-        ({"wire_retransmitted_share": 0.04}, {}, "Reason: BBR retransmits 4.00 % of its frames, Cubic 1.00 %"),
+        ({"wire_retransmitted_share": 0.04}, {}, "Reason: BBR retransmits 4.00 % of its frames, CUBIC 1.00 %"),
         ({"wire_retransmitted_share": 0.02}, {}, "These values do not explain it"),
         (
             {"wire_flight_bdp": 0.5},

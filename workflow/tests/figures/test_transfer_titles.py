@@ -35,7 +35,7 @@ def gain_row(gain: float | None, comparison: str, low: float | None = None, high
 
 def test_title_without_a_defined_gain_has_no_median():
     row = gain_row(None, "both_zero")
-    assert with_spaces(transfer_gain.title([row])) == "BBR and Cubic are not comparable in the only setting"
+    assert with_spaces(transfer_gain.title([row])) == "BBR and CUBIC are not comparable in the only setting"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_title_without_a_defined_gain_has_no_median():
 def test_setting_whose_runs_overlap_has_no_winner(low, high, outcome):
     row = gain_row(1.0, "faster_bbr", low, high)
     assert transfer_outcome.outcome(row) == outcome
-    title = "BBR is faster in 0, Cubic in 0, undecided (runs overlap) in 2 of 2 settings; median gain +1 %"
+    title = "BBR is faster in 0, CUBIC in 0, undecided (runs overlap) in 2 of 2 settings; median gain +1 %"
     assert (with_spaces(transfer_gain.title([row, row])) == title) == (outcome == "undecided")
 
 
@@ -58,8 +58,8 @@ def test_setting_whose_runs_overlap_has_no_winner(low, high, outcome):
     ("row", "title"),
     [
         ((20.0, "faster_bbr"), "BBR is faster in the only setting; median gain +20 %"),
-        ((-20.0, "faster_cubic"), "Cubic is faster in the only setting; median gain \N{MINUS SIGN}20 %"),
-        ((0.1, "faster_bbr"), "BBR and Cubic are equal within 0.5 % in the only setting; median gain 0 %"),
+        ((-20.0, "faster_cubic"), "CUBIC is faster in the only setting; median gain \N{MINUS SIGN}20 %"),
+        ((0.1, "faster_bbr"), "BBR and CUBIC are equal within 0.5 % in the only setting; median gain 0 %"),
         ((1.0, "faster_bbr", -30.0, 30.0), "Undecided (runs overlap) in the only setting; median gain +1 %"),
     ],
 )
@@ -74,7 +74,7 @@ def test_runs_that_overlap_within_the_printed_precision_are_equal():
 def test_settings_in_which_bbr_transferred_nothing_count_in_medians():
     rows = [gain_row(20.0, "faster_bbr"), gain_row(None, "bbr_zero"), gain_row(None, "bbr_zero")]
     # Sorted: -inf, -inf, 20. Without the first two, the median would be 20.
-    title = "BBR is faster in 1, Cubic in 2 of 3 settings; median gain \N{MINUS SIGN}\N{INFINITY} %"
+    title = "BBR is faster in 1, CUBIC in 2 of 3 settings; median gain \N{MINUS SIGN}\N{INFINITY} %"
     assert with_spaces(transfer_gain.title(rows)) == title
     assert statistics.median(transfer_shallow.gains(rows)) == -math.inf
     assert statistics.median(transfer_shallow.gains([*rows, *[gain_row(30.0, "faster_bbr")] * 2])) == 20.0
@@ -95,7 +95,7 @@ def test_figure_of_gain_is_drawn_if_bbr_transferred_nothing(tmp_path):
 def test_completion_times_that_differ_by_half_a_percent_have_no_winner():
     times = [(1, "bbr", 1000.0), (1, "cubic", 1004.0), (2, "bbr", 1010.0), (2, "cubic", 1000.0)]
     title = with_spaces(transfer_completion.title([completion_row(*time) for time in times], 0, 0))
-    assert title == "BBR completes first in 0, Cubic in 1, equal within 0.5 % in 1 of 2 settings"
+    assert title == "BBR completes first in 0, CUBIC in 1, equal within 0.5 % in 1 of 2 settings"
 
 
 def completion_row(
@@ -113,7 +113,7 @@ def test_completion_times_that_overlap_have_no_winner():
         *(completion_row(3, "bbr", 1000.0, 999.0, 1002.0), completion_row(3, "cubic", 1001.0, 1000.0, 1003.0)),
     ]
     assert with_spaces(transfer_completion.title(rows, 0, 0)) == (
-        "BBR completes first in 1, Cubic in 0, equal within 0.5 % in 1, undecided (runs overlap) in 1 of 3 settings"
+        "BBR completes first in 1, CUBIC in 0, equal within 0.5 % in 1, undecided (runs overlap) in 1 of 3 settings"
     )
 
 
@@ -124,7 +124,7 @@ def test_best_ratio_has_the_shortest_mean_completion():
     ]
     settings = [ratio_row(1, "cubic", 1.0, 12e9, low=8e9), ratio_row(2, "cubic", 2.0, 10e9)]
     assert with_spaces(transfer_ratios.title(cells, [], settings)) == (
-        "Cubic: r = 2 completes first after 10 s (mean of 2 runs), but runs with r = 1 overlap; "
+        "CUBIC: r = 2 completes first after 10 s (mean of 2 runs), but runs with r = 1 overlap; "
         "its flows end within 5.00 % of each other (mean; largest 8.00 %)"
     )
 
@@ -150,14 +150,14 @@ def ratio_row(  # noqa: PLR0913
                 *(ratio_row(1, "bbr", 1.0, 8e9), ratio_row(2, "bbr", 2.0, 9e9)),
                 *(ratio_row(1, "cubic", 1.0, 8e9), ratio_row(2, "cubic", 2.0, 7e9)),
             ],
-            "Completes first: BBR with r = 1, Cubic with r = 2",
+            "Completes first: BBR with r = 1, CUBIC with r = 2",
         ),
         (
             [
                 *(ratio_row(1, "bbr", 1.0, 8e9), ratio_row(2, "bbr", 2.0, 9e9, low=7.9e9)),
                 *(ratio_row(1, "cubic", 1.0, 8e9), ratio_row(2, "cubic", 2.0, 7e9)),
             ],
-            "Completes first: BBR with r = 1 (runs overlap), Cubic with r = 2",
+            "Completes first: BBR with r = 1 (runs overlap), CUBIC with r = 2",
         ),
         (  # r = 1 without delay is faster than r = 2 with delay, which is no comparison of ratios
             [
@@ -186,7 +186,7 @@ def stream_row(streams: int, difference_s: float, gain: float, size: int = 2**30
 
 def test_titles_of_parallel_streams_name_what_varies():
     rows = [stream_row(1, 2.0, 10.0), stream_row(5, -1.0, 30.0)]
-    mean = "Cubic minus BBR, mean over the numbers of streams: 0.5 s for 1 GiB"
+    mean = "CUBIC minus BBR, mean over the numbers of streams: 0.5 s for 1 GiB"
     largest = "The gain of BBR per stream is largest with 5 streams{}: 30 %"
     assert with_spaces(transfer_streams.title(rows)) == mean
     assert with_spaces(transfer_per_stream.title(rows)) == largest.format("")
@@ -194,7 +194,7 @@ def test_titles_of_parallel_streams_name_what_varies():
     assert with_spaces(transfer_streams.title(sizes)) == f"{mean} and 4 s for 5 GiB"
     assert with_spaces(transfer_per_stream.title(sizes)) == largest.format(", 1 GiB")
     delays = [*rows, stream_row(5, 9.0, 20.0, delay_ns=60_000_000)]
-    assert with_spaces(transfer_streams.title(delays)) == "Cubic minus BBR: \N{MINUS SIGN}1 to 9 s in 3 settings"
+    assert with_spaces(transfer_streams.title(delays)) == "CUBIC minus BBR: \N{MINUS SIGN}1 to 9 s in 3 settings"
     assert with_spaces(transfer_per_stream.title(delays)) == largest.format(", delay 0 ms")
 
 
@@ -223,10 +223,10 @@ def many_groups(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "title"),
     [
-        ("throughput", "Throughput: BBR 40 Mbit/s, Cubic 40 Mbit/s"),
-        ("completion", "BBR completes first in 0, Cubic in 0, equal within 0.5 % in 8 of 8 settings"),
-        ("gain", "BBR is faster in 0, Cubic in 0, equal within 0.5 % in 8 of 8 settings; median gain 0 %"),
-        ("retransmits", "BBR retransmits more than Cubic in 0 of 8 settings, 2 to 6 times as much in 0"),
+        ("throughput", "Throughput: BBR 40 Mbit/s, CUBIC 40 Mbit/s"),
+        ("completion", "BBR completes first in 0, CUBIC in 0, equal within 0.5 % in 8 of 8 settings"),
+        ("gain", "BBR is faster in 0, CUBIC in 0, equal within 0.5 % in 8 of 8 settings; median gain 0 %"),
+        ("retransmits", "BBR retransmits more than CUBIC in 0 of 8 settings, 2 to 6 times as much in 0"),
     ],
 )
 def test_titles_count_only_the_settings_that_are_drawn(many_groups, name, title):
@@ -252,7 +252,7 @@ def test_setting_counts_as_its_cell_is_printed(gain, comparison, printed, outcom
     row = gain_row(gain, comparison)
     assert (transfer_gain.text(row), transfer_outcome.outcome(row)) == (printed, outcome)
     equal = ", equal within 0.5 % in 1" if outcome == "equal" else ""
-    begin = f"BBR is faster in {1 + (outcome == 'bbr')}, Cubic in {int(outcome == 'cubic')}{equal} of 2 settings"
+    begin = f"BBR is faster in {1 + (outcome == 'bbr')}, CUBIC in {int(outcome == 'cubic')}{equal} of 2 settings"
     assert with_spaces(transfer_gain.title([row, gain_row(20.0, "faster_bbr")])).startswith(begin)
 
 

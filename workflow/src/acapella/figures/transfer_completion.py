@@ -7,7 +7,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Completion time of transfers"
-ABOUT = "Completion time of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 4, right)."
+ABOUT = "Completion time of BBR and CUBIC against buffer and delay (sliced-WAN paper, figure 4, right)."
 TABLE = "transfer_settings"
 COLUMNS = (
     *("algorithm", "delay_ns", "buffer_bytes", "completion_ns_mean", "completion_ns_stddev", "completion_source"),

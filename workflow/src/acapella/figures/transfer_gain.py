@@ -11,20 +11,20 @@ from .compose import Figure
 from .source import NoData, Source
 from .transfer_outcome import DECIMALS
 
-SUBJECT = "Gain of BBR over Cubic"
-ABOUT = "Gain of BBR over Cubic in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."
+SUBJECT = "Gain of BBR over CUBIC"
+ABOUT = "Gain of BBR over CUBIC in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."
 TABLE = "transfer_gain"
 COLUMNS = (
     *("delay_ns", "buffer_bytes", "gain_percent", "gain_low", "gain_high", "comparison"),
     *("bbr_runs", "cubic_runs", "flagged"),
 )
 SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
-# Blue: Cubic is faster; red: BBR is faster, as in the paper.
+# Blue: CUBIC is faster; red: BBR is faster, as in the paper.
 COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
 LEAST_SCALE = 10.0  # percent: minimum end of the color scale, so that noise does not have the colors of large gains
 REPEATED = 2  # minimum number of runs per algorithm for a range of the gain
 KEY = "positive: BBR is faster; black frame: a run of the cell has a flag"
-RANGE_KEY = "second line: gain of the slowest BBR run over the fastest Cubic run, and of the fastest over the slowest"
+RANGE_KEY = "second line: gain of the slowest BBR run over the fastest CUBIC run, and of the fastest over the slowest"
 INFINITE = "\N{MINUS SIGN}\N{INFINITY}"
 CASES = {"bbr_zero": INFINITE, "both_zero": "0/0"}
 MISSING = {"bbr_missing", "cubic_missing"}
@@ -34,9 +34,9 @@ def draw(source: Source) -> Figure:
     """Draw one heatmap."""
     rows = source.rows(TABLE)
     if rows and all(row["comparison"] in MISSING for row in rows):
-        raise NoData("no settings have complete runs of both BBR and Cubic")
+        raise NoData("no settings have complete runs of both BBR and CUBIC")
     chart, notes = transfer_heatmap.heatmap(
-        rows, measure(), lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
+        rows, measure(), lambda row: "100 (BBR \N{MINUS SIGN} CUBIC) / BBR, of mean throughput"
     )
     drawn = transfer_heatmap.heat_rows(rows)
     key = (KEY, *([RANGE_KEY] if any(map(gain_range, drawn)) else []), *shallow_notes(drawn, source), *notes)

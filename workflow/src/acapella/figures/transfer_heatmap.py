@@ -219,7 +219,7 @@ def runs_text(row: dict) -> str:
     """Return the number of complete runs of a row of transfer_settings or transfer_gain."""
     if "runs" in row:
         return f"{row['runs']}"
-    return f"{row['bbr_runs']} BBR, {row['cubic_runs']} Cubic"
+    return f"{row['bbr_runs']} BBR, {row['cubic_runs']} CUBIC"
 
 
 def place(value: float, domain: list[float], measure: Measure) -> float:

@@ -1,4 +1,4 @@
-"""Determines whether BBR or Cubic is faster: only if their runs do not overlap and the rounded difference is not 0."""
+"""Determines whether BBR or CUBIC is faster: only if their runs do not overlap and the rounded difference is not 0."""
 
 import math
 
@@ -47,19 +47,19 @@ def first(bbr: dict, cubic: dict) -> str:
 
 def setting_text(verb: str, result: str | None) -> str:
     """Return the outcome of one setting as text."""
-    names = {"bbr": f"BBR {verb}", "cubic": f"Cubic {verb}"}
-    without_winner = {"equal": f"BBR and Cubic are {EQUAL}", "undecided": UNDECIDED.capitalize()}
-    return (names | without_winner).get(result, "BBR and Cubic are not comparable")
+    names = {"bbr": f"BBR {verb}", "cubic": f"CUBIC {verb}"}
+    without_winner = {"equal": f"BBR and CUBIC are {EQUAL}", "undecided": UNDECIDED.capitalize()}
+    return (names | without_winner).get(result, "BBR and CUBIC are not comparable")
 
 
 def summary(verb: str, outcomes: list[str | None], settings: int) -> str:
-    """Return ``BBR is faster in 3, Cubic in 4, equal within 0.5 % in 2 of 9 settings``. ``verb``: ``is faster``.
+    """Return ``BBR is faster in 3, CUBIC in 4, equal within 0.5 % in 2 of 9 settings``. ``verb``: ``is faster``.
 
     With one setting: ``BBR is faster in the only setting``.
     """
     if settings == 1:
         return f"{setting_text(verb, outcomes[0])} in the only setting"
-    parts = [f"BBR {verb} in {outcomes.count('bbr')}", f"Cubic in {outcomes.count('cubic')}"]
+    parts = [f"BBR {verb} in {outcomes.count('bbr')}", f"CUBIC in {outcomes.count('cubic')}"]
     parts += [
         f"{text} in {number}"
         for name, text in (("equal", EQUAL), ("undecided", UNDECIDED))

@@ -9,7 +9,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Throughput per stream"
-ABOUT = "Throughput per parallel stream, and its gain for BBR over Cubic (sliced-WAN paper, figure 7)."
+ABOUT = "Throughput per parallel stream, and its gain for BBR over CUBIC (sliced-WAN paper, figure 7)."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "streams", "size_bytes", "per_stream_bps_mean", "per_stream_bps_low", "per_stream_bps_high")
 SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "per_stream_bps_mean"))
@@ -27,7 +27,7 @@ def draw(source: Source) -> Figure:
     right = transfer_lines.Lines(gains, ("gain_percent", "gain_low", "gain_high"), 1, "gain of BBR (%)", zero=True)
     chart = alt.hconcat(left.chart(), right.chart(), spacing=30) if gains else left.chart()
     notes = (
-        "left: bars from the slowest to the fastest stream; right: 100 (BBR \N{MINUS SIGN} Cubic) / BBR, bars for the "
+        "left: bars from the slowest to the fastest stream; right: 100 (BBR \N{MINUS SIGN} CUBIC) / BBR, bars for the "
         "smallest and largest run",
         transfer_lines.HOLLOW,
     )

@@ -7,7 +7,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Retransmissions of transfers"
-ABOUT = "Retransmissions of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 5, right)."
+ABOUT = "Retransmissions of BBR and CUBIC against buffer and delay (sliced-WAN paper, figure 5, right)."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "retransmits_mean", "retransmits_stddev", "runs", "flags")
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
@@ -36,7 +36,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(gains: list[dict]) -> str:
-    """Return the title: in how many settings BBR retransmits 2 to 6 times as much as Cubic, as the paper states."""
+    """Return the title: in how many settings BBR retransmits 2 to 6 times as much as CUBIC, as the paper states."""
     known = [row for row in gains if row["bbr_retransmits"] is not None and row["cubic_retransmits"] is not None]
     if not known:
         return "Retransmitted segments"
@@ -44,7 +44,7 @@ def title(gains: list[dict]) -> str:
     within = sum(row["retransmits_ratio"] is not None and low <= row["retransmits_ratio"] <= high for row in known)
     more = sum(row["bbr_retransmits"] > row["cubic_retransmits"] for row in known)
     return (
-        f"BBR retransmits more than Cubic in {more} of {count(len(known), 'setting')}, "
+        f"BBR retransmits more than CUBIC in {more} of {count(len(known), 'setting')}, "
         f"{low} to {high} times as much in {within}"
     )
 

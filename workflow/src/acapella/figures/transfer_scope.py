@@ -109,14 +109,14 @@ def completion_note(rows: list[dict]) -> str:
 
 
 def algorithms(rows: Iterable[dict]) -> list[str]:
-    """Return the algorithms of rows: BBR, Cubic, then others by name."""
+    """Return the algorithms of rows: BBR, CUBIC, then others by name."""
     names = {row["algorithm"] for row in rows}
     return [name for name in FIRST if name in names] + sorted(names - {*FIRST})
 
 
 def name_of(algorithm: str) -> str:
     """Return the usual spelling of an algorithm."""
-    return {"bbr": "BBR", "cubic": "Cubic", "reno": "Reno"}.get(algorithm, algorithm)
+    return {"bbr": "BBR", "cubic": "CUBIC", "reno": "Reno"}.get(algorithm, algorithm)
 
 
 def byte_text(size: int | None) -> str:

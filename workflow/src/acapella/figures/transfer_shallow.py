@@ -1,4 +1,4 @@
-"""Explains in text why the gain of BBR over Cubic is small with shallow buffers, from values measured on the wire."""
+"""Explains in text why the gain of BBR over CUBIC is small with shallow buffers, from values measured on the wire."""
 
 import statistics
 
@@ -51,7 +51,7 @@ def text(bbr: dict, cubic: dict) -> str:
         evidence.append(f"unknown whether a window limited BBR: {unknown} of {settings}")
     why = reasons(bbr, cubic)
     reason = f"Reason: {listed(why)}" if why else "These values do not explain it"
-    return f"{head}. Medians of BBR and Cubic on the wire: {'; '.join(filter(None, evidence))}. {reason}"
+    return f"{head}. Medians of BBR and CUBIC on the wire: {'; '.join(filter(None, evidence))}. {reason}"
 
 
 def pair(name: str, bbr: dict, cubic: dict, column: str, text_of) -> str:
@@ -64,17 +64,17 @@ def pair(name: str, bbr: dict, cubic: dict, column: str, text_of) -> str:
 def reasons(bbr: dict, cubic: dict) -> list[str]:
     """Return what limits BBR's gain, according to the medians.
 
-    BBR cannot exceed the rate of the bottleneck, so its gain is at most 1 minus the share of the rate that Cubic uses.
+    BBR cannot exceed the rate of the bottleneck, so its gain is at most 1 minus the share of the rate that CUBIC uses.
     """
     texts = []
     share = cubic["rate_share"]
     if share is not None and 100 * (1 - share) <= GOAL_PERCENT:
         max_gain = percent(max(0.0, 1 - share))
-        texts.append(f"Cubic uses {percent(share)} of the rate, so BBR can gain at most {max_gain}")
+        texts.append(f"CUBIC uses {percent(share)} of the rate, so BBR can gain at most {max_gain}")
     lost = [row["wire_retransmitted_share"] for row in (bbr, cubic)]
     if None not in lost and lost[0] - lost[1] >= LEAST_LOSS:
         texts.append(
-            f"BBR retransmits {percent(lost[0])} of its frames, Cubic {percent(lost[1])}, which leaves less of the "
+            f"BBR retransmits {percent(lost[0])} of its frames, CUBIC {percent(lost[1])}, which leaves less of the "
             "link for new data"
         )
     flight = bbr["wire_flight_bdp"]

@@ -9,7 +9,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Completion time against streams"
-ABOUT = "Completion time against parallel streams for each size, and Cubic minus BBR (sliced-WAN paper, figure 6)."
+ABOUT = "Completion time against parallel streams for each size, and CUBIC minus BBR (sliced-WAN paper, figure 6)."
 TABLE = "transfer_settings"
 COLUMNS = (
     *("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high"),
@@ -30,7 +30,7 @@ def draw(source: Source) -> Figure:
         row for row in source.rows("transfer_gain") if row["setting"] in settings and row["difference_ns"] is not None
     ]
     columns = ("difference_ns", "difference_low_ns", "difference_high_ns")
-    right = transfer_lines.Lines(gains, columns, 1e-9, "Cubic \N{MINUS SIGN} BBR (s)", zero=True)
+    right = transfer_lines.Lines(gains, columns, 1e-9, "CUBIC \N{MINUS SIGN} BBR (s)", zero=True)
     chart = alt.hconcat(lines.chart(), right.chart(), spacing=30) if gains else lines.chart()
     note = transfer_scope.completion_note(rows)
     return Figure(title(gains), chart, (note, transfer_lines.KEY, "right: positive if BBR completes first"))
@@ -44,12 +44,12 @@ def title(gains: list[dict]) -> str:
     others = transfer_scope.varying(gains, [name for name in transfer_lines.OTHERS if name != "size_bytes"])
     if others or len(sizes) > MAX_SIZES:
         ends = [seconds(end(row["difference_ns"] for row in gains)) for end in (min, max)]
-        return f"Cubic minus BBR: {span(*ends)} s in {count(len(gains), 'setting')}"
+        return f"CUBIC minus BBR: {span(*ends)} s in {count(len(gains), 'setting')}"
     parts = []
     for (size,), rows in sizes.items():
         mean = sum(row["difference_ns"] for row in rows) / len(rows)
         parts.append(f"{seconds(mean)} s for {transfer_scope.byte_text(size)}")
-    return f"Cubic minus BBR, mean over the numbers of streams: {listed(parts)}"
+    return f"CUBIC minus BBR, mean over the numbers of streams: {listed(parts)}"
 
 
 def seconds(ns: float) -> str:

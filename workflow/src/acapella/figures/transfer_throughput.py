@@ -7,7 +7,7 @@ from .compose import Figure
 from .source import Source
 
 SUBJECT = "Throughput of transfers"
-ABOUT = "Throughput of BBR and Cubic against buffer and delay (sliced-WAN paper, figure 4, left)."
+ABOUT = "Throughput of BBR and CUBIC against buffer and delay (sliced-WAN paper, figure 4, left)."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "throughput_bps_mean", "throughput_bps_stddev", "runs", "flags")
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)

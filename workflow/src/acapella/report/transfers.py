@@ -22,16 +22,16 @@ CAUSES = ("headers", "start_up", "send_buffer", "after_end", "capture_loss", "un
 ENDS = {"wire": "all bytes acknowledged", "iperf3": "iperf3 stops"}  # labels of completion times, by source
 OUTCOMES = {
     "bbr": "BBR",
-    "cubic": "Cubic",
+    "cubic": "CUBIC",
     "equal": transfer_outcome.EQUAL,
     "undecided": transfer_outcome.UNDECIDED,
 }
 COMPARISONS = {  # outcomes without a gain in percent
-    "bbr_zero": "Cubic; BBR transferred nothing",
-    "cubic_zero": "BBR; Cubic transferred nothing",
+    "bbr_zero": "CUBIC; BBR transferred nothing",
+    "cubic_zero": "BBR; CUBIC transferred nothing",
     "both_zero": "neither transferred anything",
     "bbr_missing": "no run of BBR",
-    "cubic_missing": "no run of Cubic",
+    "cubic_missing": "no run of CUBIC",
 }
 
 
@@ -92,13 +92,13 @@ def gain(source: Source) -> dict:
     """Return the table that compares BBR with CUBIC."""
     rows = source.rows("transfer_gain")
     varied = transfer_scope.varying(rows, (*transfer_scope.FIXED, "delay_ns", "buffer_bytes")) or ["delay_ns"]
-    columns = [("Settings", False), ("Buffer (BDP)", True), ("BBR (Mbit/s)", True), ("Cubic (Mbit/s)", True)]
+    columns = [("Settings", False), ("Buffer (BDP)", True), ("BBR (Mbit/s)", True), ("CUBIC (Mbit/s)", True)]
     columns += [
         ("Gain (%)", True),
         ("Faster", False),
-        ("Cubic \N{MINUS SIGN} BBR (s)", True),
+        ("CUBIC \N{MINUS SIGN} BBR (s)", True),
         ("Until", False),
-        ("Retransmissions, BBR/Cubic", True),
+        ("Retransmissions, BBR/CUBIC", True),
     ]
     cells = [
         [
@@ -112,13 +112,13 @@ def gain(source: Source) -> dict:
         for row in rows[:MAX_ROWS]
     ]
     note = (
-        "Gain: 100 (BBR \N{MINUS SIGN} Cubic) / BBR of the mean throughputs, positive if BBR is faster. The sliced-WAN "
+        "Gain: 100 (BBR \N{MINUS SIGN} CUBIC) / BBR of the mean throughputs, positive if BBR is faster. The sliced-WAN "
         "paper states that BBR often retransmits 2 to 6 times more; the title of figure transfer_retransmits shows in "
         "how many of these settings it does."
     )
     if why := transfer_shallow.explanation(source):
         note += f" {why}."
-    return table("transfer_gain", "BBR against Cubic", note, columns, cells)
+    return table("transfer_gain", "BBR against CUBIC", note, columns, cells)
 
 
 def faster(row: dict) -> str:

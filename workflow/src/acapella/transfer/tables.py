@@ -1,4 +1,4 @@
-"""Create the tables of transfer experiments: iperf3 and the wire side by side, gain of BBR over Cubic, prediction.
+"""Create the tables of transfer experiments: iperf3 and the wire side by side, gain of BBR over CUBIC, prediction.
 
     acapella campaign transfers results/demo
     acapella campaign transfers results/demo --data 'data/*.json' --sheet sheet.tsv
