@@ -1,5 +1,5 @@
-/* Packet sockets (packet(7)) of net_af_packet: counts packets that the kernel dropped because a ring was
- * full, which DPDK 22.11 does not count, and filters packets. */
+/* Functions for the packet sockets (packet(7)) of net_af_packet. They count packets that the kernel dropped
+ * because a ring was full, which DPDK 22.11 does not count, and filter packets. */
 #ifndef ACAPELLA_PACKET_SOCKETS_H
 #define ACAPELLA_PACKET_SOCKETS_H
 

@@ -50,8 +50,8 @@ static const struct argp_option known[] = {
      "one queue (default: 1)",
      PORTS},
     {"in-band", IN_BAND, NULL, 0,
-     "With --bridge, report control messages to a port of the bridge (EtherType 0x88B5) instead of "
-     "forwarding them",
+     "With --bridge, print control messages that are addressed to a port of the bridge (EtherType "
+     "0x88B5) instead of forwarding them",
      PORTS},
     {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 64)", PORTS},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", PORTS},
@@ -80,7 +80,7 @@ static const struct argp_option known[] = {
     {"drop-late-ns", DROP_LATE, "NS", 0,
      "Do not send packets that are more than this late; 0: send them all (default: 0)", TIMES},
     {"guard-ns", GUARD, "NS", 0,
-     "During a run, end forwarding this long before the next departure (default: 50000)", TIMES},
+     "During a run, pause forwarding this long before each departure (default: 50000)", TIMES},
     {"wake-ns", WAKE, "NS", 0,
      "During a run without --bridge, sleep until this long before each departure; 0: poll all the time "
      "(default: 0)",

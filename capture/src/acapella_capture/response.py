@@ -4,8 +4,8 @@
     acapella measure response -o study/response.json --step-s 10
 
 The command creates two network namespaces, joined by a link, and removes them at the end. Each flow has a separate
-class in the sender's queue (tc, htb) with a token bucket of one frame, at a changing rate; slow TCP streams and a UDP
-stream share a third class. The receiver's interface is captured to the directory of FILE, under the same name with
+htb class at the sender (tc), with a token bucket of one frame and a changing rate; slow TCP streams and a UDP stream
+share a third class. The receiver's interface is captured to the directory of FILE, under the same name with
 suffix .pcap. FILE lists the rates, and the times at which they were set. If a program is missing, FILE contains the
 reason, the capture is empty, and the exit code is 0.
 """

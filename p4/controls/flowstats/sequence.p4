@@ -5,9 +5,10 @@
     slot_hole_start.write(meta.index, 0); \
     slot_hole_end.write(meta.index, 0);
 
-// SYN, FIN and sequence numbers of the flow in its slot, modulo 2^32. Data in order advances the highest number; Holes
-// handles other data. Numbers of an RST are ignored. A segment without data, SYN or FIN occupies no sequence number
-// (RFC 9293 section 3.4), so the lowest number is that of the first segment that occupies one.
+// SYN, FIN and sequence numbers of the flow in its slot, modulo 2^32. Data beyond the highest number advances it; Holes
+// handles gaps and data below it. Numbers of an RST are ignored, except in slot_data_seq. A segment without data, SYN
+// or FIN occupies no sequence number (RFC 9293 section 3.4), so the lowest number is that of the first segment that
+// occupies one.
 control Sequence(inout headers_t hdr, inout metadata_t meta) {
     Holes() holes;
 

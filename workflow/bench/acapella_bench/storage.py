@@ -21,7 +21,7 @@ def run(bench: Bench) -> list[dict]:
     if study["skipped"]:
         return [{"measured": "skipped", "value": study["skipped"]}]
     tables = storage.rows_of(study)
-    print(table.columns(COLUMNS, histogram(tables)), "\n")
+    print(table.format_table(COLUMNS, histogram(tables)), "\n")
     notes = [{"measured": "skipped", "value": note} for note in study["notes"]]
     return [row_of(run_, tables) for run_ in tables["storage_runs"]] + notes
 

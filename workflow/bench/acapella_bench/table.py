@@ -9,9 +9,10 @@ RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operat
 
 
 def checked(rows: Iterable[dict]) -> Iterable[dict]:
-    """Yield rows with ``met``: whether the value reaches the goal, a number after a relation (none: equal).
+    """Yield rows with ``met``: whether the value meets the goal, a relation and a number (only a number: equal).
 
-    Rows whose goal starts with any other word, such as "aim", are not changed. A missing value does not reach any goal.
+    Rows without a goal, or with one that starts with a word, such as "aim", are not
+    changed. A missing value does not reach any goal.
     """
     for row in rows:
         goal = GOAL.match(row.get("goal", ""))
@@ -50,7 +51,7 @@ def lines_of(facts: dict) -> str:
     return "\n".join(f"{name}: {shown(value)}" for name, value in facts.items())
 
 
-def columns(names: tuple[str, ...], rows: list[list]) -> str:
+def format_table(names: tuple[str, ...], rows: list[list]) -> str:
     """Return a table with a header and right-aligned columns."""
     cells = [list(names)] + [[shown(value) for value in row] for row in rows]
     widths = [max(len(cell[i]) for cell in cells) for i in range(len(names))]

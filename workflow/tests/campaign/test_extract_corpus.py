@@ -15,7 +15,7 @@ EXTRA_BYTES = 64  # allowed for captures of fewer than 1,000 frames
 
 
 def ranges_of(frames: int) -> str:
-    """Return a selection of the first three and the last two frames, and of frames at regular distances between."""
+    """Return a selection of the first three and the last two frames, and of frames at regular intervals in between."""
     numbers = {1, 2, 3, frames - 1, frames, *range(5, frames, max(3, frames // 40))}
     return ",".join(str(frame) for frame in sorted(numbers) if 1 <= frame <= frames)
 

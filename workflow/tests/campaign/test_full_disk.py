@@ -141,7 +141,7 @@ def test_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_complete(tmp_p
 
 
 @pytest.mark.soak
-def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all(tmp_path, limited):
+def test_full_disk_keeps_the_earlier_tables_and_the_next_run_writes_all(tmp_path, limited):
     for name in "ab":
         add_sample(tmp_path / "made", name)
     directory = analyze_campaign(tmp_path / "made")
@@ -195,7 +195,7 @@ def test_stage_on_a_full_disk_leaves_no_incomplete_file_and_is_repeated(tmp_path
 @pytest.mark.soak
 @pytest.mark.parametrize("free_kib", [0, 4] if SOAK else [4])
 @pytest.mark.parametrize("stage", ["digest", "analyze"])
-def test_batch_on_a_full_disk_is_completed_without_its_complete_samples(
+def test_batch_on_a_full_disk_is_completed_without_rerunning_complete_samples(
     tmp_path, run_twice, monkeypatch, stage, free_kib
 ):
     """One of three captures changes. The command cannot write a file, a table, or the list of failed samples."""

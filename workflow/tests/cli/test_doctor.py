@@ -68,7 +68,7 @@ def test_version_is_parsed_from_the_output_of_a_program(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_slurm_without_a_cluster_is_reported_as_missing(script, version, seen, tmp_path, monkeypatch):
+def test_slurm_is_available_only_if_sinfo_finds_a_cluster(script, version, seen, tmp_path, monkeypatch):
     for name in ("sbatch", "sinfo"):
         executable(tmp_path / name, f"#!/bin/sh\n{script}\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

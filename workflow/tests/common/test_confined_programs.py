@@ -227,13 +227,15 @@ def test_collect_started_directly_creates_private_files(tmp_path):
 def test_root_of_a_user_namespace_is_not_reported_as_limited():
     """The kernel does not limit processes of the real root, and a namespace does not show which user its root is."""
     require_success(["unshare", "-r", "true"], "user namespaces")
-    code = "from acapella.common import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
+    code = "from acapella.common import confined as c; print(c.status_of_test_program()[c.PROCESSES] == str(c.TASKS))"
     assert run("unshare", "-r", sys.executable, "-c", code, check=True).stdout == "False\n"
 
 
 def test_confined_program_has_a_limit_of_processes(tmp_path):
     """Processes are counted for the program only: by its user ID if started by root, else by its user namespace."""
-    require(confined.status_of_trial()[confined.PROCESSES] == str(confined.TASKS), "this user gets no user namespace")
+    require(
+        confined.status_of_test_program()[confined.PROCESSES] == str(confined.TASKS), "this user gets no user namespace"
+    )
     script = (
         "import os, sys, time\nmade = 0\ntry:\n while made < 1000:\n  if os.fork() == 0: time.sleep(600)\n  made += 1\n"
         "except OSError as error: pass\nprint(made, flush=True)"

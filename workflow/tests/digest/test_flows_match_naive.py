@@ -162,7 +162,7 @@ def test_better_peer_that_appears_later_restarts_the_count(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(3)]
     ack = ether(tcp(B, A, "A", 1, 1000), vlan=10)
     before, after = ([ether(packet, vlan) for packet in data] for vlan in (20, 10))
-    # The first four are compared with VLAN 20. The peer of the others has the same header stack.
+    # The first four ACKs are compared with the flow in VLAN 20, the last two with the flow in their own VLAN.
     rows = check(tmp_path, spaced([*before, *[ack] * 4, *after, *[ack] * 2]))
     assert [row["peer_flow"] for row in rows] == [None, 2, 1]
     assert rows[1]["duplicate_acks"] == 2

@@ -200,7 +200,7 @@ def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tu
 
 
 def clients(chance, server_port):
-    """Return 300 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
+    """Return 300 datagrams with random payload per direction and port, between clients on tunnel ports and a server."""
     packets = []
     for port in [port for port in PORTS.values() for _ in range(300)]:
         there, back = (chance.randbytes(chance.randrange(20, 200)) for _ in range(2))
@@ -319,7 +319,7 @@ ROUTED += [routed(0x6000, 0x6558, naive_tunnels.ethernet(0x0800, naive_tunnels.i
 
 
 def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
-    """Return a GTP-U frame with an inner Ethernet frame, whose addresses start with ``first``."""
+    """Return a GTP-U frame with an inner Ethernet frame. ``first`` is the first byte of its destination address."""
     carried = extension + first + naive_tunnels.ethernet(0x0800, naive_tunnels.inner())[1:]
     header = bytes([flags, 255]) + len(carried).to_bytes(2, "big") + naive_tunnels.word(5)
     return naive_tunnels.ethernet(*naive_tunnels.over_udp(2152)(header + carried))
@@ -422,7 +422,7 @@ def test_verify_finds_no_difference_in_tunnels(tmp_path, capsys, frames, min_sha
 
 
 @needs_tshark
-def test_bits_and_field_of_every_tunnel_type_match_tshark():
+def test_types_match_the_reference_and_fields_exist_in_tshark():
     rows = read_rows(schemas.root() / "tunnels.tsv")
     assert [row["type"] for row in rows] == TYPES
     assert {row["type"] for row in rows if row["directions"] == "same"} == {*NETWORK}

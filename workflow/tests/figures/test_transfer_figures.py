@@ -155,7 +155,8 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
             "CUBIC: r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; "
             "predicted best: r = 2",
         ),
-        # Segment n waits n steps of buffer / 10 MB ms (BBR: half of it), the cookie 0: on average 49.5 x 100/101 steps
+        # Segment n (0 to 99) waits n steps, the cookie 0: on average 49.5 x 100/101 steps. A step is
+        # buffer_bytes / 10**7 ms (BBR: half of that).
         ("transfer_queueing", "captured", "Queueing delay: BBR 0.25 to 5.14 ms, CUBIC 0.50 to 10.3 ms"),
         # CUBIC: headers in 2 cells, no cause in 2 cells, each in bytes and throughput
         (
@@ -190,7 +191,7 @@ def test_cell_of_gain_shows_sign_or_case(gain, comparison, text):
 
 
 @pytest.mark.parametrize(("faster", "color"), [(0.12, "#F7F7F7"), (0.5, "#F7F7F7"), (5.0, "#EBAE7F"), (12.0, None)])
-def test_small_gain_has_no_color_of_a_large_one(faster, color):
+def test_small_gain_is_not_colored_like_a_large_one(faster, color):
     row = {"comparison": "faster_bbr", "flagged": False, "bbr_runs": 1, "cubic_runs": 1, "gain_percent": faster}
     measure = transfer_gain.measure()
     domain = transfer_heatmap.value_domain([faster], measure)

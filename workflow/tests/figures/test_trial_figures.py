@@ -357,11 +357,11 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
         ),
         (
             {"local": [0.9, 0.99, 0.91, 0.98], "fabric": [0.98, 0.92, 0.9, 0.99]},
-            "No difference in mean kappa between local and fabric can be stated",
+            "No difference in mean kappa between local and fabric is supported by the intervals",
         ),
         (
             {"local": [0.99, 0.98, 0.97], "fabric": [0.5, 0.51, 0.52]},
-            "No difference in mean kappa between local and fabric can be stated",
+            "No difference in mean kappa between local and fabric is supported by the intervals",
         ),
         (
             {"a": [0.9] * 4, "b": [0.8] * 4, "c": [0.95] * 4, "d": [0.9] * 4},

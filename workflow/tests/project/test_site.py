@@ -30,7 +30,7 @@ def site(tmp_path_factory) -> Path:
 
 
 @pytest.mark.soak
-def test_search_works_on_files_and_loads_nothing_from_other_hosts(site, browser):
+def test_search_works_without_a_web_server_and_loads_nothing_from_other_hosts(site, browser):
     with opened_page(browser, site / "index.html") as (page, messages):
         page.keyboard.press("/")
         page.keyboard.type("kappa", delay=20)

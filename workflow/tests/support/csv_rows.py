@@ -11,7 +11,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
-    """Write rows under the columns of the first one."""
+    """Write rows as CSV; the keys of the first one are the columns."""
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()

@@ -7,8 +7,8 @@ MODEL is a YAML file with flows: headers, fields that vary, gaps, sizes, rate li
 errors (docs/generate.md). The same model and seed produce the same file, byte for byte. Each packet contains a stamp
 with its flow, its sequence number and its departure time, unless the model disables the stamp.
 
-The flows that were generated are written to OUT.generated.json (--expected), which `acapella monitor --expected` reads.
---flow-table writes the flow table that a digest of the packets would contain, computed only from the model.
+The generated flows are written to OUT.pcap.generated.json (or to --expected), which `acapella monitor --expected`
+reads. --flow-table writes the flow table that a digest of the packets would contain, computed only from the model.
 
 --interface needs root or CAP_NET_RAW. The exit code is 0 if all packets were sent or written, 1 if packets were not
 sent, and 2 or 75 after an error.
@@ -53,8 +53,8 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="random seed (default: that of the model)")
     parser.add_argument("--expected", type=Path, metavar="FILE",
-                        help="write the generated flows to FILE (JSON; default: OUT.generated.json; with --interface: "
-                        "no file)")  # fmt: skip
+                        help="write the generated flows to FILE (JSON; default: OUT.pcap.generated.json; with "
+                        "--interface: no file)")  # fmt: skip
     parser.add_argument("--flow-table", type=Path, metavar="FILE",
                         help="write the expected flow table to FILE (Parquet)")  # fmt: skip
     port = parser.add_argument_group("interface")

@@ -10,7 +10,7 @@ import numpy as np
 from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import scratch_directory
 
-from ..programs.dpdk import failure, started
+from ..programs.dpdk import failure, start_with_retries
 from ..programs.executables import find_executable
 from ..replay.ports import port_options
 from .compiled import CompiledModel
@@ -34,7 +34,7 @@ def run(model: CompiledModel, arguments: list[str]) -> dict[str, Any]:
     with scratch_directory() as scratch:
         compiled = scratch / "model"
         compiled.write_text(model.text(), encoding="ascii")
-        return json.loads(started(lambda: output_of(["--model", str(compiled), *arguments])))
+        return json.loads(start_with_retries(lambda: output_of(["--model", str(compiled), *arguments])))
 
 
 def output_of(arguments: list[str]) -> bytes:

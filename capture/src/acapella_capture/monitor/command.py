@@ -92,7 +92,9 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def add_packet_options(group: Any) -> None:
     """Add the options that concern packets."""
-    group.add_argument("--expected", type=Path, metavar="JSON", help="list of the generated flows (OUT.generated.json)")
+    group.add_argument(
+        "--expected", type=Path, metavar="JSON", help="list of the generated flows (OUT.pcap.generated.json)"
+    )
     group.add_argument("--max-flows", type=count(1 << 24), metavar="N",
                        help="without --expected: count flows with indexes below N "
                        f"(default: {DEFAULTS['max_flows']})")  # fmt: skip

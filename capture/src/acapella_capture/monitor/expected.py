@@ -68,13 +68,13 @@ def read(path: Path) -> ExpectedFlows:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"not JSON: {error}"
         raise UserError(
-            f"cannot read: {reason}", where=path, fix="specify OUT.generated.json of the generator"
+            f"cannot read: {reason}", where=path, fix="specify OUT.pcap.generated.json of the generator"
         ) from error
     error = first_error(value, schema)
     if error is None and [flow["flow"] for flow in value["flows"]] != list(range(len(value["flows"]))):
         error = "flows: not in the order of their indexes"
     if error:
-        raise UserError(error, where=path, fix="specify OUT.generated.json of the generator")
+        raise UserError(error, where=path, fix="specify OUT.pcap.generated.json of the generator")
     timing = value.get("timing")  # None: a file was written
     return ExpectedFlows(
         tuple(value["flows"]), value["model_sha256"], value["seed"], timing is None or timing["drained"]

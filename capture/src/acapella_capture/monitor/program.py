@@ -15,7 +15,7 @@ from acapella_core import names
 from acapella_core.errors import OUTSIDE, UserError
 
 from ..programs.child_process import kill_and_reap
-from ..programs.dpdk import failure, started
+from ..programs.dpdk import failure, start_with_retries
 from ..programs.executables import find_executable
 from ..replay.ports import MIN_FRAME, PCI, RING_KIB, port_options
 from . import drift, expected, losses, result
@@ -127,7 +127,7 @@ def count(
     raise an exception as usual, which also ends the program: partial counts are not a result. Raises UserError with the
     program's message if it fails; if only outputs other than the counts failed, returns the counts.
     """
-    return started(lambda: count_once(settings, scratch, correction, on_event, until_signal=until_signal))
+    return start_with_retries(lambda: count_once(settings, scratch, correction, on_event, until_signal=until_signal))
 
 
 def count_once(

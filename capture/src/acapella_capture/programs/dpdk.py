@@ -27,8 +27,8 @@ STOP_S = 20  # timeout for writing all received frames
 FRAME_HEAD = 66 + 14  # bytes before a frame in AF_PACKET's ring; Ethernet header, which the MTU excludes
 BLOCK = 65536
 LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
-INITIAL_USER_IDS = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
-MAX_MTU = 32768 - FRAME_HEAD  # the ring's frames are powers of 2, and 65536 bytes do not fit into an mbuf
+INITIAL_USER_IDS = 2**32 - 1  # user ids in the initial user namespace; in others, root's locked memory is limited
+MAX_MTU = 32768 - FRAME_HEAD  # sizes of the ring's frames are powers of 2, and 65536 bytes do not fit into an mbuf
 QUEUE = 512  # frames in the program's own memory; further frames wait in the kernel's ring
 
 
@@ -36,7 +36,7 @@ class FanoutTakenError(UserError):
     """The program could not join its fanout group, which contains a socket of a different interface.
 
     DPDK's net_af_packet joins group (process id XOR interface index) modulo 2^16 of its network namespace, so that two
-    programs may need the same group. A new process needs a different one.
+    programs may need the same group. A new process joins a different one.
     """
 
 
@@ -53,7 +53,7 @@ def failure(program: str, output: str, **details: Any) -> UserError:
     return (FanoutTakenError if FANOUT in output else UserError)(message, **details)
 
 
-def started(start: Callable[[], T]) -> T:
+def start_with_retries(start: Callable[[], T]) -> T:
     """Return the result of ``start``, which starts a program: try up to STARTS times if its fanout group is taken."""
     for _ in range(STARTS - 1):
         with suppress(FanoutTakenError):
@@ -91,16 +91,17 @@ def ring_kib(buffer_kib: int, limits: str) -> int:
 
     net_af_packet locks the ring, and a transmit ring of the same size, in memory.
 
-    `limits` is the output of LIMITS: the user, the user namespace, the limit on locked memory in KiB.
+    `limits` is the output of LIMITS: the user id, the number of ids in the last range of the user namespace, the limit
+    on locked memory in KiB.
     """
-    user, first_user_id, locked = limits.split()
-    if locked == "unlimited" or (user == "0" and first_user_id == str(INITIAL_USER_IDS)):
+    user, user_ids, locked = limits.split()
+    if locked == "unlimited" or (user == "0" and user_ids == str(INITIAL_USER_IDS)):
         return buffer_kib
     return min(buffer_kib, int(locked) // 2)
 
 
 def lost_before(accounts: dict[str, Any]) -> tuple[int, int]:
-    """Return the frames that did not fit into the device's queue, and the frames that the interface rejected.
+    """Return the number of frames that did not fit into the device's queue, and of those that the interface rejected.
 
     net_af_packet does not count frames that arrive when its ring is full: their number is the difference between the
     counts of the interface and of the program. A NIC counts such frames itself; the kernel does not see the frames that
@@ -138,7 +139,7 @@ def check_counts(*counts: object) -> None:
 
 
 def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
-    """Return the frames that the P4 program did not send, by its reasons, and those lost without such a reason."""
+    """Return the numbers of frames that the P4 program did not send, by the reason that it set, or else by outcome."""
     if p4 is None:
         return {}
     lost = {name: p4[name] for name in ("dropped", "wrong_port", "headerless") if p4[name]}
@@ -178,7 +179,7 @@ class Dpdk:
         """Start the program. Raises UserError with its message if it ends or does not listen in time."""
         self._device = self._testbed.dpdk_device(self._node, self._interface)
         self._remove_previous()
-        started(self._start)
+        start_with_retries(self._start)
 
     def _start(self) -> None:
         self._job = self._testbed.start(self._node, self._argv())
@@ -220,7 +221,7 @@ class Dpdk:
         return argv + (["--filter", settings.filter] if settings.filter else [])
 
     def _device_argv(self) -> list[str]:
-        """Return the options of the device and its queue; the default queue is for a NIC."""
+        """Return the options of the device and its queue; a NIC has the default queue length."""
         if self._device is not None and self._device.pci is not None:
             return ["--pci", self._device.pci, *(["--huge"] if self._device.huge_pages else [])]
         limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout

@@ -11,7 +11,7 @@ from typing import Any, Self
 from acapella_core import names
 from acapella_core.errors import UserError
 
-from ..programs.dpdk import FANOUT, FanoutTakenError, started
+from ..programs.dpdk import FANOUT, FanoutTakenError, start_with_retries
 from ..programs.executables import find_executable
 
 PROGRAM = "acapella-dpdk-replay"
@@ -133,7 +133,7 @@ class ReplayProgram:
 
     def start(self) -> None:
         """Start the program and wait until it is ready."""
-        started(self._start)
+        start_with_retries(self._start)
 
     def _start(self) -> None:
         self._fault, self._fanout_taken = None, False

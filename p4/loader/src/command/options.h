@@ -13,7 +13,7 @@ struct options {
     const char *generated;    /* write the program's C code to this path and exit; NULL to run it */
     const char *in[P4_PORTS]; /* "-": standard input */
     int descriptor[P4_PORTS]; /* open descriptor of a capture; -1 to open its path */
-    int end[P4_PORTS];        /* a byte is read from this descriptor after a complete capture; -1 if none */
+    int end[P4_PORTS]; /* one byte can be read from this descriptor if the capture is complete; -1 if none */
     unsigned ins;
     pid_t parent;    /* exit with this process, the parent; 0 if none */
     const char *out; /* PATH.pcap or PATH.pcapng; NULL if none */

@@ -14,7 +14,7 @@
     65000 /* leaves 535 bytes for the padding that p4_load adds: an mbuf has 16 bits for the offset of its \
              frame */
 
-/* The guarded instructions of a line: those of `guarded` from `at` on that have this line. */
+/* The guarded instructions of a line: entries of `guarded` from index `at`, while `line` is this line. */
 struct guarded_line {
     const struct guarded *guarded;
     unsigned at;
@@ -26,7 +26,7 @@ struct rewrite {
     struct guarded_line *guarded_lines; /* by line; guarded is NULL if the line is not an instruction */
     unsigned blocks;                    /* number of blocks guarded so far */
     unsigned last_line;                 /* last line with an instruction */
-    unsigned scratch_line; /* of the metadata struct, until its added field is written; 0: none */
+    unsigned metadata_line; /* of the metadata struct, until its added field is written; 0: none */
 };
 
 static const struct spec_block *block_of(const struct spec *spec, unsigned i) {
@@ -114,9 +114,9 @@ static int write_line(struct rewrite *rewrite, unsigned line, char *text, FILE *
         return -1;
     }
     const struct spec_field *last = &spec->metadata->fields[spec->metadata->count - 1];
-    if (rewrite->scratch_line && line > rewrite->scratch_line && strchr(text, '}')) {
+    if (rewrite->metadata_line && line > rewrite->metadata_line && strchr(text, '}')) {
         fprintf(to, "bit<%u> %s\n", last->bits, last->name);
-        rewrite->scratch_line = 0;
+        rewrite->metadata_line = 0;
     }
     fprintf(to, "%s\n", text);
     return 0;
@@ -124,7 +124,7 @@ static int write_line(struct rewrite *rewrite, unsigned line, char *text, FILE *
 
 /* Writes the program with its guards. `added`: p4_guard_prepare has added a field to the metadata. */
 static int write_guarded(const struct spec *spec, bool added, FILE *to, struct fault *fault) {
-    struct rewrite rewrite = {.spec = spec, .scratch_line = added ? spec->metadata->line : 0};
+    struct rewrite rewrite = {.spec = spec, .metadata_line = added ? spec->metadata->line : 0};
     FILE *from = fopen(spec->path, "r");
     char *text = NULL;
     size_t room = 0;

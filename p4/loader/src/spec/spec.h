@@ -1,4 +1,4 @@
-/* The statements of a .spec file, with line numbers. Nothing here depends on DPDK. The language is the one of
+/* The statements of a .spec file, with line numbers. Nothing here depends on DPDK. The language is that of
  * DPDK's SWX pipeline (prog_guide, "Packet framework"), as p4c-dpdk writes it. */
 #ifndef ACAPELLA_P4_SPEC_H
 #define ACAPELLA_P4_SPEC_H

@@ -233,5 +233,5 @@ def run(bench: Bench) -> list[dict]:
             sweeps = [sweep(bench, inside, receiver, size) for receiver in RECEIVERS]
             printed += [point.row() for points in sweeps for point in points]
             rows += [row_of(points) for points in sweeps]
-    print(table.columns(COLUMNS, printed), "\n", flush=True)
+    print(table.format_table(COLUMNS, printed), "\n", flush=True)
     return rows

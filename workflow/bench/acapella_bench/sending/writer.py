@@ -160,9 +160,9 @@ def run(bench: Bench) -> list[dict]:
         for snaplen in bench.scale["writer_snaplens"]:
             sweeps = [sweep(bench, Load(writer, snaplen, size)) for size in bench.scale["writer_sizes"]]
             print(f"\n  Table {TABLES[snaplen]}: {snaplen} B truncation; in the paper, from a 100 Gbit/s NIC to files:")
-            print(table.columns(COLUMNS[:1] + COLUMNS[2:4] + COLUMNS[-1:], paper_rows(snaplen)))
+            print(table.format_table(COLUMNS[:1] + COLUMNS[2:4] + COLUMNS[-1:], paper_rows(snaplen)))
             print(f"  here, from a ring, writer {writer}:")
-            print(table.columns(COLUMNS, [point.row() for points in sweeps for point in points]), flush=True)
+            print(table.format_table(COLUMNS, [point.row() for points in sweeps for point in points]), flush=True)
             rows += [row_of(writer, snaplen, points) for points in sweeps]
     print()
     return rows + measure_disk(bench)

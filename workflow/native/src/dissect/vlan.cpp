@@ -1,4 +1,4 @@
-// IEEE 802.1Q customer tags (0x8100, 0x9100) and 802.1ad service tags (0x88a8).
+// IEEE 802.1Q customer tags (0x8100), nonstandard QinQ tags (0x9100), and 802.1ad service tags (0x88a8).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -7,7 +7,7 @@ namespace {
 constexpr std::size_t kTag = 4;
 constexpr std::size_t kId = 2;  // with priority and drop eligibility
 constexpr std::uint16_t kServiceTag = 0x88a8;
-constexpr std::uint16_t kBackboneServiceTag = 0x88e7;  // the I-TAG of 802.1ah
+constexpr std::uint16_t kServiceInstanceTag = 0x88e7;  // the I-TAG of 802.1ah
 
 void add_id(Walk& walk, std::size_t offset) {
     Dissection& out = walk.out;
@@ -33,7 +33,7 @@ Next after_tag(Walk& walk, std::size_t length, bool service) {
         return raw_ipx ? walk.stop_at_payload() : Next::llc;
     }
     // tshark reads a single service tag and a following I-TAG as one header.
-    if (service && length == kTag && type == kBackboneServiceTag) return Next::pbb;
+    if (service && length == kTag && type == kServiceInstanceTag) return Next::pbb;
     walk.push(Token::ethertype);
     return walk.ethertype(type);
 }

@@ -35,7 +35,7 @@ constexpr bool is_geneve(std::uint16_t dst_port, std::uint8_t version) {
     return dst_port == kGenevePort && version == 0;
 }
 
-// The key outside the outermost of these tunnels for which no IP header has been found yet.
+// State of the key before the outermost of these tunnels in which no IP header has been found yet.
 class OuterKey {
   public:
     // Enters a tunnel. `labels`: number of MPLS labels before it.
@@ -46,7 +46,7 @@ class OuterKey {
         vlans_ = found.vlan_count;
         labels_ = labels;
     }
-    void ip_header() { inside_ = false; }
+    void ip_header_found() { inside_ = false; }
     // Removes the identifiers of tunnels without an IP header from the key.
     void restore(Dissection& found) const {
         if (!inside_) return;

@@ -183,7 +183,7 @@ struct Walk {
     void network_header(std::uint8_t version) {
         ip_version = version;
         if (quoted) return;
-        outer_key.ip_header();
+        outer_key.ip_header_found();
         out.inner_wire_len = link_len + to_end();
         out.ip_version = version;
         out.later_fragment = out.has_ip_id = false;

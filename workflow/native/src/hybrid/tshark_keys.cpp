@@ -1,5 +1,5 @@
-// Reads flow keys from tshark's fields. The tokens assign values to headers: the third `ip` of
-// frame.protocols has the third value of ip.src.
+// Reads flow keys from tshark's fields. The tokens in frame.protocols show to which header a
+// value belongs: the header of the third `ip` has the third value of ip.src.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -58,14 +58,14 @@ class KeyWalk {
             if (network && layer_of(token) == Layer::kApplication) return;
             network = network || token == "ip" || token == "ipv6";
             rest_ = rest;
-            count_label(token);
+            advance_position(token);
             tunnels_.visit(token, previous, position_);
             visit(token);
             previous = token;
         }
     }
 
-    void count_label(std::string_view token) {
+    void advance_position(std::string_view token) {
         if (token != "mpls") {
             position_ += has_position(token) ? 1 : 0;
             return;
@@ -109,7 +109,8 @@ class KeyWalk {
         tag(Field::service_inner, double_++);
     }
 
-    // Uses the text of the header, which columns do not contain. Without the text, a tag is considered double
+    // Uses the text of the header, which tshark's columns do not contain.
+    // Without the text, a tag is considered double
     // if another tag follows, or if it is the last tag of a run and no single tags are left.
     bool is_double() const {
         const std::size_t singles = length(row_[Field::service_vlan]);
@@ -144,7 +145,7 @@ class KeyWalk {
     }
 
     void network(std::uint8_t version) {
-        tunnels_.ip_header();
+        tunnels_.ip_header_found();
         out_.ip_version = version;
         out_.later_fragment = out_.has_ip_id = out_.has_ports = out_.has_tcp = out_.has_payload_len = false;
     }

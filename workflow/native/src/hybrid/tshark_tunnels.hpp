@@ -25,7 +25,7 @@ class TunnelWalk {
 
     // Counts the MPLS labels of the next header.
     void labels(std::size_t count) { labels_ += count; }
-    void ip_header() { outer_key_.ip_header(); }
+    void ip_header_found() { outer_key_.ip_header_found(); }
     // Call after the last header.
     void finish() { outer_key_.restore(out_); }
 

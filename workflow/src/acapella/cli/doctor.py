@@ -344,10 +344,10 @@ def privileges() -> list[Finding]:
 
 def probe_confinement() -> tuple[bool, str, str]:
     """Return whether a confined program has a system call filter, and texts about its user and its process limit."""
-    from acapella.common.confined import PROCESSES, TASKS, status_of_trial  # noqa: PLC0415 - needs the native core
+    from acapella.common.confined import PROCESSES, TASKS, status_of_test_program  # noqa: PLC0415 - needs the native core
 
     try:
-        status = status_of_trial()
+        status = status_of_test_program()
     except OSError as error:
         return False, f"no confined program starts: {error}", ""
     uid = int(status["Uid"].split()[0])

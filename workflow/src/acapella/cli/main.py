@@ -27,7 +27,7 @@ INTERRUPTED = "Query interrupted"  # RuntimeError of DuckDB that replaces the ex
 
 
 def format_error(error: Exception) -> str:
-    """Return the message of an error. For an error of a file, return its name and the reason.
+    """Return the message of an error. If the error concerns a file, return the file name and the reason.
 
     An error about a full disk without a file name concerns standard output. Its buffer is discarded, because otherwise
     Python would report the error again when it exits.
@@ -118,8 +118,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def handle_fatal_signals(debug: bool) -> None:
-    """Make a crash, such as in a library that runs out of memory, print one line and exit with the code of a shell (139
-    for SIGSEGV). With --debug, print the stacks of all threads.
+    """After a crash, such as in a library that runs out of memory, print one line and exit with 128 + the number of the
+    signal, as a shell reports it (139 for SIGSEGV). With --debug, print the stacks of all threads.
     """
     if debug:
         faulthandler.enable()

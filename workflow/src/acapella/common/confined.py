@@ -15,7 +15,7 @@ from pathlib import Path
 from acapella_core import _native
 from acapella_core.confinement import CPU_S, MEMORY_BYTES, confine_self
 
-__all__ = ["Process", "confine_self", "program_paths", "readable", "status_of_trial"]
+__all__ = ["Process", "confine_self", "program_paths", "status_of_test_program", "wait_readable"]
 
 # Files that programs of a distribution read: the programs, libraries, data, and the configuration of libraries.
 SYSTEM = (
@@ -79,7 +79,7 @@ class Process:
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait for the process and return its exit code, -N for signal N. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
-            if not readable(self._handle, timeout_s):
+            if not wait_readable(self._handle, timeout_s):
                 raise subprocess.TimeoutExpired("", timeout_s)
             self.returncode = os.waitstatus_to_exitcode(self._process.end())
             os.close(self._handle)
@@ -90,7 +90,7 @@ class Process:
         self._process.kill()
 
 
-def readable(descriptor: int, timeout_s: float | None) -> bool:
+def wait_readable(descriptor: int, timeout_s: float | None) -> bool:
     """Wait until a descriptor is readable or at its end. Return False after ``timeout_s`` seconds."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -109,7 +109,7 @@ def program_paths(program: Path) -> list[str]:
     return [str(path.parent), *(str(path.parent.parent / name) for name in ("lib", "share"))]
 
 
-def status_of_trial() -> dict[str, str]:
+def status_of_test_program() -> dict[str, str]:
     """Return the fields of /proc/PID/status of a confined test program, and "Max processes" of /proc/PID/limits.
 
     Raises OSError if the program cannot be started.

@@ -24,7 +24,7 @@ from typing import IO
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_directory
 
-from .confined import Process, readable
+from .confined import Process, wait_readable
 
 # Frames are truncated and samples are short. With reassembly, the result for a frame would depend on where a file
 # starts. Sequence analysis and timestamps per conversation are disabled because they change no header, but take a tenth
@@ -220,7 +220,7 @@ class Run:
         """
         rest = b""
         while True:
-            if not readable(self.stdout.fileno(), answer_s):
+            if not wait_readable(self.stdout.fileno(), answer_s):
                 raise UserError(f"tshark printed nothing for {answer_s:g} s", where=self.source)
             chunk = os.read(self.stdout.fileno(), CHUNK)
             if not chunk:

@@ -117,7 +117,7 @@ def differences(rows: list[dict], labels: dict[str, str]) -> str:
             if len(rows) <= MAX_NAMED
             else "any other environment"
         )
-        return f"No difference in mean kappa between {first} and {other_environments} can be stated"
+        return f"No difference in mean kappa between {first} and {other_environments} is supported by the intervals"
     if len(rows) <= MAX_NAMED:
         parts = [
             f"{labels[row['environment_b']]} is {percent(abs(row['relative_difference']))} {row['verdict']} than "
@@ -146,7 +146,7 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
     first = labels[rows[0]["environment_a"]]
     notes = [
         f"Difference: of mean kappa, relative to that of {first}; lines: 95 % bootstrap intervals over runs",
-        "intervals do not include how kappa depends on the first trial, with which all runs are compared",
+        "intervals do not account for how kappa depends on the first trial, with which all runs are compared",
     ]
     if any(row["verdict"] == TOO_FEW for row in rows):
         notes.append(

@@ -38,7 +38,7 @@ class Lines:
     columns: tuple[str, str, str]
     factor: float
     axis: str
-    zero: bool = False  # draw a line at 0; otherwise the axis is logarithmic if values span more than LOG_SPAN
+    zero: bool = False  # draw a line at 0; otherwise the axis is logarithmic if max >= LOG_SPAN * min > 0
 
     def values(self) -> list[dict]:
         """Return the points of the lines. Rows without an algorithm compare the algorithms."""

@@ -5,7 +5,7 @@
 
 Each argument is one trial: a capture that `acapella digest` can read, or several captures of one trial (one per queue),
 separated by commas and merged by timestamp. The first trial is the baseline for all others. U measures missing and
-extra packets, O their order, L latency, and I the gaps between packets; kappa is 1 if all of them are 0 (CHOIR, SC'25
+extra packets, O reordering, L latency, and I the gaps between packets; kappa is 1 if all of them are 0 (CHOIR, SC'25
 workshops, section 3). docs/kappa.md derives each number and describes its limitations; schemas/kappa.schema.json
 describes the JSON.
 """

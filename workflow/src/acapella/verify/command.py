@@ -29,8 +29,8 @@ compares nothing. In a shell, it prints one line per frame: the fields in the or
 To print all headers of frame N, replace the options of this command from -T to the last -e with:
 -V -Y frame.number==N
 
-Above layer 4, digests of engines native and hybrid may differ on frames that were not passed to tshark. The last line
-counts the frames with a disagreement on layers that the native dissector decoded itself.
+Above layer 4, digests of engines native and hybrid may differ from tshark on frames that were not passed to it. The
+last line counts the frames with a disagreement on layers that the native dissector decoded itself.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Transfers on a FABRIC on loopback, whose nodes have networks: the command, its config, and what it leaves."""
+"""Runs `acapella transfer` on a FABRIC on loopback whose nodes have networks; finds its results and slices."""
 
 import contextlib
 import copy

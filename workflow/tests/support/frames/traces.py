@@ -77,7 +77,7 @@ class Connection:
         return self
 
     def handshake(self, half_rtt_ns: int = 5 * MS):
-        """Add SYN, SYN/ACK, ACK, ``half_rtt_ns`` after each other."""
+        """Add SYN, SYN/ACK and ACK, ``half_rtt_ns`` apart."""
         return self.send(0, "S", after_ns=half_rtt_ns).send(1, "SA", after_ns=half_rtt_ns).send(0, "A")
 
     def close(self):

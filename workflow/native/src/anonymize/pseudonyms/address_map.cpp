@@ -43,7 +43,7 @@ template <std::size_t length>
 std::array<std::byte, length> CryptoPan::mapped(const std::array<std::byte, length>& address) const {
     constexpr std::size_t kBits = length * 8;
     std::array<std::byte, kBits * kBlock> blocks;
-    // Block i: the first i bits of the address, then those of the padding.
+    // Block i: the first i bits of the address, then the padding from bit i on.
     std::array<std::byte, kBlock> block = padding_;
     for (std::size_t bit = 0; bit < kBits; ++bit) {
         std::copy(block.begin(), block.end(), blocks.begin() + static_cast<std::ptrdiff_t>(bit * kBlock));
@@ -67,7 +67,7 @@ MacMap::MacMap(Key key, MacPolicy policy, const Vendors* vendors)
 
 MacMap::Kind MacMap::kind_of(std::uint64_t address) {
     constexpr std::uint64_t kIeee =
-        0x0180c2000000;  // to :2f: bridges, LLDP, LACP, GARP, IEEE 802.1Q table 8-1
+        0x0180c2000000;  // to :2f: bridges, LLDP, LACP (IEEE 802.1Q table 8-1), and GARP (:20 to :2f)
     // CDP, VTP, UDLD; the next address: per-VLAN spanning tree
     constexpr std::uint64_t kCisco = 0x01000ccccccc;
     if (address == 0 || address == 0xffffffffffff || address - kIeee < 0x30 || address - kCisco < 2)
