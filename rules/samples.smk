@@ -36,7 +36,7 @@ if config["testbed"] == "files":
             read=own_captures.read_sheet,
             fault_of=own_captures.unreadable,
             empty=own_captures.no_samples,
-            objects=CaptureStorage(storage, config["capture_storage"]),
+            objects=CaptureStorage(storage, config["capture_storage"], own_captures.unreadable),
         )
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")

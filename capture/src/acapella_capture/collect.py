@@ -39,6 +39,7 @@ from .settings import Settings, read_settings
 from .testbeds import files, testbed_of, testbeds_with_remains
 from .testbeds.base import NotReleased, Testbed
 from .testbeds.local import sandbox
+from .testbeds.stored_captures import StoredCapture
 
 PRIVATE = 0o077  # umask: captures are private, even while they are incomplete
 
@@ -68,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored",
         metavar="JSON",
         type=stored_capture,
-        help="with --only, if the sheet names an object in an object store: its fetched copy (file), etag and sha256, "
+        help="with --only, if the sheet names an object in storage: its fetched copy (file), etag and sha256, "
         "or the reason why it cannot be fetched (fault); set by Snakemake",
     )
     parser.add_argument("--list", action="store_true", help="print the samples of a collection and exit")
@@ -83,9 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def stored_capture(text: str) -> files.StoredCapture:
+def stored_capture(text: str) -> StoredCapture:
     """Return the value of --stored."""
-    return files.StoredCapture(**json.loads(text))
+    return StoredCapture(**json.loads(text))
 
 
 def preload(args: argparse.Namespace) -> None:

@@ -3,8 +3,7 @@
 The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; default: the file's
 name, preceded by directory names if two files share it), start (ISO 8601, UTC without an offset, or nanoseconds since
 1970), restriction (why the capture does not contain all traffic of its port). `file` may be a glob; relative paths
-start at the sheet's directory. `file` may also be an object in storage, s3://BUCKET/KEY: Snakemake fetches it for the
-jobs that read it, and deletes the copy.
+start at the sheet's directory. `file` may also be an object in storage (`stored_captures`).
 """
 
 import csv
@@ -29,15 +28,13 @@ from acapella_core.validation import did_you_mean
 from .. import manifest as manifests
 from ..scan import scan
 from .base import CompletedProgram, Direction, Host, Instance, Job, Mirror, Port, ResourceRequest, Site, Testbed
+from .stored_captures import StoredCapture, check_copy, fault_of_query, manifest_keys, path_of_query, query_of
 
 REQUIRED = ("site", "port", "file")
 OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 RESERVED_NAME = "all"  # stands for all sites in the tables
-SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# Characters that a URL, Snakemake or a glob interprets are rejected, and so are credentials in front of an @.
-OBJECT = re.compile(r"s3://[^/@?#*\[\]{}]+/(?!/)[^?#*\[\]{}]*[^/?#*\[\]{}]")
 END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive); the core's kFirstImplausibleNs
 
 _preloaded: dict[Path, list["Row"]] = {}
@@ -71,20 +68,6 @@ def suffixes(file: Path) -> str:
     while (suffix := Path(stem).suffix).lower() in SUFFIXES:
         known, stem = suffix + known, stem[: -len(suffix)]
     return known
-
-
-@dataclass(frozen=True)
-class StoredCapture:
-    """A capture in storage: the path of its fetched copy, and the storage's metadata of the object.
-
-    `fault`: why it cannot be fetched; `sha256`: None if the storage has no SHA-256 of the whole object.
-    """
-
-    file: str | None = None
-    etag: str | None = None
-    sha256: str | None = None
-    bytes: int | None = None
-    fault: str | None = None
 
 
 class Entry(NamedTuple):
@@ -237,25 +220,9 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
     return tuple(restrictions.items())
 
 
-def query_of(fields: dict[str, str]) -> str | None:
-    """Return the object in storage that a line names; None if it names files."""
-    return fields["file"] if SCHEME.match(fields["file"]) else None
-
-
 def source_of(fields: dict[str, str], file: Path) -> str:
     """Return the name of a capture in messages."""
     return query_of(fields) or str(file)
-
-
-def check_query(query: str, line: int, faults: Faults) -> None:
-    """Add a fault if the name of an object in storage is invalid. The message does not repeat credentials."""
-    scheme = query.partition("://")[0]
-    if scheme != "s3":
-        faults.add(line, f"{scheme}://: only s3://BUCKET/KEY is supported; mount other storage, and use paths")
-    elif "@" in query.removeprefix("s3://").partition("/")[0]:
-        faults.add(line, "s3://...@: credentials do not belong in the sheet; set AWS_ACCESS_KEY_ID and so on")
-    elif not OBJECT.fullmatch(query) or ".." in query.split("/") or "//" in query.removeprefix("s3://"):
-        faults.add(line, f"{query}: not s3://BUCKET/KEY, without // and .. and any of ? # * [ ] {{ }} in the key")
 
 
 def without_parents(directory: Path) -> Path:
@@ -268,13 +235,14 @@ def without_parents(directory: Path) -> Path:
 def expand(
     fields: dict[str, str], line: int, sheet: Path, faults: Faults, directory_of: Callable[[Path], Path]
 ) -> list[Path]:
-    """Return the files of a line; for an object in storage, a relative path that ends with its key.
+    """Return the files of a line; for an object in storage, a path with the same name.
 
     ``directory_of``: `without_parents`, possibly with a cache.
     """
     if query := query_of(fields):
-        check_query(query, line, faults)
-        return [Path(query.replace("://", "/", 1))]
+        if fault := fault_of_query(query):
+            faults.add(line, fault)
+        return [path_of_query(query)]
     path = sheet.parent / Path(fields["file"]).expanduser()
     pattern = str(directory_of(path.parent) / path.name)
     if not glob.has_magic(pattern) or Path(pattern).exists():
@@ -373,8 +341,8 @@ def describe(
             directory = shards.directory_of(campaign, "raw", row.sample)
             if not row.query:
                 testbed.fetch(row.site, row.sample, directory / row.link)
-            manifest = manifest_of(row, campaign, limits) | stored_keys(row, stored)
-            check_copy(row, manifest, stored)
+            manifest = manifest_of(row, campaign, limits) | manifest_keys(row.query, stored)
+            check_copy(row.query, manifest["sha256"], stored)
             manifests.write(directory, manifest)
             yield manifest
 
@@ -384,19 +352,6 @@ def with_copy(row: Row, stored: StoredCapture | None) -> Row:
     if row.query and stored is None:
         raise UserError(f"{row.query} is in storage; Snakemake fetches it", where=row.sample, fix="run snakemake")
     return replace(row, file=Path(stored.file)) if row.query and stored.file else row
-
-
-def stored_keys(row: Row, stored: StoredCapture | None) -> dict[str, Any]:
-    """Return the key `storage` of the manifest of an object in storage."""
-    return {"storage": {"query": row.query, "etag": stored.etag}} if row.query and stored else {}
-
-
-def check_copy(row: Row, manifest: dict[str, Any], stored: StoredCapture | None) -> None:
-    """Raise UserError if the fetched copy does not have the SHA-256 that the storage has for the object."""
-    if stored and stored.sha256 and stored.sha256 != manifest["sha256"]:
-        raise UserError(
-            "the fetched copy does not have the SHA-256 of the object", where=row.query, fix="run snakemake again"
-        )
 
 
 def unreadable(file: Path) -> str | None:

@@ -14,7 +14,7 @@ from acapella_core.errors import UserError
 from .exit import exit_on_user_error
 from .samples import Sample, Samples
 from .storage.captures import CaptureStorage
-from .storage.s3 import ObjectState
+from .storage.object_state import ObjectState
 
 
 @dataclass(frozen=True)

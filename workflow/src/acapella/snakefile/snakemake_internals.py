@@ -69,6 +69,21 @@ def register_storage(registry, provider: str, **settings):
     return registry.register_storage(provider, **settings)
 
 
+def make_copies_writable(provider) -> None:
+    """Let a provider of storage plugin fs make each fetched copy writable.
+
+    The plugin keeps the mode of a file, and Snakemake does not delete read-only copies after the last job that reads
+    them, only when the run ends.
+    """
+
+    class WritableCopy(provider.get_storage_object_cls()):
+        def retrieve_object(self):
+            super().retrieve_object()
+            self.local_path().chmod(0o600)
+
+    provider.get_storage_object_cls = lambda: WritableCopy
+
+
 def job_exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
     """Return the exit code of a job's shell and the errno of a failed system call, from a chain of exceptions.
 

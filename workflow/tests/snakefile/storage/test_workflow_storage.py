@@ -1,12 +1,16 @@
-"""Runs the workflow on captures in an S3 storage, which moto emulates."""
+"""Runs the workflow on captures in an S3 storage, which moto emulates, and on a share, which is a directory."""
 
+import importlib.util
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from acapella_testing.runs.s3_server import ENVIRONMENT, SECRET, s3_server
+from acapella_testing.new_files import new_directory
+from acapella_testing.requirements import require, require_programs
+from acapella_testing.runs.s3_server import ENVIRONMENT, SECRET, S3Server, s3_server
 from acapella_testing.runs.workflow_run import CAPTURES, Workplace, jobs
 
 from acapella.cli.main import main
@@ -15,23 +19,78 @@ from acapella_core.files import sha256_of
 SAMPLES = ("alpha-p1", "alpha-p2", "beta-p1")
 
 
+class S3Captures:
+    """The captures of .test/ in an S3 storage: one object has a SHA-256, one was sent in parts."""
+
+    etag = "[0-9a-f]{32}-1"
+    lost = (("s3://captures/lost.pcap", "no such object"), ("s3://none/lost.pcap", "no such bucket 'none'"))
+
+    def __init__(self, server: S3Server):
+        self._server = server
+        self.config = {"capture_storage": {"endpoint_url": server.url, "retries": 0}}
+        server.client.create_bucket(Bucket="captures")
+        server.put("captures", "day 1/alpha-p1.pcap.gz", CAPTURES / "alpha-p1.pcap.gz", ChecksumAlgorithm="SHA256")
+        server.put("captures", "day 1/alpha-p2.pcap.gz", CAPTURES / "alpha-p2.pcap.gz")
+        put_parts(server.client, "day 1/beta-p1.pcap.gz", (CAPTURES / "beta-p1.pcap.gz").read_bytes())
+
+    def query(self, name: str) -> str:
+        return f"s3://captures/day 1/{name}.pcap.gz"
+
+    def replace(self, name: str, file: Path) -> None:
+        self._server.put("captures", f"day 1/{name}.pcap.gz", file)
+
+
+class SharedCaptures:
+    """The captures of .test/ in a directory: read-only files, one with a symbolic link."""
+
+    etag = "[0-9]+-[0-9]{19}"
+
+    def __init__(self, directory: Path):
+        self._directory = new_directory(directory / "day 1")
+        self.config = {}
+        self.lost = ((f"fs:{directory}/lost.pcap", "no such file"), (f"fs:{directory}/day 1", "is not a file"))
+        for name in SAMPLES:
+            self.replace(name, CAPTURES / f"{name}.pcap.gz")
+        (self._directory / "beta-p1.pcap.gz").rename(directory / "target")
+        (self._directory / "beta-p1.pcap.gz").symlink_to("../target")
+
+    def query(self, name: str) -> str:
+        return f"fs:{self._directory}/{name}.pcap.gz"
+
+    def replace(self, name: str, file: Path) -> None:
+        target = self._directory / f"{name}.pcap.gz"
+        target.unlink(missing_ok=True)
+        shutil.copyfile(file, target)
+        target.chmod(0o444)
+
+
 @pytest.fixture(scope="module")
-def server():
-    """Return an S3 server with the captures of .test/: one object has a SHA-256, one was sent in parts."""
+def s3() -> Iterator[S3Captures]:
+    """Return the captures in an S3 storage."""
     with s3_server() as running:
-        running.client.create_bucket(Bucket="captures")
-        running.put("captures", "day1/alpha-p1.pcap.gz", CAPTURES / "alpha-p1.pcap.gz", ChecksumAlgorithm="SHA256")
-        running.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "alpha-p2.pcap.gz")
-        put_parts(running.client, "day1/beta-p1.pcap.gz", (CAPTURES / "beta-p1.pcap.gz").read_bytes())
-        yield running
+        yield S3Captures(running)
+
+
+@pytest.fixture(scope="module")
+def fs(tmp_path_factory) -> SharedCaptures:
+    """Return the captures on a share."""
+    require(importlib.util.find_spec("snakemake_storage_plugin_fs"), "no storage plugin fs")
+    require_programs("rsync")
+    return SharedCaptures(tmp_path_factory.mktemp("share"))
+
+
+@pytest.fixture(scope="module", params=["s3", "fs"])
+def storage(request) -> S3Captures | SharedCaptures:
+    """Return the captures in each kind of storage."""
+    return request.getfixturevalue(request.param)
 
 
 @pytest.fixture
-def changed_object(server):
+def changed_object(storage):
     """Replace the object of alpha-p2 until the test ends."""
-    server.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "beta-p1.pcap.gz")
+    storage.replace("alpha-p2", CAPTURES / "beta-p1.pcap.gz")
     yield
-    server.put("captures", "day1/alpha-p2.pcap.gz", CAPTURES / "alpha-p2.pcap.gz")
+    storage.replace("alpha-p2", CAPTURES / "alpha-p2.pcap.gz")
 
 
 def put_parts(client, key: str, content: bytes) -> None:
@@ -42,18 +101,18 @@ def put_parts(client, key: str, content: bytes) -> None:
     client.complete_multipart_upload(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]})
 
 
-def stored_workplace(directory, server, *more: tuple[str, str, str, str], **changes) -> Workplace:
+def stored_workplace(directory, storage, *more: tuple[str, str, str, str], **changes) -> Workplace:
     """Return a workplace whose sheet names the three objects, and ``more`` rows."""
     place = Workplace(directory, dict(ENVIRONMENT))
-    place.configure(capture_storage={"endpoint_url": server.url, "retries": 0}, **changes)
-    place.sheet(*((name, *name.split("-"), f"s3://captures/day1/{name}.pcap.gz") for name in SAMPLES), *more)
+    place.configure(**storage.config, **changes)
+    place.sheet(*((name, *name.split("-"), storage.query(name)) for name in SAMPLES), *more)
     return place
 
 
 @pytest.fixture(scope="module")
-def stored(server, tmp_path_factory) -> Workplace:
+def stored(storage, tmp_path_factory) -> Workplace:
     """Return a campaign of the three objects with its tables."""
-    place = stored_workplace(tmp_path_factory.mktemp("stored"), server)
+    place = stored_workplace(tmp_path_factory.mktemp("stored"), storage)
     place.succeed("--cores", "2", "process")
     return place
 
@@ -69,11 +128,11 @@ def test_results_of_captures_in_storage_equal_those_of_files(stored, finished):
     assert ours.items() <= theirs.items()
 
 
-def test_copies_of_captures_are_deleted(stored):
+def test_copies_of_captures_are_deleted(stored, storage):
     assert copies(stored) == []
-    storage = json.loads((stored.campaign / "raw" / "beta-p1.json").read_text())["storage"]
-    assert storage["query"] == "s3://captures/day1/beta-p1.pcap.gz"
-    assert re.fullmatch("[0-9a-f]{32}-1", storage["etag"])
+    recorded = json.loads((stored.campaign / "raw" / "beta-p1.json").read_text())["storage"]
+    assert recorded["query"] == storage.query("beta-p1")
+    assert re.fullmatch(storage.etag, recorded["etag"])
 
 
 def test_credentials_are_in_no_file_of_the_directory(stored):
@@ -88,43 +147,44 @@ def test_only_a_changed_object_is_fetched_and_digested_again(stored):
     assert (planned["collect"], planned["digest"], planned["analyze"]) == (1, 1, 1)
 
 
-def test_commands_that_need_captures_name_the_object(stored, tmp_path, capsys):
+def test_commands_that_need_captures_name_the_object(stored, storage, tmp_path, capsys):
     place = stored.copy(tmp_path / "copy")
     assert main(["campaign", "check", str(place.campaign)]) == 0, capsys.readouterr()
     words = ["extract", str(place.campaign), "-o", str(tmp_path / "x.pcapng"), "--sample", "beta-p1", "--where", "true"]
     assert main(words) == 2
-    query, target = "s3://captures/day1/beta-p1.pcap.gz", place.campaign / "raw" / "beta-p1.pcap.gz"
+    target = place.campaign / "raw" / "beta-p1.pcap.gz"
     assert capsys.readouterr().err.endswith(
-        f"{query}: the capture of sample beta-p1 is in storage; copy it to {target}\n"
+        f"{storage.query('beta-p1')}: the capture of sample beta-p1 is in storage; copy it to {target}\n"
     )
     shutil.copy(CAPTURES / "beta-p1.pcap.gz", target)
     assert main(words) == 0
 
 
 @pytest.mark.soak
-def test_release_needs_a_copy_of_each_object(stored, tmp_path, capsys):
+def test_release_needs_a_copy_of_each_object(stored, storage, tmp_path, capsys):
     place = stored.copy(tmp_path / "copy")
     words = ["release", str(place.campaign), "-o", str(tmp_path / "public")]
     for name in SAMPLES:
         assert main(words) == 2
         target = place.campaign / "raw" / f"{name}.pcap.gz"
         advice = f"the capture of sample {name} is in storage; copy it to {target}\n"
-        assert capsys.readouterr().err == f"acapella: error: s3://captures/day1/{name}.pcap.gz: {advice}"
+        assert capsys.readouterr().err == f"acapella: error: {storage.query(name)}: {advice}"
         shutil.copy(CAPTURES / target.name, target)
     assert main(words) == 0, capsys.readouterr()
     assert {path.stem for path in tmp_path.glob("public/captures/*")} == set(SAMPLES)
 
 
 @pytest.mark.soak
-def test_missing_objects_fail_only_their_samples(server, tmp_path):
+def test_missing_objects_fail_only_their_samples(storage, tmp_path):
     """The others are fetched, including those for kappa, and their copies are deleted."""
-    lost = [("4", "alpha", "p4", "s3://captures/lost.pcap"), ("5", "alpha", "p5", "s3://none/lost.pcap")]
-    place = stored_workplace(tmp_path, server, *lost, trials={"both": ["alpha-p1", "alpha-p2"]})
+    (query, fault), (other, other_fault) = storage.lost
+    lost = [("4", "alpha", "p4", query), ("5", "alpha", "p5", other)]
+    place = stored_workplace(tmp_path, storage, *lost, trials={"both": ["alpha-p1", "alpha-p2"]})
     targets = [f"results/tiny/{name}.json" for name in ("raw/4", "raw/alpha-p1", "kappa/both")]
     printed = place.fail("--keep-going", "--cores", "1", *targets)
-    error = "config/samples.tsv line 5: s3://captures/lost.pcap: no such object"
+    error = f"config/samples.tsv line 5: {query}: {fault}"
     assert f"warning: {error}; sample 4 will fail\n" in printed
-    assert "line 6: s3://none/lost.pcap: no such bucket 'none'; sample 5 will fail\n" in printed
+    assert f"line 6: {other}: {other_fault}; sample 5 will fail\n" in printed
     assert f"\n  4: {error}\n" in printed, printed
     assert (place.campaign / "raw" / "alpha-p1.json").is_file()
     trials = json.loads((place.campaign / "kappa" / "both.json").read_text())["trials"]
@@ -135,11 +195,12 @@ def test_missing_objects_fail_only_their_samples(server, tmp_path):
 
 
 @pytest.mark.soak
-def test_batches_fetch_their_objects_and_process_those_that_changed(stored, server, tmp_path, request):
-    lost = ("lost", "alpha", "p4", "s3://captures/lost.pcap")
-    place = stored_workplace(tmp_path, server, lost, batches={"samples": 2}, exclude=["beta-p1"])
+def test_batches_fetch_their_objects_and_process_those_that_changed(stored, storage, tmp_path, request):
+    query, fault = storage.lost[0]
+    lost = ("lost", "alpha", "p4", query)
+    place = stored_workplace(tmp_path, storage, lost, batches={"samples": 2}, exclude=["beta-p1"])
     digests = [f"results/tiny/batches/digest/{batch}.tsv" for batch in ("b0001", "b0002")]
-    assert f"\n  lost: config/samples.tsv line 5: {lost[3]}: no such object\n" in place.fail(
+    assert f"\n  lost: config/samples.tsv line 5: {query}: {fault}\n" in place.fail(
         "--keep-going", "--cores", "1", *digests
     )
     assert place.sha256("acap/alpha*") == stored.sha256("acap/alpha*")
@@ -155,12 +216,12 @@ def test_batches_fetch_their_objects_and_process_those_that_changed(stored, serv
     [({}, f"acap/{SAMPLES[0]}.parquet"), ({"batches": {"samples": 3}}, "batches/digest/b0001.tsv")],
     ids=["samples", "batches"],
 )
-def test_digest_of_an_object_is_taken_from_the_cache(stored, server, tmp_path, changes, target):
-    """The storage provides the SHA-256 of the first object, the key of its digest."""
+def test_digest_of_an_object_is_taken_from_the_cache(stored, storage, tmp_path, changes, target):
+    """S3 storage provides the SHA-256 of the first object, the key of its digest."""
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
     for name in ("first", "second"):
-        place = stored_workplace(tmp_path / name, server, digest={"cache": str(cache)}, **changes)
+        place = stored_workplace(tmp_path / name, storage, digest={"cache": str(cache)}, **changes)
         place.succeed("--cores", "1", f"results/tiny/{target}")
         (log,) = place.campaign.glob(f"logs/digest/**/{SAMPLES[0]}.log")
         assert (f": from the cache {cache}" in log.read_text()) == (name == "second"), log
@@ -179,9 +240,9 @@ def test_digest_of_an_object_is_taken_from_the_cache(stored, server, tmp_path, c
         ),
     ],
 )
-def test_storage_errors_are_one_line(server, tmp_path, changes, keys, line):
-    place = stored_workplace(tmp_path, server)
-    place.configure(**{"capture_storage": {"endpoint_url": server.url}} | changes)
+def test_storage_errors_are_one_line(s3, tmp_path, changes, keys, line):
+    place = stored_workplace(tmp_path, s3)
+    place.configure(**s3.config | changes)
     place.environment |= keys | {"AWS_EC2_METADATA_DISABLED": "true"}
     printed = place.fail("--dry-run")
     assert re.match(line, printed.splitlines()[-1]), printed

@@ -1,1 +1,1 @@
-"""Captures in object storage."""
+"""Captures in object storage, or on a mounted share, that Snakemake fetches."""

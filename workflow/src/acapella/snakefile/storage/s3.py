@@ -1,26 +1,45 @@
-"""Determines the state of objects in S3 storage from the responses to requests for their headers."""
+"""Determines the state of objects in S3 storage, s3://BUCKET/KEY, from the responses to requests for their headers.
+
+An ETag is never used as a checksum of the bytes, because the ETag of a multipart or encrypted object is not their MD5.
+"""
 
 import base64
 import binascii
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from acapella_core import names
 from acapella_core.errors import UserError
 
+from .object_state import ObjectState
+
 SHA256_BYTES = 32
 CREDENTIALS = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or write ~/.aws/credentials"
 
 
-@dataclass(frozen=True)
-class ObjectState:
-    """The state of an object. ``fault``: why it cannot be fetched; ``sha256``: of the whole object, else None."""
+class S3Objects:
+    """The objects of the storage plugin s3. ``register``: registers a plugin with Snakemake, and returns its provider.
 
-    etag: str | None = None
-    sha256: str | None = None
-    bytes: int | None = None
-    fault: str | None = None
+    ``settings``: value of the config key `capture_storage`. Raises UserError for a wrong setting.
+    """
+
+    def __init__(self, register: Callable, settings: Mapping[str, Any]):
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - slow to import, and optional
+
+        try:
+            provider = register("s3", **{key: value for key, value in settings.items() if value is not None})
+            self._client = provider.s3c.meta.client
+        except (BotoCoreError, ValueError) as error:
+            raise UserError(f"capture_storage: {one_line(error)}") from error
+
+    @staticmethod
+    def plugin_query(query: str) -> str:
+        """Return the plugin's name of an object: its URL."""
+        return query
+
+    def state(self, query: str) -> ObjectState:
+        """Return the state of an object. Raises UserError if the storage cannot be used at all."""
+        return object_state(self._client, query)
 
 
 def object_state(client, query: str) -> ObjectState:
