@@ -199,11 +199,11 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(PYTHON_PACKAGES) workflow/s
 	@touch $@
 
 .PHONY: client-again setup-storage
-# Captures in object storage need Snakemake's plugin and botocore (35 MB), which setup does not install.
+# Captures in storage need Snakemake's plugins and botocore (35 MB), which setup does not install.
 setup-storage: setup $(STAMPS)/storage
 
 $(STAMPS)/storage: workflow/requirements-storage.lock $(PYTHON_PACKAGES)
-	@echo "setup: Snakemake's storage plugin s3 at the versions and hashes of $<"
+	@echo "setup: Snakemake's storage plugins fs and s3 at the versions and hashes of $<"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_BYTECODE) --require-hashes -r $< && $(PRUNE)
 	@touch $@
 

@@ -14,6 +14,7 @@ from acapella_testing.runs.in_process import parsed
 from acapella_capture import collect
 from acapella_capture import manifest as manifests
 from acapella_capture.testbeds import files
+from acapella_capture.testbeds.stored_captures import StoredCapture
 from acapella_core.errors import UserError
 
 # pcap, microseconds, snap length 96, Ethernet; two frames of 60 bytes at 1.000100 s and 2.000000 s
@@ -385,20 +386,29 @@ def test_truncated_capture_is_described_with_a_note(directory):
 
 
 def test_objects_in_storage_are_samples_named_by_their_keys(directory):
-    rows = "\tA\tp1\ts3://bucket/day 1/x.pcap.gz\t\n\tA\tp2\ts3://bucket/day2/x.pcap.gz\t\nf\tA\tp3\ta.pcap\t\n"
-    found = files.read_sheet(sheet(directory, rows))
-    assert [row.query for row in found] == ["s3://bucket/day 1/x.pcap.gz", "s3://bucket/day2/x.pcap.gz", None]
+    names = ("s3://bucket/day 1/x.pcap.gz", "s3://bucket/day2/x.pcap.gz", "fs:/share/a@b/x.pcap.gz", "fs:/share/y.pcap")
+    rows = "".join(f"\tA\tp1\t{name}\t\n" for name in names)
+    found = files.read_sheet(sheet(directory, f"{rows}f\tA\tp3\ta.pcap\t\n"))
+    assert [row.query for row in found] == [*names, None]
     assert [(row.sample, row.link) for row in found] == [
         ("day_1-x", "day_1-x.pcap.gz"),
         ("day2-x", "day2-x.pcap.gz"),
+        ("a_b-x", "a_b-x.pcap.gz"),
+        ("y", "y.pcap"),
         ("f", "f.pcap"),
     ]
+
+
+def test_object_that_is_also_listed_as_a_file_is_a_duplicate(directory):
+    rows = f"a\tA\tp1\ta.pcap\t\nb\tA\tp1\tfs:{directory}/a.pcap\t\n"
+    with pytest.raises(UserError, match=rf"line 3: fs:{directory}/a\.pcap is already in line 2"):
+        files.read_sheet(sheet(directory, rows))
 
 
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("gs://bucket/x.pcap", "line 2: gs://: only s3://BUCKET/KEY is supported; mount other storage, and use paths"),
+        ("gs://bucket/x.pcap", "line 2: gs://: only s3://BUCKET/KEY and fs:PATH are supported; mount other storage, "),
         (
             "s3://bucket/*.pcap",
             "line 2: s3://bucket/*.pcap: not s3://BUCKET/KEY, without // and .. and any of ? # * [ ]",
@@ -409,6 +419,11 @@ def test_objects_in_storage_are_samples_named_by_their_keys(directory):
         ("s3://bucket//x.pcap", "line 2: s3://bucket//x.pcap: not s3://BUCKET/KEY"),
         ("s3://key:secret@bucket/x.pcap", "line 2: s3://...@: credentials do not belong in the sheet"),
         ("s3://bucket/x.pcap", "s is in storage; Snakemake fetches it; run snakemake"),
+        ("fs:x.pcap", "line 2: fs:x.pcap: not fs:PATH, an absolute path without // and .. and any of ? * [ ] { }"),
+        ("fs://share/x.pcap", "line 2: fs://share/x.pcap: not fs:PATH"),
+        ("fs:/share/../x.pcap", "line 2: fs:/share/../x.pcap: not fs:PATH"),
+        ("fs:/share/*.pcap", "line 2: fs:/share/*.pcap: not fs:PATH"),
+        ("fs:/share/", "line 2: fs:/share/: not fs:PATH"),
     ],
 )
 def test_errors_in_object_rows_are_one_line(directory, query, message):
@@ -420,11 +435,18 @@ def test_errors_in_object_rows_are_one_line(directory, query, message):
 
 def test_fetched_copy_is_verified_and_described(directory):
     rows = "s\tRUTG\tp1\ts3://bucket/x.pcap\t\n"
-    copy = files.StoredCapture(str(directory / "a.pcap"), "e-2", manifests.empty()["sha256"])
+    copy = StoredCapture(str(directory / "a.pcap"), "e-2", manifests.empty()["sha256"])
     (manifest,) = described(directory, rows, sample="s", stored=copy)
     assert manifest["storage"] == {"query": "s3://bucket/x.pcap", "etag": "e-2"}
     assert (manifest["file"], manifest["frames_captured"]) == ("s.pcap", 2)
     assert not (directory / "campaign" / "raw" / "s.pcap").is_symlink()
     error = r"^s3://bucket/x\.pcap: the fetched copy does not have the SHA-256 of the object"
     with pytest.raises(UserError, match=error):
-        described(directory, rows, sample="s", stored=files.StoredCapture(copy.file, "e-2", "0" * 64))
+        described(directory, rows, sample="s", stored=StoredCapture(copy.file, "e-2", "0" * 64))
+    stale = rf"^{copy.file}: not a copy of the current s3://bucket/x\.pcap; delete it, and run snakemake again$"
+    found = Path(copy.file).stat()
+    current = {"bytes": found.st_size, "modified_s": found.st_mtime_ns // 10**9}
+    described(directory, rows, sample="s", stored=StoredCapture(copy.file, **current))
+    for key, value in current.items():
+        with pytest.raises(UserError, match=stale):
+            described(directory, rows, sample="s", stored=StoredCapture(copy.file, **current | {key: value + 1}))

@@ -1,6 +1,7 @@
 """Tests the undocumented parts of Snakemake that the workflow uses, with the installed version."""
 
 import ast
+import asyncio
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from acapella_testing.new_files import write_file
+from acapella_testing.requirements import require_programs
 from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 from snakemake.exceptions import IncompleteCheckpointException
 
@@ -178,6 +180,20 @@ def test_ignored_signals_remain_ignored():
         signal.signal(number, signal.SIG_IGN)
     snakemake_internals.record_signals(lambda: pytest.fail("the signal is ignored"))
     assert {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} == {signal.SIG_IGN}
+
+
+def test_copies_of_read_only_files_are_writable(tmp_path):
+    require_programs("rsync")
+    plugin = pytest.importorskip("snakemake_storage_plugin_fs")
+    file = write_file(tmp_path / "share" / "-a b:1.pcap", "bytes")
+    file.chmod(0o444)
+    provider = plugin.StorageProvider(local_prefix=tmp_path / "copies", logger=None)
+    snakemake_internals.make_copies_writable(provider)
+    asyncio.run(provider.object(str(file)).managed_retrieve())
+    (copy,) = (path for path in (tmp_path / "copies").rglob("*") if path.is_file())
+    assert (copy.name, copy.read_text()) == (file.name, "bytes")
+    assert [path.stat().st_mode & 0o777 for path in (copy, file)] == [0o600, 0o444]
+    assert copy.stat().st_mtime_ns == file.stat().st_mtime_ns
 
 
 @pytest.mark.parametrize(("main", "damaged"), [(True, True), (True, False), (False, True)])

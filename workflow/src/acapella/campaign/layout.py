@@ -141,7 +141,7 @@ def node_digest_of(manifest: object) -> dict | None:
 
 
 def storage_of(manifest: object) -> str | None:
-    """Return the URL s3://BUCKET/KEY of a manifest's capture if it is an object in storage; None if it is a file."""
+    """Return the object in storage, s3://BUCKET/KEY or fs:PATH, that is a manifest's capture; None if it is a file."""
     storage = manifest.get("storage") if isinstance(manifest, dict) else None
     query = storage.get("query") if isinstance(storage, dict) else None
     return query if isinstance(query, str) else None

@@ -90,6 +90,7 @@ PROGRAMS = (
     Program("flow reports", "softflowd", ("-h",), "acapella p4 compare", "softflowd"),
     Program("flow reports", "nfpcapd", ("-V",), "acapella p4 compare", "nfdump"),
     Program("flow reports", "zeek", ("--version",), "acapella p4 compare", "none in Debian 12"),
+    Program("storage", "rsync", ("--version",), "captures on a share that are fetched (fs:PATH)", "rsync"),
     Program("clusters", "sbatch", ("--version",), "submitting jobs to a cluster", "slurm-client"),
     Program("storage study", "bpftrace", ("--version",), "latency of writes (snakemake storage)", "bpftrace"),
     Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),

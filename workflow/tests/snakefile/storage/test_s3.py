@@ -6,8 +6,8 @@ import hashlib
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from acapella.snakefile.storage.captures import CaptureStorage
-from acapella.snakefile.storage.s3 import ObjectState, object_state, whole_sha256
+from acapella.snakefile.storage.object_state import ObjectState
+from acapella.snakefile.storage.s3 import object_state, whole_sha256
 from acapella_core.errors import UserError
 
 DIGEST = hashlib.sha256(b"bytes")
@@ -75,9 +75,3 @@ def test_unresponsive_storage_is_a_one_line_error():
     with pytest.raises(UserError, match=r"^s3://bucket/x\.pcap: Could not connect") as raised:
         object_state(Client(refused), "s3://bucket/x.pcap")
     assert "\n" not in str(raised.value)
-
-
-def test_missing_plugin_is_an_error_in_one_line(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SystemExit, match=r"^error: captures in storage need .*; run make setup-storage$"):
-        CaptureStorage(None, {}).state("s3://bucket/x.pcap")

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -191,6 +192,17 @@ def test_missing_objects_fail_only_their_samples(storage, tmp_path):
     assert [file["sha256"] for trial in trials for file in trial["files"]] == [
         sha256_of(CAPTURES / f"{name}.pcap.gz") for name in SAMPLES[:2]
     ]
+    assert copies(place) == []
+
+
+@pytest.mark.soak
+def test_campaign_is_completed_without_a_missing_object(storage, tmp_path):
+    place = stored_workplace(tmp_path, storage, ("lost", "alpha", "p4", storage.lost[0][0]), missing="report")
+    run = place.start("--cores", "2", "process", output=subprocess.PIPE)
+    printed, _ = run.communicate()
+    assert run.returncode == 0, printed
+    assert "1 sample is missing from the tables, because its job failed: lost" in printed
+    assert {*place.sha256("acap/*")} == {f"acap/{name}.parquet" for name in SAMPLES}
     assert copies(place) == []
 
 
