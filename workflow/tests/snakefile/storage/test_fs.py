@@ -7,6 +7,7 @@ import pytest
 
 from acapella.snakefile import snakemake_internals
 from acapella.snakefile.storage.captures import CaptureStorage
+from acapella.snakefile.storage.fs import SharedFiles
 from acapella.snakefile.storage.object_state import ObjectState
 from acapella_capture.testbeds.files import unreadable
 
@@ -34,9 +35,10 @@ def test_unreadable_files_have_a_fault(storage, tmp_path):
     assert {name: storage.state(f"fs:{tmp_path}/{name}").fault for name in faults} == faults
 
 
-def test_file_that_disappears_has_a_fault(storage, tmp_path):
-    storage._plugins["fs"].keywords["fault_of"] = lambda path: None
-    assert storage.state(f"fs:{tmp_path}/absent").fault == "cannot read: No such file or directory"
+@pytest.mark.usefixtures("storage")
+def test_file_that_disappears_has_a_fault(tmp_path):
+    files = SharedFiles(lambda name: None, fault_of=lambda path: None)
+    assert files.state(f"fs:{tmp_path}/absent").fault == "cannot read: No such file or directory"
 
 
 @pytest.mark.parametrize("query", ["s3://bucket/x.pcap", "fs:/share/x.pcap"])
