@@ -41,9 +41,9 @@ void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
     if (size > clock->largest_offset_ns) {
         clock->largest_offset_ns = size;
     }
-    /* A small step of the system clock must not count as a fast counter. */
+    /* Limited, because a small step of the system clock looks like a different rate of the counter. */
     clock->rate *= 1 + GAIN * limit_slew((double)system_ns / elapsed_ns - 1);
-    const double slew =
-        limit_slew((double)clock->offset_ns / elapsed_ns); /* correction is complete at the next update */
+    /* Unless limited, the offset is corrected by the next update. */
+    const double slew = limit_slew((double)clock->offset_ns / elapsed_ns);
     publish(clock, (struct clock_line){counter, line, (uint64_t)(clock->rate * (1 + slew) * TICK_SCALE)});
 }

@@ -9,8 +9,8 @@
 
 #include "common/eal.h"
 
-#define FIXED 12 /* EAL arguments other than devices and arguments of the command line */
-#define MORE 64
+#define FIXED_ARGUMENTS_MAX 12 /* EAL arguments other than devices and arguments of the command line */
+#define MORE_ARGUMENTS_MAX 64
 
 /* Returns the first CPU of a list that this machine does not have, or -1. */
 static long missing_cpu(const unsigned *cpu, unsigned count) {
@@ -80,10 +80,10 @@ static void add(char **arguments, int *count, const char *word) {
 int eal_start_threads(const struct eal_settings *settings, struct fault *fault) {
     /* static: EAL keeps pointers into them */
     static char map[8192], memory[16];
-    static char *arguments[FIXED + 4 * EAL_DEVICES + MORE];
+    static char *arguments[FIXED_ARGUMENTS_MAX + 4 * EAL_DEVICES + MORE_ARGUMENTS_MAX];
     int count = 0;
-    if (settings->more_count > MORE) {
-        return fail(fault, "EAL: more than %d arguments after --; use fewer", MORE);
+    if (settings->more_count > MORE_ARGUMENTS_MAX) {
+        return fail(fault, "EAL: more than %d arguments after --; use fewer", MORE_ARGUMENTS_MAX);
     }
     if (thread_map(map, sizeof map, settings, fault) != 0) {
         return -1;

@@ -268,8 +268,8 @@ static enum blocks_result set_frame(const struct blocks *blocks, const struct in
     return BLOCKS_FRAME;
 }
 
-/* Returns the identity in the options of a packet at offset `at`, or NULL if there is none or the options are
- * damaged, which does not matter for the packet. */
+/* Returns the identity in a packet's options, which begin at offset `at`, or NULL if there is none or the
+ * options are damaged; the packet is read nevertheless. */
 static const uint8_t *find_identity(const struct blocks *blocks, uint32_t at) {
     enum { MARK = sizeof IDENTITY_MARK - 1 };
     while (at < blocks->size && blocks->size - at >= 4) {

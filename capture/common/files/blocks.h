@@ -1,5 +1,5 @@
 /* Reads frames of a pcapng file (draft-ietf-opsawg-pcapng). libpcap rejects files whose interfaces differ in
- * link type or snap length; here each interface has its own snap length and time resolution. */
+ * link type or snap length; here, each interface has its own link type and snap length. */
 #ifndef ACAPELLA_BLOCKS_H
 #define ACAPELLA_BLOCKS_H
 

@@ -10,7 +10,8 @@
 struct capture_file;
 
 /* Opens a capture by descriptor, which is closed at the end, or by path if the descriptor is negative; path
- * "-" is standard input. `formats` is the advice for other files. Returns NULL on error, see fault. */
+ * "-" is standard input. `formats` is the advice for files of other formats. Returns NULL on error, see
+ * fault. */
 struct capture_file *capture_file_open(const char *path, int descriptor, const char *formats,
                                        struct fault *fault);
 

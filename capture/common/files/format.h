@@ -32,7 +32,8 @@ struct format {
     void (*record)(struct record *to, const struct frame *frame);
     /* Encodes the end of a file; returns its size, 0 if the format has none. */
     size_t (*tail)(uint8_t to[FORMAT_TAIL_MAX], const struct interface_statistics *statistics);
-    /* Returns the size of the record at `at`: 0 if `have` bytes are too few, -1 if it is not a record. */
+    /* Returns the size of the record at `at`: 0 if `have` bytes are too few to determine it, -1 if it is not
+     * a record. */
     int64_t (*size)(const uint8_t *at, size_t have, bool *is_frame);
 };
 

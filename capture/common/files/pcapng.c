@@ -11,7 +11,7 @@ enum block { INTERFACE = 1, STATISTICS = 5, PACKET = 6, SECTION = 0x0a0d0d0a };
 #define PACKET_HEAD 28
 #define SMALLEST_BLOCK 12
 #define LARGEST_BLOCK (1U << 24)
-#define COMMENT_MAX 12 /* as many as fit into the tail of a record */
+#define COMMENT_MAX 12 /* bytes; the tail of a record has room for them */
 #define OPTION_MAX 255 /* a longer filter or name is truncated; readers only display it */
 
 /* Bytes with a cursor; the buffers of the callers are large enough for the longest block. */

@@ -21,7 +21,7 @@ struct port_settings {
 
 enum stamp_source {
     STAMP_TSC,    /* read when a frame is received from its queue */
-    STAMP_DEVICE, /* in the mbuf, us or ns since 1970, as in the file that net_pcap reads */
+    STAMP_DEVICE, /* in the mbuf, the time in net_pcap's file; us or ns since 1970, by DPDK's version */
     STAMP_NIC,    /* in the mbuf, ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
@@ -70,8 +70,8 @@ static inline uint64_t receive_port_stamp(struct receive_port *port, struct rte_
     if (port->source == STAMP_NIC) {
         return (uint64_t)clock_ns(&port->nic, stamp);
     }
-    const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap return ns */
-    return stamp < no_us_before_5138 ? stamp * 1000 : stamp;
+    const uint64_t us_in_year_5138 = 100000000000000000ULL; /* later versions of net_pcap return ns */
+    return stamp < us_in_year_5138 ? stamp * 1000 : stamp;
 }
 
 #endif

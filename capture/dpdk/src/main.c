@@ -264,8 +264,8 @@ static int run(struct capture *capture, const struct paths *paths) {
         unlink(paths->heartbeat);
         return print_error(&fault, EXIT_FAILED);
     }
-    /* In this order, a frame that arrives between the two calls is counted as lost; in the other order, a
-     * lost frame could be counted as received. */
+    /* In this order, a frame that arrives between the two calls is counted as lost; in the other order, it
+     * would be received but not in the counters, and hide a lost frame. */
     before = read_interface_counters(capture->port.interface);
     receive_port_flush(&capture->port);
     select_crc();

@@ -44,7 +44,7 @@ static uint64_t sampling_number(const struct options *options, const struct coun
 }
 
 /* Filters, samples, truncates and writes a frame. `bytes` are its first `have` bytes. If `segments` is not
- * NULL, its segments are written instead. Every return path counts the frame once. */
+ * NULL, the bytes of this mbuf chain are written instead. Every return path counts the frame once. */
 static void process_frame(struct worker *worker, struct frame *frame, const uint8_t *bytes, uint32_t have,
                           const struct rte_mbuf *segments) {
     struct capture *capture = worker->capture;

@@ -57,7 +57,7 @@ struct gap {
     uint64_t carry;
     struct distribution random; /* ON_OFF: duration of a burst */
     struct distribution off;
-    uint64_t burst, left; /* ON_OFF: number of the next burst, packets left in this one */
+    uint64_t burst, left; /* ON_OFF: number of the burst; packets left in it, 0 before it begins */
     const struct list *list;
 };
 

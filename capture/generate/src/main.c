@@ -13,7 +13,7 @@
 
 #define MEMORY_MB 256
 
-enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_TEMPFAIL = 75 };
 
 static int print_error(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": error: %s\n", fault->text);
@@ -80,5 +80,5 @@ int main(int argc, char **argv) {
     if (status == 0 && fflush(stdout) != 0) {
         status = fail(&fault, "standard output cannot be written");
     }
-    return status == 0 ? EXIT_OK : print_error(&fault, is_system_error(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
+    return status == 0 ? EXIT_OK : print_error(&fault, is_system_error(&fault) ? EXIT_TEMPFAIL : EXIT_FAILED);
 }

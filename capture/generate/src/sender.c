@@ -12,7 +12,7 @@
 #define POLLING_LCORE 1
 #define BEFORE_START_NS 50000000LL /* time for the polling thread to start */
 #define TICK_NS 20000000LL
-#define MBUFS_OF_CACHES 4096
+#define CACHED_MBUFS 4096
 
 static void sleep_for(int64_t ns) {
     const struct timespec pause = {0, ns};
@@ -55,7 +55,7 @@ int sender_open(struct sender *sender, struct model *model, const struct argumen
                                 .burst = arguments->burst,
                                 .depth = arguments->depth,
                                 .max_frame = longest < arguments->max_frame ? arguments->max_frame : longest};
-    const unsigned mbufs = ports_mbuf_count(options) + MBUFS_OF_CACHES;
+    const unsigned mbufs = ports_mbuf_count(options) + CACHED_MBUFS;
     sender->priority = arguments->priority;
     sender->nic = arguments->eal.pcis > 0;
     if (ports_open(&sender->ports, options, mbufs, fault) != 0 ||

@@ -16,7 +16,7 @@
 struct bench {
     struct transmission *transmission;
     struct timebase *time;
-    struct rte_ring *ring; /* emptied by the sending thread; by the main thread if NULL */
+    struct rte_ring *ring; /* emptied by the sending thread; NULL: the main thread empties it */
     int64_t cpu_ns, duration_ns;
     uint64_t received, sum;
 };

@@ -50,10 +50,11 @@ static void set(struct link *link, const char *line) {
     int64_t delay_ns;
     uint32_t loss_ppm, reorder_ppm, duplicate_ppm = 0;
     uint64_t seed;
-    int end = 0, whole = 0;
-    const int found = sscanf(line, "set %15s %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu64 "%n %" SCNu32 "%n",
-                             name, &delay_ns, &loss_ppm, &reorder_ppm, &seed, &end, &duplicate_ppm, &whole);
-    if (found < 5 || line[found == 5 ? end : whole]) {
+    int seed_end = 0, duplicate_end = 0;
+    const int found =
+        sscanf(line, "set %15s %" SCNd64 " %" SCNu32 " %" SCNu32 " %" SCNu64 "%n %" SCNu32 "%n", name,
+               &delay_ns, &loss_ppm, &reorder_ppm, &seed, &seed_end, &duplicate_ppm, &duplicate_end);
+    if (found < 5 || line[found == 5 ? seed_end : duplicate_end]) {
         print_error("set takes NAME DELAY_NS LOSS_PPM REORDER_PPM SEED [DUPLICATE_PPM]");
         return;
     }

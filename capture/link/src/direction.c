@@ -72,7 +72,7 @@ int direction_open(struct direction *direction, const char *argument, size_t mem
     const char *equals = strchr(argument, '=');
     const size_t length = equals ? (size_t)(equals - argument) : 0;
     if (length == 0 || length >= sizeof direction->name) {
-        return fail(fault, "'%s' is not NAME=FILE, with a device of at most %zu letters", argument,
+        return fail(fault, "'%s' is not NAME=FILE, with a device of at most %zu characters", argument,
                     sizeof direction->name - 1);
     }
     *direction = (struct direction){.fd = -1};
@@ -111,8 +111,8 @@ static void send_packet(struct direction *direction, const uint8_t *bytes, size_
 }
 
 /* Sends a packet, or queues it. */
-static void pass(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length,
-                 bool at_once) {
+static void send_or_queue(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length,
+                          bool at_once) {
     if (at_once) {
         send_packet(direction, bytes, length);
         return;
@@ -147,7 +147,7 @@ void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *
         at_once = true;
     }
     for (unsigned i = 0; i < copies; ++i) {
-        pass(direction, now_ns, bytes, length, at_once);
+        send_or_queue(direction, now_ns, bytes, length, at_once);
     }
 }
 

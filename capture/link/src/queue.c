@@ -13,8 +13,8 @@ struct head {
 #define WRAP UINT64_MAX
 
 static size_t padded_size(size_t length) {
-    const size_t whole = sizeof(struct head) + length;
-    return (whole + sizeof(struct head) - 1) / sizeof(struct head) * sizeof(struct head);
+    const size_t unpadded = sizeof(struct head) + length;
+    return (unpadded + sizeof(struct head) - 1) / sizeof(struct head) * sizeof(struct head);
 }
 
 int queue_open(struct queue *queue, size_t bytes) {

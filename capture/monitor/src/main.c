@@ -16,8 +16,8 @@
 
 #define BASE_MB 64
 
-/* EXIT_OUTSIDE is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
-enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
+/* EXIT_TEMPFAIL is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_TEMPFAIL = 75 };
 
 struct run {
     struct options options;
@@ -154,5 +154,5 @@ int main(int argc, char **argv) {
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* a parent that was killed cannot stop this process */
     return count_and_write(&run, &fault) == 0
                ? EXIT_OK
-               : print_error(&fault, is_system_error(&fault) ? EXIT_OUTSIDE : EXIT_FAILED);
+               : print_error(&fault, is_system_error(&fault) ? EXIT_TEMPFAIL : EXIT_FAILED);
 }

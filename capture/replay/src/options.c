@@ -96,7 +96,7 @@ static const struct argp_option known[] = {
      "Set the real-time priority of the polling thread during a run (SCHED_FIFO), for runs of less than a "
      "second; 0 if none (default: 0)",
      RESOURCES},
-    {"spin", SPIN, NULL, 0, "Poll without sleeping between runs (default: sleep)", RESOURCES},
+    {"spin", SPIN, NULL, 0, "With --bridge, poll without sleeping between runs (default: sleep)", RESOURCES},
     COMMON_OPTIONS,
     {NULL, 0, NULL, 0, NULL, 0},
 };

@@ -37,14 +37,14 @@ void world_close(struct world *world);
 /* Returns a bridge between the two ports. */
 struct bridge world_bridge(struct world *world);
 
-/* Adds a packet of `bytes` to the recording, filled from its number. */
+/* Adds a packet of `bytes` bytes to the recording, filled from its number. */
 void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_ns, uint16_t port,
                bool first);
 
 /* Returns an mbuf with the content of packet `number`. */
 struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32_t bytes);
 
-/* Returns the number of the packet that world_packet returned with these first four bytes. */
+/* Returns the number of a packet of world_packet, from its first four bytes. */
 uint32_t world_number(const struct rte_mbuf *mbuf);
 
 /* Returns true if an mbuf contains packet `number`. */

@@ -174,7 +174,7 @@ static void test_late_packets_are_dropped_on_request(void) {
     world_open(&world);
     add_jittered(&world, 10, 0, 1);
     world_start(&world, 1, 1000000);
-    world.time.simulated_ns = START_NS + 5 * GAP_NS; /* packets 0 to 3 are later than a gap */
+    world.time.simulated_ns = START_NS + 5 * GAP_NS; /* packets 0 to 3 are more than a gap late */
     world_run(&world, NULL, NULL, 1);
     const struct summary summary = summary_of(&world);
     CHECK(summary.outcome[OUTCOME_LATE] == 4 && summary.outcome[OUTCOME_SENT] == 6);

@@ -151,7 +151,7 @@ static void test_other_frames_during_a_run_are_counted(struct session *session) 
     expect("scheduled answered answered running done");
 }
 
-/* The clock is wrong by 5 ms in the middle of a run. */
+/* The clock is wrong by 5 ms in the middle of a run, then at the end of another one. */
 static void test_done_contains_the_largest_error_of_the_clock_in_the_run(struct session *session) {
     static const char key[] = "\"largest_error_ns\": ";
     struct timebase *time = &session->time;

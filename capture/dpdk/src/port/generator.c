@@ -16,7 +16,7 @@
 #define CACHE 256
 #define GROUP_MAX 32      /* frames enqueued at once, as NICs do */
 #define GROUP_NS 10000    /* longest delay of the first frame of a group */
-#define BEHIND_MAX 256    /* more delayed frames are skipped: a link does not catch up after a pause */
+#define BEHIND_MAX 256    /* delayed frames beyond this number are skipped: a link does not catch up */
 #define DISCARD_PORT 9    /* RFC 863 */
 #define NETWORK 0xC61200U /* first 24 bits of 198.18.0.0/15, RFC 2544 */
 
@@ -107,7 +107,8 @@ static void offer(struct generator *generator, struct rte_ring *ring, unsigned f
     add_count(&generator->refused, frames - accepted);
 }
 
-/* Returns the number of frames that are due, at most a group, and skips frames that are too late. */
+/* Returns the number of frames to offer now: 0 if fewer than `group` are due, and at most GROUP_MAX. Skips
+ * frames that are too late. */
 static unsigned due_frames(struct generator *generator, double per_tick, unsigned group) {
     const uint64_t total = (uint64_t)((double)(rte_rdtsc() - generator->begin_tsc) * per_tick);
     uint64_t due = total - generator->offered - generator->behind;

@@ -43,7 +43,7 @@ static struct buffer *buffer_at(struct store *store, unsigned n) {
     return &store->buffer[(store->oldest + n) % store->settings.buffers];
 }
 
-static size_t aligned(size_t size) { return size & ~(size_t)(FILE_ALIGN - 1); }
+static size_t align_down(size_t size) { return size & ~(size_t)(FILE_ALIGN - 1); }
 
 static struct store *direct_open(const struct store_settings *settings, struct fault *fault) {
     struct store *store = calloc(1, sizeof *store);
@@ -104,7 +104,7 @@ static void fail_files(struct store *store, int error) {
 
 static void mark_written(struct buffer *buffer) {
     struct file *file = buffer->file;
-    file->disk_bytes += aligned(buffer->used);
+    file->disk_bytes += align_down(buffer->used);
     const struct mark mark =
         buffer->last.offset && buffer->last.offset <= file->disk_bytes ? buffer->last : buffer->first;
     if (mark.offset && mark.offset <= file->disk_bytes) {
@@ -116,13 +116,13 @@ static void mark_written(struct buffer *buffer) {
 /* Hands over a file with its last bytes, which the main thread writes without O_DIRECT. */
 static bool hand_over(struct store *store, struct buffer *buffer) {
     struct file *file = buffer->file;
-    const size_t whole = aligned(buffer->used);
-    file->rest_bytes = (uint32_t)(buffer->used - whole);
+    const size_t aligned_bytes = align_down(buffer->used);
+    file->rest_bytes = (uint32_t)(buffer->used - aligned_bytes);
     file->rest = malloc(file->rest_bytes + 1);
     if (!file->rest) {
         return false;
     }
-    memcpy(file->rest, buffer->bytes + whole, file->rest_bytes);
+    memcpy(file->rest, buffer->bytes + aligned_bytes, file->rest_bytes);
     file_hand_over(store->settings.files, file);
     return true;
 }
@@ -155,8 +155,8 @@ static void send_full(struct store *store, uint64_t now_ns) {
         while (count < BATCH && count < store->used && buffer_at(store, count)->full &&
                buffer_at(store, count)->file == file) {
             const struct buffer *buffer = buffer_at(store, count);
-            store->piece[count++] = (struct iovec){buffer->bytes, aligned(buffer->used)};
-            store->sent_bytes += aligned(buffer->used);
+            store->piece[count++] = (struct iovec){buffer->bytes, align_down(buffer->used)};
+            store->sent_bytes += align_down(buffer->used);
         }
         store->sent_ns = now_ns;
         if (store->sent_bytes > 0) {
@@ -189,7 +189,7 @@ static void handle_result(struct store *store, int result) {
     }
     if (result > 0) {
         const size_t before = store->sent_done;
-        store->sent_done = aligned(before + (size_t)result);
+        store->sent_done = align_down(before + (size_t)result);
         if (store->sent_done > before && store->sent_done < store->sent_bytes) {
             submit(store);
             return;
@@ -197,24 +197,25 @@ static void handle_result(struct store *store, int result) {
         result = -ENOSPC; /* if less than FILE_ALIGN was written, the disk is full */
     }
     size_t done = store->sent_done;
-    unsigned whole = 0;
-    while (whole < store->sent && done >= store->piece[whole].iov_len) {
-        done -= store->piece[whole].iov_len;
-        mark_written(buffer_at(store, whole++));
+    unsigned written_buffers = 0;
+    while (written_buffers < store->sent && done >= store->piece[written_buffers].iov_len) {
+        done -= store->piece[written_buffers].iov_len;
+        mark_written(buffer_at(store, written_buffers++));
     }
-    if (whole < store->sent) {
-        struct file *file = buffer_at(store, whole)->file;
+    if (written_buffers < store->sent) {
+        struct file *file = buffer_at(store, written_buffers)->file;
         const int error = error_of_write(store, file, result < 0 ? -result : EIO);
         file->disk_bytes += done;
         fail_files(store, error);
         return;
     }
-    if (buffer_at(store, whole - 1)->ends_file && !hand_over(store, buffer_at(store, whole - 1))) {
+    if (buffer_at(store, written_buffers - 1)->ends_file &&
+        !hand_over(store, buffer_at(store, written_buffers - 1))) {
         fail_files(store, ENOMEM);
         return;
     }
     store->sent = 0;
-    release(store, whole);
+    release(store, written_buffers);
 }
 
 static void progress(struct store *store, bool wait, uint64_t now_ns) {
@@ -284,21 +285,22 @@ static void direct_put(struct store *store, struct file *file, const struct iove
     }
 }
 
-/* Writes the whole blocks of a buffer that fills slowly; the remaining bytes move to a new buffer. */
+/* Marks a buffer that fills slowly as full, so that its whole blocks are written; the remaining bytes move to
+ * a new buffer. */
 static void flush(struct store *store) {
     struct buffer *buffer = buffer_at(store, 0);
-    const size_t whole = aligned(buffer->used);
-    if (whole == 0 || store->used >= store->settings.buffers) {
+    const size_t aligned_bytes = align_down(buffer->used);
+    if (aligned_bytes == 0 || store->used >= store->settings.buffers) {
         return;
     }
-    const size_t rest = buffer->used - whole;
+    const size_t rest = buffer->used - aligned_bytes;
     buffer->full = true;
     if (rest > 0) {
         struct buffer *next = next_buffer(store, buffer->file);
-        memcpy(next->bytes, buffer->bytes + whole, rest);
+        memcpy(next->bytes, buffer->bytes + aligned_bytes, rest);
         next->used = rest;
         next->last = buffer->last;
-        buffer->used = whole;
+        buffer->used = aligned_bytes;
     }
 }
 

@@ -6,7 +6,7 @@
 
 #define PATTERN_MAX CAPTURE_FRAME_MAX
 
-/* A packet of a burst between the two passes over it. */
+/* A packet of a burst between the passes over it. */
 struct pending {
     struct headers headers;
     struct stamp stamp;
@@ -154,7 +154,7 @@ static const uint8_t *get_expected_payload(struct monitor *monitor, enum pattern
     return expected_payload;
 }
 
-static uint64_t count_bits(const uint8_t *a, const uint8_t *b, uint32_t bytes) {
+static uint64_t count_bit_errors(const uint8_t *a, const uint8_t *b, uint32_t bytes) {
     uint64_t errors = 0;
     for (; bytes >= 8; a += 8, b += 8, bytes -= 8) {
         uint64_t x, y;
@@ -192,8 +192,9 @@ static void check_pattern(struct monitor *monitor, const struct input_packet *pa
     const uint32_t bytes = end - (uint32_t)at < PATTERN_MAX ? end - (uint32_t)at : PATTERN_MAX;
     const uint8_t *expected_payload = get_expected_payload(monitor, pattern, bytes, &pending->stamp);
     const uint8_t *payload = packet->bytes + at;
-    const uint64_t errors =
-        memcmp(payload, expected_payload, bytes) == 0 ? 0 : count_bits(payload, expected_payload, bytes);
+    const uint64_t errors = memcmp(payload, expected_payload, bytes) == 0
+                                ? 0
+                                : count_bit_errors(payload, expected_payload, bytes);
     struct flow *flow = &monitor->arrays.flow[pending->stamp.flow];
     flow->bits_checked += (uint64_t)bytes * 8;
     if (errors) {

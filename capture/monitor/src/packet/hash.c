@@ -16,7 +16,7 @@ struct hasher {
 static const uint64_t keys[4] = {0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0,
                                  0x082efa98ec4e6c89};
 
-static struct lane mixed(struct lane lane, uint64_t a, uint64_t b) {
+static struct lane mix(struct lane lane, uint64_t a, uint64_t b) {
     __extension__ typedef unsigned __int128 uint128;
     const uint64_t x = lane.x ^ a, y = lane.y ^ b;
     const uint128 product = (uint128)(x ^ keys[2]) * (y ^ keys[0]);
@@ -33,7 +33,7 @@ static struct lane load(const uint8_t *at) {
 
 static void step(struct hasher *hasher, unsigned lane, const uint8_t *at) {
     const struct lane words = load(at);
-    hasher->lane[lane] = mixed(hasher->lane[lane], words.x, words.y);
+    hasher->lane[lane] = mix(hasher->lane[lane], words.x, words.y);
 }
 
 /* If there are at least 16 bytes, the last step may read some of them twice. */
@@ -78,9 +78,9 @@ static uint32_t absorb_head(struct hasher *hasher, const uint8_t *at, uint32_t s
 }
 
 static struct identity finish(const struct hasher *hasher) {
-    struct lane lane = mixed(hasher->lane[0], hasher->lane[1].x, hasher->lane[1].y);
-    lane = mixed(lane, keys[1], keys[2]);
-    lane = mixed(lane, keys[3], keys[0]);
+    struct lane lane = mix(hasher->lane[0], hasher->lane[1].x, hasher->lane[1].y);
+    lane = mix(lane, keys[1], keys[2]);
+    lane = mix(lane, keys[3], keys[0]);
     return (struct identity){lane.x, lane.y};
 }
 

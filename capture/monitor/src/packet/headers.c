@@ -173,9 +173,9 @@ static enum next read_ipv4(struct walk *walk) {
     headers->protocol = cursor_u8(&walk->at, 9);
     headers->malformed = is_checksum_correct(&walk->at, header) ? headers->malformed : MALFORMED_CHECKSUM;
     const bool fragment = cursor_be16(&walk->at, 6) & 0x1fff;
-    const bool whole = limit_to_packet(walk, total);
+    const bool fits = limit_to_packet(walk, total);
     skip(walk, header);
-    if (!whole) {
+    if (!fits) {
         return stop_malformed(walk, MALFORMED_LENGTH);
     }
     return fragment ? NEXT_NONE : after_ip(headers->protocol);
@@ -226,9 +226,9 @@ static enum next read_ipv6(struct walk *walk) {
     headers->has_ports = false;
     headers->ip_at = walk->at.at;
     headers->protocol = cursor_u8(&walk->at, 6);
-    const bool whole = limit_to_packet(walk, 40U + cursor_be16(&walk->at, 4));
+    const bool fits = limit_to_packet(walk, 40U + cursor_be16(&walk->at, 4));
     skip(walk, 40);
-    return whole ? read_extensions(walk) : stop_malformed(walk, MALFORMED_LENGTH);
+    return fits ? read_extensions(walk) : stop_malformed(walk, MALFORMED_LENGTH);
 }
 
 /* Reads the ports. A VXLAN tunnel contains an Ethernet frame. */

@@ -118,12 +118,12 @@ int tuple_add(struct tuple_filter *filter, const char *text, struct fault *fault
 }
 
 static bool prefix_matches(const struct tuple_prefix *prefix, const uint8_t *address) {
-    const unsigned whole = prefix->bits / 8, rest = prefix->bits % 8;
-    if (memcmp(prefix->bytes, address, whole) != 0) {
+    const unsigned full_bytes = prefix->bits / 8, rest = prefix->bits % 8;
+    if (memcmp(prefix->bytes, address, full_bytes) != 0) {
         return false;
     }
     const uint8_t mask = (uint8_t)(0xff00 >> rest);
-    return rest == 0 || ((prefix->bytes[whole] ^ address[whole]) & mask) == 0;
+    return rest == 0 || ((prefix->bytes[full_bytes] ^ address[full_bytes]) & mask) == 0;
 }
 
 static bool ports_match(const struct tuple_rule *rule, const struct headers *headers) {

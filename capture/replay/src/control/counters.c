@@ -3,7 +3,7 @@
 #include <time.h>
 
 #define SETTLE_NS 1000000
-#define WHOLE_POLLS 2    /* the first poll may have begun earlier */
+#define EMPTY_POLLS 2    /* the first poll may have begun earlier */
 #define SETTLE_POLLS 100 /* on a busy machine, the kernel delivers packets later than it counts them */
 
 /* Reads the counters of the program and of the driver. */
@@ -107,7 +107,7 @@ void counters_read_all(struct session *session, struct counters counters[OPTIONS
 static void await_empty(const struct session *session) {
     const struct timespec pause = {0, SETTLE_NS};
     const uint64_t before = session->worker.empty_polls;
-    for (unsigned polls = 0; polls < SETTLE_POLLS && session->worker.empty_polls - before < WHOLE_POLLS;
+    for (unsigned polls = 0; polls < SETTLE_POLLS && session->worker.empty_polls - before < EMPTY_POLLS;
          ++polls) {
         nanosleep(&pause, NULL);
     }

@@ -14,7 +14,7 @@ enum recording_end { RECORDING_END_NONE, RECORDING_END_UNTIL, RECORDING_END_MEMO
 /* The measured time to forward a burst. */
 struct forward_cost {
     int64_t ns[BURST_SIZES]; /* the longest of recent bursts of up to 2^i packets; 0 if there was none */
-    int64_t until_ns;        /* of the latest departure before which packets were to be forwarded */
+    int64_t until_ns;        /* end of forwarding before the latest departure */
 };
 
 struct bridge {

@@ -370,7 +370,7 @@ static bool has_flag(const struct port *port, unsigned flag) {
 
 static bool link_is_up(const struct port *port) {
     struct rte_eth_link link;
-    if (*port->interface) { /* net_af_packet reports its link as up */
+    if (*port->interface) { /* net_af_packet always reports its link as up */
         return has_flag(port, IFF_UP) && has_flag(port, IFF_RUNNING);
     }
     return rte_eth_link_get_nowait(port->id, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;

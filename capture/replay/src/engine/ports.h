@@ -1,4 +1,4 @@
-/* DPDK ports. A bridge receives from them; every program sends to them. */
+/* DPDK ports of the replayer and the generator, which send to them; a bridge also receives from them. */
 #ifndef ACAPELLA_REPLAY_PORTS_H
 #define ACAPELLA_REPLAY_PORTS_H
 
@@ -12,7 +12,7 @@
 
 enum port_stamps {
     PORT_STAMPS_NONE,
-    PORT_STAMPS_TIME,  /* us or ns since 1970, as net_pcap reads from its file */
+    PORT_STAMPS_TIME,  /* us or ns since 1970: of the file of net_pcap, or of the kernel (net_af_packet) */
     PORT_STAMPS_TICKS, /* ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
@@ -136,8 +136,8 @@ static inline bool port_read_timestamp(struct port *port, struct rte_mbuf *mbuf,
     if (port->stamps == PORT_STAMPS_TICKS) {
         *ns = clock_ns(&port->clock, stamp);
     } else {
-        const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap return ns */
-        *ns = (int64_t)(stamp < no_us_before_5138 ? stamp * 1000 : stamp);
+        const uint64_t us_in_year_5138 = 100000000000000000ULL; /* later versions of net_pcap return ns */
+        *ns = (int64_t)(stamp < us_in_year_5138 ? stamp * 1000 : stamp);
     }
     return true;
 }

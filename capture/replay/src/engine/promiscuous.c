@@ -15,7 +15,7 @@ static bool sets_flag(const struct port *port) {
     return strcmp(port->driver, "net_af_packet") == 0 || strcmp(port->driver, "net_af_xdp") == 0;
 }
 
-static int open_member(const char *interface) {
+static int open_membership(const char *interface) {
     const struct packet_mreq membership = {.mr_ifindex = (int)if_nametoindex(interface),
                                            .mr_type = PACKET_MR_PROMISC};
     const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* 0: receives nothing */
@@ -32,7 +32,7 @@ int promiscuous_begin(struct port *port, struct fault *fault) {
     if (port->promiscuous) {
         return 0;
     }
-    port->promiscuous_socket = sets_flag(port) ? open_member(port->interface) : -1;
+    port->promiscuous_socket = sets_flag(port) ? open_membership(port->interface) : -1;
     if (sets_flag(port) && port->promiscuous_socket < 0) {
         return fail(fault, "%s: %s cannot receive frames for other addresses: %s", port->name,
                     port->interface, strerror(errno));
