@@ -1,5 +1,5 @@
 // Flow statistics: counts packets of every IP flow, tracks TCP state, and sends reports as RDMA WRITEs to the
-// collector. Frames are not forwarded. Frames that trigger no report go to the sink with the reason.
+// collector. Frames are not forwarded. Frames for which no report is sent go to the sink with the reason.
 #include <core.p4>
 #include <pna.p4>
 

@@ -70,7 +70,7 @@ def instructions(body: list[str]) -> list[Instruction]:
 
 
 def set_effects(instruction: Instruction) -> None:
-    """Set the temporaries that an instruction reads and writes. Raises UnsupportedSpecError for an unknown one."""
+    """Set the temporaries that an instruction reads and writes. Raises UnsupportedSpecError if it is unknown."""
     if not instruction.words:
         return
     operation, operands = instruction.words[0], [word for word in instruction.words[1:] if _TEMPORARY.fullmatch(word)]

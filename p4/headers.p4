@@ -23,7 +23,7 @@ header egress_h {
     bit<32> hash;
     bit<8>  kind;      // KIND_*
     bit<8>  reason;    // REASON_*
-    bit<16> reserved;
+    bit<16> reserved;  // flags: EGRESS_FIRST
     bit<64> reserved_too;
 }
 

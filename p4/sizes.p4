@@ -3,7 +3,7 @@
 #define ACAPELLA_SIZES_P4
 
 // Ports of the pipeline. Programs send packets to the sink with a reason instead of dropping them, because DPDK's drop
-// takes effect before the headers are emitted, so that nothing would be counted.
+// takes effect before the headers are emitted, so that the reason would be lost.
 const bit<32> PORT_OUT = 0;
 const bit<32> PORT_SINK = 1;
 
@@ -21,7 +21,7 @@ const bit<8> REASON_FLOW_SAMPLED = 3;    // flow not sampled
 const bit<8> REASON_PACKET_SAMPLED = 4;  // packet not sampled
 const bit<8> REASON_NO_TRIGGER = 32;
 const bit<8> REASON_NO_FLOW = 33;          // no complete IP header
-const bit<8> REASON_REVERSE_UNKNOWN = 34;  // an ACK of a flow that was not observed
+const bit<8> REASON_REVERSE_UNKNOWN = 34;  // an ACK for a flow that has no slot and was not observed in this epoch
 const bit<8> REASON_NO_QUEUE_PAIR = 35;    // not set up
 const bit<8> REASON_NOT_IN_FORMAT = 36;    // IPv6 in the published format
 

@@ -65,7 +65,8 @@ SLOT_REGISTERS = (
     "slot_forgotten",
     "slot_uncertain",
 )
-# Values that are reset when a flow allocates a slot; the others are valid only if slot_state has their bit.
+# Values that are set to 0 when a flow allocates a slot. The others are set to other values then, or are valid only if
+# slot_state has their bit.
 ZEROED = (
     "slot_state",
     "slot_unreported",
@@ -78,7 +79,7 @@ ZEROED = (
 
 
 class Sparse(dict):
-    """A register array of zeros that stores only written entries."""
+    """A register array that stores only written entries; the others are 0."""
 
     def __missing__(self, index: int) -> int:
         return 0
@@ -215,7 +216,7 @@ class Slots:
             self._scan(slot, highest, (0, 0), last)
         self.set("seq_end", slot, highest + last & M32)
 
-    def _near(self, name: str, bit: int, slot: int, highest: int) -> int:
+    def _relative_number(self, name: str, bit: int, slot: int, highest: int) -> int:
         """Return a number of the slot relative to the highest; far below all others if it is not valid."""
         valid = self.get("state", slot) & bit
         return -(highest - self.get(name, slot) & M32) if valid else -(1 << 32)
@@ -223,8 +224,8 @@ class Slots:
     def _follow_old_data(self, slot: int, highest: int, seen: tuple[int, int], last: int, *, fin: bool) -> None:
         """Handle data below the highest number; fin: the last of these numbers is a FIN."""
         first, stop = seen
-        base = self._near("base", S_BASE, slot, highest)
-        floor = self._near("floor", S_FLOOR, slot, highest)
+        base = self._relative_number("base", S_BASE, slot, highest)
+        floor = self._relative_number("floor", S_FLOOR, slot, highest)
         new = max(min(stop, base) - first, 0)
         if new:  # below all previous data
             self.set("base", slot, highest + first & M32)
@@ -249,7 +250,7 @@ class Slots:
     def _forget(self, slot: int, highest: int, hole: tuple[int, int], count: int | None = None) -> None:
         """Drop a hole: from now on, data below the floor is a retransmission, or fills a dropped hole."""
         self._add("forgotten", slot, hole[1] - hole[0] if count is None else count)
-        if hole[1] > self._near("floor", S_FLOOR, slot, highest):
+        if hole[1] > self._relative_number("floor", S_FLOOR, slot, highest):
             self.set("floor", slot, highest + hole[1] & M32)
             self.mark(slot, S_FLOOR)
 
@@ -306,7 +307,7 @@ class Slots:
     # Updates of the reverse flow
 
     def _follow_handshake(self, packet: Packet) -> None:
-        """Measure both halves of the handshake RTT if SYN and SYN-ACK were not retransmitted (Karn 1987)."""
+        """Measure a half of the handshake RTT unless its SYN or SYN-ACK was retransmitted (Karn 1987)."""
         peer, state = packet.peer, self.get("state", packet.peer)
         if not state & S_SYN or state & S_ANSWERED or bool(state & S_SYN_ACK) == packet.has(SYN):
             return

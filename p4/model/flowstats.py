@@ -40,7 +40,7 @@ M16 = 0xFFFF
 # Triggers: bits of the register `triggers` and of a report's field `trigger`.
 (T_SYN, T_ACK, T_FIN, T_RST, T_NTH, T_TIME, T_FIRST, T_PROBE, T_DATA_ACK) = (1 << bit for bit in range(9))
 
-# Reasons why a frame triggers no report.
+# Reasons for which no report is sent.
 NO_TRIGGER, NO_FLOW, REVERSE_UNKNOWN, NO_QUEUE_PAIR, NOT_IN_FORMAT = 32, 33, 34, 35, 36
 
 ROWS = 4

@@ -149,7 +149,7 @@ def _extension(rnd: random.Random, kind: int) -> tuple[int, bytes]:
 
 
 def _upper(rnd: random.Random, version: int, ends: tuple[bytes, bytes], depth: int) -> tuple[int, bytes]:
-    """Return protocol number and packet; checksums include a pseudo-header.
+    """Return protocol number and packet; checksums of TCP, UDP and ICMPv6 include a pseudo-header.
 
     RFC 9293 section 3.1, RFC 8200 section 8.1.
     """

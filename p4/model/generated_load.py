@@ -94,17 +94,17 @@ class _Load:
 
     def frames(self) -> np.ndarray:
         """Return all frames in order of their times, a row of bytes each with the layout RECORD."""
-        everyone, draw = np.ones(self.count, bool), self.random.random(self.count)
-        self.send(everyone, 0, SYN, back=False)
-        self.send(everyone, 1, SYN | ACK)
-        self.send(everyone, 0, ACK)
-        self.send(everyone, 0, ACK, REQUEST, back=False)
+        all_connections, draw = np.ones(self.count, bool), self.random.random(self.count)
+        self.send(all_connections, 0, SYN, back=False)
+        self.send(all_connections, 1, SYN | ACK)
+        self.send(all_connections, 0, ACK)
+        self.send(all_connections, 0, ACK, REQUEST, back=False)
         segments = self.random.integers(1, 5, self.count)
         for number in range(4):
             chosen = segments > number
             self.send(chosen, 1, ACK, SEGMENT, back=number == 0)
             self.send(chosen & (self.random.random(self.count) < 0.02), 1, ACK, SEGMENT, back=False, again=True)
-        self.send(everyone, 0, ACK)
+        self.send(all_connections, 0, ACK)
         pauses = self.random.random(self.count) < 0.1
         self.now[pauses] += self.random.integers(0, 8_000_000_000, int(pauses.sum()))
         closes = draw < 0.8

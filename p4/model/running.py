@@ -113,7 +113,7 @@ def read_pcap(path: Path) -> list[bytes]:
 
 
 def run(program: str, frames: list[Frame], control: str, directory: Path, spec: Path | None = None) -> Result:
-    """Run the frames, in order of their times, through spec/PROGRAM.spec.
+    """Run the frames, in order of their times, through spec/PROGRAM.spec or `spec`.
 
     Raises LoaderError if the loader fails.
     """

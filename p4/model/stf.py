@@ -12,7 +12,7 @@
     read NAME INDEX VALUE                  expected value of a register at the end
     end                                    end of a case: the next one starts with initial registers and tables
 
-A case ends at `end` or the end of the file; its name is its first comment.
+A case ends at `end` or the end of the file; its name is the comment in its first line.
 """
 
 from __future__ import annotations

@@ -109,6 +109,6 @@ def test_few_round_trips_are_missing_under_load(load):
 
 
 def test_few_round_trips_are_missing_with_the_papers_triggers(load):
-    """SYN, pure ACK, FIN, RST: without the triggers for the first packet of a flow in an epoch and for probes."""
+    """SYN, pure ACK, FIN and RST only: no triggers for times, first packets of an epoch, probes, or ACKs with data."""
     payloads, _ = run(load, SLOTS, triggers=15)
     assert max(missing(payloads)) <= MAX_MISSING

@@ -51,7 +51,10 @@ class Stream:
 
 
 def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], dict[int, Stream]]:
-    """Return streams with lost, late and repeated segments, which go back at most `far` bytes."""
+    """Return frames of streams with lost, late and repeated segments, and the streams.
+
+    Repeated segments begin at most `far` bytes back.
+    """
     rnd, now = random.Random(seed), START_NS
     created = {at: Stream(at, rnd.choice((2**32 - 3000, rnd.getrandbits(32), 2**30 - 3000))) for at in range(streams)}
     late: dict[int, list[tuple[int, int]]] = {at: [] for at in created}
@@ -94,7 +97,7 @@ JUMPS = (2**29, 2**30 - 1, 2**30, 2**31 - 1, 2**31, 2**31 + 1, 3 * 2**30)
 
 
 def jumping_streams(seed: int, count: int) -> list[Frame]:
-    """Return frames whose sequence numbers jump by up to half of the number space, near the bounds of a window."""
+    """Return frames whose sequence numbers jump, also by about the size of a window or half of the number space."""
     rnd, out, now = random.Random(seed), [], START_NS
     highest = [rnd.choice((0, 2**30 - 200, rnd.getrandbits(32))) for _ in range(6)]
     for _ in range(count):

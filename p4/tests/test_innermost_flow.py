@@ -16,7 +16,7 @@ from acapella_testing import processes
 from acapella.digest.command import Options, digest
 
 FRAMES_PER_FILE = 12
-WRAPPED_FRAMES = 6000
+ENCAPSULATED_FRAMES = 6000
 ACK = 0x10
 # Protocols that contain layers 2 to 4, which the core reads and the parser does not.
 TUNNELS = ("teredo", "gtp", "vxlan", "geneve", "gre", "erspan", "pppoes", "pim", "l2tp", "udpencap", "llc", "etherip")
@@ -51,9 +51,9 @@ def frames(corpus, tmp_path_factory) -> list[Frame]:
     found = [frame for path in paths for frame in frames_of(path, FRAMES_PER_FILE)]
     wrap, wrapped = corpus.parent / "tools" / "underlay.py", tmp_path_factory.mktemp("wrapped") / "wrapped.pcap"
     if wrap.is_file():
-        options = ["--frames", WRAPPED_FRAMES, "--snaplen", 200, "-o", wrapped]
+        options = ["--frames", ENCAPSULATED_FRAMES, "--snaplen", 200, "-o", wrapped]
         processes.run(sys.executable, wrap, *options, corpus / "ndpi", check=True)
-        found += frames_of(wrapped, WRAPPED_FRAMES)
+        found += frames_of(wrapped, ENCAPSULATED_FRAMES)
     return found
 
 

@@ -54,7 +54,7 @@ def out_of_reach(spec: str) -> list[str]:
     return [name for name, at in offsets if at >= REACHED_BITS] + far
 
 
-def lines_of(program: str) -> dict[str, str]:
+def sources_without_comments(program: str) -> dict[str, str]:
     """Return the text of each source of a program, without comments."""
     return {name: re.sub(r"//.*|/\*.*?\*/", "", (P4 / name).read_text()) for name in COMPILE.sources(program)}
 
@@ -121,7 +121,7 @@ def test_p4test_accepts_program_with_generic_pna(program):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_sources_are_independent_of_a_target(program):
-    text = "".join(lines_of(program).values())
+    text = "".join(sources_without_comments(program).values())
     assert set(re.findall(r"PNA_HashAlgorithm_t\.(\w+)", text)) == {"TARGET_DEFAULT"}
     assert set(re.findall(r"#include\s+<([^>]+)>", text)) == {"core.p4", "pna.p4"}
 
@@ -170,12 +170,12 @@ def test_hashes_read_headers_in_network_order(program):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_packets_are_sent_to_the_sink_instead_of_dropped(program):
     assert not re.search(r"\bdrop\b", spec_of(program))
-    assert [name for name, text in lines_of(program).items() if "drop_packet" in text] == []
+    assert [name for name, text in sources_without_comments(program).items() if "drop_packet" in text] == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_sources_avoid_constructs_that_p4c_dpdk_miscompiles(program):
-    for name, text in lines_of(program).items():
+    for name, text in sources_without_comments(program).items():
         assert "const entries" not in text, f"{name}: p4c-dpdk leaves them out"
         assert "TOEPLITZ" not in text, name
         for condition in re.findall(r"\bif \((.*)\) \{", text):

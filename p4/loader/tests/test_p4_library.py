@@ -17,20 +17,20 @@ def _built():
     p4_loader.built_or_skip()
 
 
-def generated(tmp_path, spec) -> subprocess.CompletedProcess:
+def generate_code(tmp_path, spec) -> subprocess.CompletedProcess:
     """Run the loader with --generate; the C code is in code.c."""
     argv = [p4_loader.BINARY, "--spec", spec, "--generate", tmp_path / "code.c"]
     return processes.run(*argv, env=p4_loader.ENVIRONMENT)
 
 
 def test_generated_code_contains_the_guards(tmp_path):
-    assert generated(tmp_path, FORWARD).returncode == 0
+    assert generate_code(tmp_path, FORWARD).returncode == 0
     code = (tmp_path / "code.c").read_text()
     assert code.startswith("/* DPDK ") and compiled.HEADERS[0] in code
     assert "ACAPELLA_" not in FORWARD.read_text()
     text = FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tregwr bytes 0x7 0x9")
     spec = write_file(tmp_path / "two.spec", text)
-    assert generated(tmp_path, spec).returncode == 0
+    assert generate_code(tmp_path, spec).returncode == 0
     assert "acapella_scratch" in (tmp_path / "code.c").read_text() and "acapella_scratch" not in code
 
 
@@ -44,7 +44,7 @@ def test_file_that_is_not_a_library_is_rejected_in_one_line(tmp_path):
 def test_mirroring_program_is_interpreted_with_a_reason(tmp_path):
     spec = tmp_path / "mirror.spec"
     spec.write_text(FORWARD.read_text().replace("mov m.reason 0x0", "mov m.reason 0x0\n\tmirror m.reason m.reason", 1))
-    done = generated(tmp_path, spec)
+    done = generate_code(tmp_path, spec)
     assert done.returncode == 1 and "mirror: cannot be compiled; use the interpreter" in done.stderr
     require(compiled.find_source(None) is not None, f"no DPDK source: {compiled.GET_SOURCE}")
     assert "mirror: cannot be compiled" in compiled_pipeline(spec, spec.read_bytes()).reason

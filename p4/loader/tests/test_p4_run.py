@@ -235,7 +235,7 @@ def test_pcapng_round_trips(tmp_path):
     assert good(tmp_path, FORWARD, tmp_path / "first.pcapng").frames == traffic(20)
 
 
-def running(directory, frames) -> subprocess.Popen:
+def start_paced_run(directory, frames) -> subprocess.Popen:
     """Start a paced run of frames that are far apart in time; return it once it has begun."""
     argv = [*p4.command(directory, FORWARD, frames), "--pace", "--commands"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -252,7 +252,7 @@ def running(directory, frames) -> subprocess.Popen:
 def test_signal_ends_a_run_with_complete_files(tmp_path):
     frames = [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))]
     for number in (signal.SIGTERM, signal.SIGINT):
-        process = running(tmp_path, frames)
+        process = start_paced_run(tmp_path, frames)
         process.send_signal(number)
         output, error = process.communicate(timeout=p4.LIMIT_S)
         done = p4.ended(tmp_path, process.returncode, error, output)
@@ -261,7 +261,7 @@ def test_signal_ends_a_run_with_complete_files(tmp_path):
 
 
 def test_killed_run_leaves_no_output(tmp_path):
-    process = running(tmp_path, [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))])
+    process = start_paced_run(tmp_path, [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))])
     process.kill()
     process.communicate(timeout=p4.LIMIT_S)
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".txt") == ["in.pcap"]

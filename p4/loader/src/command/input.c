@@ -15,7 +15,7 @@ struct source {
     const char *path;
     struct capture_file *file;
     bool pending;
-    int end; /* a byte is read from this descriptor after a complete capture; -1 if none */
+    int end; /* one byte can be read from this descriptor if the capture is complete; -1 if none */
     struct p4_frame frame;
     uint64_t last_plausible_ns; /* time of the latest frame with a plausible time, as in the digest */
 };

@@ -21,12 +21,12 @@
 
 #define LONGEST_WAIT_NS 100000000
 
-/* EXIT_OUTSIDE is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
-enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
+/* EXIT_TEMPFAIL is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_TEMPFAIL = 75 };
 
 static int print_error(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": %s\n", fault->text);
-    return is_system_error(fault) ? EXIT_OUTSIDE : status;
+    return is_system_error(fault) ? EXIT_TEMPFAIL : status;
 }
 
 /* Returns a CPU that this process may use: by default EAL uses the machine's first one, and fails if that is

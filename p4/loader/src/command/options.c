@@ -66,7 +66,8 @@ static const struct argp_option known[] = {
      OUTPUT},
     {"stats", STATS, "PATH", 0, "Write the number of frames by outcome, as JSON", OUTPUT},
     {"frames", FRAMES, "PATH", 0,
-     "Write a line per frame: time in ns, port, number on this port, outcome, reason, lengths in bytes, hash",
+     "Write a line per frame: time in ns, port, number on this port, outcome, reason, kind, lengths in "
+     "bytes, hash",
      OUTPUT},
     {"dump-registers", REGISTERS, "PATH", 0, "Write all registers after the last frame, as JSON", OUTPUT},
     COMMON_OPTIONS,

@@ -31,7 +31,7 @@ static int report_rejected(const struct spec *spec, unsigned line, struct fault 
                         error_text(error));
 }
 
-static uint64_t power_of_2(uint64_t value) {
+static uint64_t round_up_to_power_of_2(uint64_t value) {
     uint64_t power = 1;
     while (power < value) {
         power *= 2;
@@ -42,17 +42,18 @@ static uint64_t power_of_2(uint64_t value) {
 uint64_t p4_build_memory(const struct spec *spec) {
     uint64_t bytes = MIN_BYTES;
     for (unsigned i = 0; i < spec->register_count; ++i) {
-        bytes += power_of_2(spec->registers[i].size) * 8 + 4096;
+        bytes += round_up_to_power_of_2(spec->registers[i].size) * 8 + 4096;
     }
     for (unsigned i = 0; i < spec->meter_count; ++i) {
-        bytes += power_of_2(spec->meters[i].size) * 128 + 4096;
+        bytes += round_up_to_power_of_2(spec->meters[i].size) * 128 + 4096;
     }
     for (unsigned i = 0; i < spec->table_count;
          ++i) { /* twice during a change of entries: key, data, buckets */
-        bytes += power_of_2(spec->tables[i].size) * 1024;
+        bytes += round_up_to_power_of_2(spec->tables[i].size) * 1024;
     }
     for (unsigned i = 0; i < spec->selector_count; ++i) {
-        bytes += (uint64_t)spec->selectors[i].groups * power_of_2(spec->selectors[i].members) * 16;
+        bytes +=
+            (uint64_t)spec->selectors[i].groups * round_up_to_power_of_2(spec->selectors[i].members) * 16;
     }
     return bytes + bytes / 4;
 }

@@ -35,7 +35,7 @@ static void answer(struct line *line, const char *format, ...) {
     va_end(arguments);
 }
 
-static int number(struct line *line, const char *word, uint64_t *to) {
+static int parse_number(struct line *line, const char *word, uint64_t *to) {
     char *end = NULL;
     errno = 0;
     const unsigned long long value = isdigit((unsigned char)*word) ? strtoull(word, &end, 0) : 0;
@@ -65,8 +65,8 @@ static int write_register(struct line *line) {
     if (line->words < 4 || line->words > 5) {
         return fail(line->fault, "register: needs NAME INDEX VALUE [COUNT]");
     }
-    if (number(line, line->word[2], &index) != 0 || number(line, line->word[3], &value) != 0 ||
-        (line->words == 5 && number(line, line->word[4], &count) != 0) ||
+    if (parse_number(line, line->word[2], &index) != 0 || parse_number(line, line->word[3], &value) != 0 ||
+        (line->words == 5 && parse_number(line, line->word[4], &count) != 0) ||
         !find_register(line, line->word[1], index, count)) {
         return -1;
     }
@@ -82,8 +82,8 @@ static int read_register(struct line *line) {
     if (line->words < 3 || line->words > 4) {
         return fail(line->fault, "read: needs NAME INDEX [COUNT]");
     }
-    if (number(line, line->word[2], &index) != 0 ||
-        (line->words == 4 && number(line, line->word[3], &count) != 0) ||
+    if (parse_number(line, line->word[2], &index) != 0 ||
+        (line->words == 4 && parse_number(line, line->word[3], &count) != 0) ||
         !find_register(line, line->word[1], index, count)) {
         return -1;
     }
@@ -103,7 +103,7 @@ static int name_reason(struct line *line) {
     if (line->words != 3) {
         return fail(line->fault, "reason: needs N NAME");
     }
-    if (number(line, line->word[1], &reason) != 0) {
+    if (parse_number(line, line->word[1], &reason) != 0) {
         return -1;
     }
     if (reason >= P4_REASONS) {
@@ -124,8 +124,8 @@ static int set_mirror(struct line *line) {
     if (line->words < 3 || line->words > 4) {
         return fail(line->fault, "mirror: needs SESSION PORT [BYTES]");
     }
-    if (number(line, line->word[1], &session) != 0 || number(line, line->word[2], &port) != 0 ||
-        (line->words == 4 && number(line, line->word[3], &max_length) != 0)) {
+    if (parse_number(line, line->word[1], &session) != 0 || parse_number(line, line->word[2], &port) != 0 ||
+        (line->words == 4 && parse_number(line, line->word[3], &max_length) != 0)) {
         return -1;
     }
     struct rte_swx_pipeline_mirroring_session_params params = {

@@ -21,7 +21,7 @@ uint64_t p4_memory(const char *path, struct fault *fault) {
     return bytes;
 }
 
-static unsigned power_of_2(unsigned value) {
+static unsigned round_up_to_power_of_2(unsigned value) {
     unsigned power = 1;
     while (power < value) {
         power *= 2;
@@ -50,7 +50,7 @@ static int build_interpreted(struct p4 *p4, struct fault *fault) {
 }
 
 static int build(struct p4 *p4, struct fault *fault) {
-    p4->ins = power_of_2(p4->settings.ports);
+    p4->ins = round_up_to_power_of_2(p4->settings.ports);
     if ((p4->settings.library ? p4_compiled_load(p4, fault) : build_interpreted(p4, fault)) != 0) {
         return -1;
     }

@@ -86,7 +86,8 @@ uint64_t p4_cpu_ns(void);
 /* Runs the pipeline until it is empty. */
 int p4_drain(struct p4 *p4, struct fault *fault);
 
-/* epoch.c: call p4_epochs_until before a frame of this time, and p4_epochs_note after a report. */
+/* epoch.c: call p4_epochs_until before a frame of this time, and p4_epochs_note after a report, or after a
+ * frame that went to the sink. */
 int p4_epochs_until(struct p4 *p4, uint64_t ts_ns, struct fault *fault);
 void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verdict *report);
 int p4_epochs_end(struct p4 *p4, struct fault *fault);

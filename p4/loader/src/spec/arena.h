@@ -1,4 +1,4 @@
-/* Memory that is freed as a whole: the contents of a .spec. */
+/* Memory that is freed as a whole, such as the contents of a .spec. */
 #ifndef ACAPELLA_P4_ARENA_H
 #define ACAPELLA_P4_ARENA_H
 
