@@ -61,13 +61,14 @@ from acapella_core import beneath
 from acapella_core.files import temporary_directory
 
 # With --configfile, config/config.yaml is not read, so the keys of both are never mixed.
+CONFIG_FILES = {}
 for file in config_files(workflow):
     with exit_on_user_error():
-        configuration.check_file(file)
+        CONFIG_FILES[file] = configuration.check_file(file)
 if not config_files(workflow):
     with exit_on_user_error():
         CONFIG_FILE = config_file(config)
-        configuration.check_file(CONFIG_FILE)
+        CONFIG_FILES[CONFIG_FILE] = configuration.check_file(CONFIG_FILE)
 
     configfile: CONFIG_FILE
 
@@ -79,7 +80,7 @@ os.umask(0o077)
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 with exit_on_user_error():
-    config.update(with_replays(configuration.checked(with_release(config))))
+    config.update(with_replays(configuration.checked(with_release(config), CONFIG_FILES)))
     config.update(with_engine(config, prints=is_main_process(workflow)))
     temporary_directory()  # Snakemake passes it to every job, and would silently use a different one.
 

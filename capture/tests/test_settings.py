@@ -79,7 +79,7 @@ def test_config_error_names_its_key(config, key):
     ("text", "what"),
     [
         ("a: [", "not YAML"),
-        ("a: 1\na: 2\n", "not YAML: key 'a' occurs twice, in lines 1 and 2"),
+        ("a: 1\na: 2\n", "key 'a' occurs twice, in lines 1 and 2"),
         ("- a\n", "not a mapping"),
         (None, "cannot read: No such file"),
         ("testbed: local\nsampels: 3\n", "sampels: unknown key; did you mean samples?"),  # codespell:ignore

@@ -263,7 +263,7 @@ def read_config(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror}", where=path) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
+        raise UserError(unique_keys.describe(error), where=path) from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=path)
     own_keys = {key: value for key, value in config.items() if key != "pathvars"}  # Snakemake uses it

@@ -336,9 +336,13 @@ def test_binary_sheet_is_an_error(directory):
         files.read_sheet(directory / "samples.tsv")
 
 
-def test_missing_sheet_is_an_error(directory):
-    with pytest.raises(UserError, match="cannot read the sample sheet: No such file"):
-        files.read_sheet(directory / "samples.tsv")
+def test_error_about_a_missing_sheet_names_the_config_key_and_the_working_directory(directory, monkeypatch):
+    monkeypatch.chdir(directory)
+    with pytest.raises(
+        UserError, match="cannot read the sample sheet: No such file.*key samples .* starts in "
+    ) as found:
+        files.read_sheet(Path("samples.tsv"))
+    assert str(found.value).endswith(str(directory))
 
 
 def test_error_names_the_first_problem_and_counts_others(directory):

@@ -49,6 +49,10 @@ PAIR = {"type": "array", "minItems": 2, "maxItems": 2, "uniqueItems": True, "ite
 NODES = {"type": "object", "minProperties": 1, "maxProperties": 2, "propertyNames": NAME, "description": "x" * 101}
 EITHER = {"anyOf": [{"enum": ["all", None]}, PAIR, {"type": "object", "required": ["default"]}]}
 CLOSED = {"type": "object", "properties": {"rate": {}}, "additionalProperties": False}
+OPTIONS = {
+    "type": ["object", "null"],
+    "properties": {"name": {"type": "string"}, "size": {"type": "integer", "minimum": 2}, "mode": {"enum": ["one"]}},
+}
 MESSAGES = [  # keyword, schema of key k, value, message
     ("type", {"type": "integer", "minimum": 1, "maximum": 9}, "abc", "expected an integer from 1 to 9, found 'abc'"),
     ("type", {"type": "integer"}, "12", "expected an integer, found '12'; remove the quotes"),
@@ -60,6 +64,9 @@ MESSAGES = [  # keyword, schema of key k, value, message
     ("type", {"type": "array"}, {"a": 1}, "expected a list, found a mapping"),
     ("type", {"type": "array", "items": {"enum": ["svg"]}}, "svg", "expected a list, found 'svg'; did you mean [svg]?"),
     ("type", {"type": "array", "items": {"enum": ["svg"]}}, "gif", "expected a list, found 'gif'"),
+    ("type", OPTIONS, 200, "expected a mapping of keys to values, or null, found 200; for example k: {size: 200}"),
+    ("type", OPTIONS, "one", "expected a mapping of keys to values, or null, found 'one'; for example k: {mode: one}"),
+    ("type", OPTIONS, "x", "expected a mapping of keys to values, or null, found 'x'; keys: name, size, mode"),
     ("enum", {"enum": ["rx", "tx", None]}, "r", "expected rx, tx or null, found 'r'; did you mean rx?"),
     (
         "enum",
@@ -136,5 +143,6 @@ def test_documents_without_repeated_keys_are_read():
     "text", ["a: 1\na: 2", "a: {b: 1, b: 2}", "{'a': 1, a: 2}", '{"a": 1,\t"a": 2}', '[{"a": {}, "a": {}}]']
 )
 def test_repeated_key_is_an_error(text):
-    with pytest.raises(yaml.YAMLError, match=r"key '[ab]' occurs twice"):
+    with pytest.raises(yaml.YAMLError, match=r"key '[ab]' occurs twice") as caught:
         unique_keys.load(text)
+    assert unique_keys.describe(caught.value).startswith("key '")

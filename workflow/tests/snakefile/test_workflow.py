@@ -95,6 +95,22 @@ def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, 
     assert {text for text in request if text not in ended.stdout} == set()
 
 
+def test_errors_of_merged_configs_name_the_file_of_the_value():
+    """The command line overrides both files, so errors of its values name no file."""
+    first, second = {"campaign": "x", "digest": {"threads": 3}}, {"sample": "s.tsv"}
+    files = {"a.yaml": first, "b.yaml": second}
+    for value, found_in, where in [
+        (first, files, "a.yaml: digest.threads: "),
+        (second | {"campaign": "x"}, files, "b.yaml: sample: unknown key; did you mean samples?"),
+        (first | {"digest": {"threads": 4}}, files, "digest.threads: "),
+        ({"digest": {}}, files, "campaign: missing"),
+        ({"digest": {}}, {"a.yaml": {}}, "a.yaml: campaign: missing"),
+    ]:
+        with pytest.raises(UserError) as caught:
+            config.checked(value, found_in)
+        assert str(caught.value).startswith(f"config error: {where}")
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -299,11 +315,11 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
     assert "results/other/report.html" in place.succeed(*words, "--config", "pseudonyms=True")
     write_file(tmp_path / "mine.yaml", "pseudonyms: true\n")
     assert (
-        "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)"
-        in place.fail(*words)
-    )
+        f"config error: {tmp_path / 'mine.yaml'}: campaign: missing (Name of the campaign; its results are in "
+        "results/<campaign>)"
+    ) in place.fail(*words)
     write_file(tmp_path / "mine.yaml", "campaign: other\nsamples: a.tsv\nsamples: b.tsv\n")
-    assert "mine.yaml: not YAML: key 'samples' occurs twice, in lines 2 and 3" in place.fail(*words)
+    assert "mine.yaml: key 'samples' occurs twice, in lines 2 and 3; remove" in place.fail(*words)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +328,7 @@ def test_option_configfile_replaces_config_yaml(tmp_path):
         ("- a list\n", "not a mapping of keys to values; write campaign: NAME"),
         ("", "not a mapping of keys to values; write campaign: NAME"),
         ("campaign: [\n", "not YAML: "),
-        ("digest: {threads: 1, threads: 2}\n", "not YAML: key 'threads' occurs twice, in lines 1 and 1"),
+        ("digest: {threads: 1, threads: 2}\n", "key 'threads' occurs twice in line 1; remove one of them"),
         (None, "cannot read: No such file or directory; start in the directory that contains it"),
     ],
     ids=["list", "empty", "no YAML", "key twice", "absent"],

@@ -149,7 +149,9 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         text = sheet.read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UserError(f"cannot read the sample sheet: {error.strerror}", where=sheet) from error
+        start = "" if sheet.is_absolute() else f"; its path starts in {Path.cwd()}"
+        fix = f"create it (config/README.md), or set key samples of the config{start}"
+        raise UserError(f"cannot read the sample sheet: {error.strerror}", where=sheet, fix=fix) from error
     except UnicodeDecodeError as error:
         raise UserError("not a sample sheet: not UTF-8 text", where=sheet) from error
     lines = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)

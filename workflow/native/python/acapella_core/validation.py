@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Iterable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import names
 
@@ -46,12 +46,29 @@ def first_error(value: Any, schema: dict) -> str | None:
 
 def first_error_of(validator: "Validator", value: Any) -> str | None:
     """Return the error of a value, as `first_error` does, from a validator that is used for several values."""
+    error = located_error(value, validator)
+    return None if error is None else str(error)
+
+
+class LocatedError(NamedTuple):
+    """An error of a value: the keys and indices that lead to it, what is allowed, and what was found."""
+
+    path: tuple[str | int, ...]
+    message: str
+
+    def __str__(self) -> str:
+        key = dotted(self.path)
+        return f"{key}: {self.message}" if key else self.message
+
+
+def located_error(value: Any, validator: "Validator") -> LocatedError | None:
+    """Return the error of a value that is nearest to its root; None if it is valid."""
     errors = validator.iter_errors(value)
     first = min(errors, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
     return None if first is None else describe(first, validator)
 
 
-def describe(error: "ValidationError", validator: "Validator") -> str:
+def describe(error: "ValidationError", validator: "Validator") -> LocatedError:
     """Return the path of the key, what is allowed, and what was found."""
     while error.context:  # anyOf: prefer the deepest error, then one with a correct type
         nearest = max(error.context, key=specificity)
@@ -59,8 +76,7 @@ def describe(error: "ValidationError", validator: "Validator") -> str:
             break  # it is unknown which alternative was meant, so all are listed
         error = nearest
     message, *inner = MESSAGES.get(error.validator, wrong_value)(error, validator)
-    key = dotted([*error.absolute_path, *inner])
-    return f"{key}: {message}" if key else message
+    return LocatedError((*error.absolute_path, *inner), message)
 
 
 def unknown_key(error: "ValidationError", _: "Validator") -> tuple[str, str]:
@@ -131,6 +147,7 @@ FORMS = {  # descriptions of texts that match a pattern
 MAX_ABOUT = 100  # characters of a description in a message
 MAX_LISTED = 10  # allowed values in a message that suggests one of them
 MAX_FOUND = 80  # characters of a value in a message
+QUOTES = "\"'"
 
 
 def wrong_value(error: "ValidationError", validator: "Validator") -> tuple[str]:
@@ -158,8 +175,27 @@ def suggestion(error: "ValidationError", choices: list[dict], validator: "Valida
         return ""
     if is_allowed([value]):
         return f"; did you mean [{value}]?"
+    if hint := expected_mapping(value, choices, validator, error.absolute_path):
+        return hint
     is_number = any({"integer", "number"} & {*types_of(choice)} for choice in choices)
     return "; write it in quotes" if not isinstance(value, str) and not is_number and is_allowed(str(value)) else ""
+
+
+def expected_mapping(value: Any, choices: list[dict], validator: "Validator", path: Iterable[str | int]) -> str:
+    """Return a suffix for a value in place of a mapping: a mapping with this value, or else its keys if they are few.
+
+    The mapping has the first key for which the value is allowed, except keys with any text: `digest: {threads: 2}`.
+    Returns "" if other values than a mapping or null are allowed. ``path``: the keys and indices of the value.
+    """
+    if any(not {*types_of(choice)} <= {"object", "null"} for choice in choices):
+        return ""
+    schemas = {key: schema for choice in choices for key, schema in choice.get("properties", {}).items()}
+    for key, schema in schemas.items():
+        has_list = any("enum" in choice for choice in alternatives(schema, validator.schema))
+        if (has_list or not isinstance(value, str)) and validator.evolve(schema=schema).is_valid(value):
+            names_of_path = [f"{name}: " for name in [*path][-1:] if isinstance(name, str)]
+            return f"; for example {''.join(names_of_path)}{{{key}: {found(value).strip(QUOTES)}}}"
+    return f"; keys: {', '.join(schemas)}" if 0 < len(schemas) <= MAX_LISTED else ""
 
 
 def alternatives(schema: dict, root: dict) -> list[dict]:

@@ -5,7 +5,10 @@ the key.
 """
 
 import copy
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import yaml
 
@@ -14,24 +17,29 @@ from acapella.infrastructure.inputs import has_infrastructure
 from acapella.kappa import selection
 from acapella_core import schemas, unique_keys
 from acapella_core.errors import UserError
-from acapella_core.validation import first_error
+from acapella_core.validation import LocatedError, load_jsonschema, located_error
 
 from .transfer import has_transfers
 
+ABSENT = object()  # in place of the value of a key that a mapping does not have
 
-def checked(config: dict) -> dict:
+
+def checked(config: dict, files: Mapping[Path | str, dict] = MappingProxyType({})) -> dict:
     """Return a copy of ``config`` with the schema's defaults for missing keys.
 
     A config that has transfers or an infrastructure study, but neither `testbed` nor `samples`, describes a campaign
-    without samples.
-    Raises UserError for the first error, for example ``config error: digest.engin: unknown key; did you mean engine?``.
+    without samples. ``files``: contents of the config files.
+
+    Raises UserError for the first error, for example ``config error: mine.yaml: digest.engin: unknown key; did you mean
+    engine?``.
     """
     schema = schemas.json_schema("config")
     # If the command line changes the configuration, Snakemake adds keys to it.
     own_keys = {key: value for key, value in config.items() if key not in ("pathvars",)}
-    error = first_error(own_keys, schema)
+    error = located_error(own_keys, load_jsonschema().Draft202012Validator(schema))
     if error is not None:
-        raise UserError(f"config error: {error}")
+        file = file_of(error, own_keys, files)
+        raise UserError(f"config error: {f'{file}: ' if file else ''}{error}")
     filled = with_defaults(copy.deepcopy(own_keys), schema)
     if (has_transfers(filled) or has_infrastructure(filled)) and not own_keys.keys() & {"testbed", "samples"}:
         filled["samples"] = None
@@ -39,8 +47,30 @@ def checked(config: dict) -> dict:
     return filled
 
 
-def check_file(path: Path, fix: str = "write campaign: NAME") -> None:
-    """Raise UserError if the file cannot be read, is not a mapping, or contains a key twice.
+def file_of(error: LocatedError, config: dict, files: Mapping[Path | str, dict]) -> Path | str | None:
+    """Return the last file that contains the value of an error, or the mapping in which a key is missing.
+
+    None if the value is from the command line, or if several files contain that mapping.
+    """
+    value = value_at(config, error.path)
+    if value is ABSENT:
+        found = [file for file, content in files.items() if value_at(content, error.path[:-1]) is not ABSENT]
+        return found[0] if len(found) == 1 else None
+    return next((file for file in reversed(files) if value_at(files[file], error.path) == value), None)
+
+
+def value_at(config: Any, path: Sequence[str | int]) -> Any:
+    """Return the value to which keys and indices lead; ABSENT if there is none."""
+    for part in path:
+        try:
+            config = config[part]
+        except (KeyError, IndexError, TypeError):
+            return ABSENT
+    return config
+
+
+def check_file(path: Path, fix: str = "write campaign: NAME") -> dict:
+    """Return the contents of a config file. Raises UserError if it cannot be read, or contains a key twice.
 
     Snakemake's errors would not name the file, and Snakemake would use the last of two values.
     """
@@ -50,9 +80,10 @@ def check_file(path: Path, fix: str = "write campaign: NAME") -> None:
         fix = "start in the directory that contains it, or specify a different file: --configfile FILE"
         raise UserError(f"cannot read: {error.strerror}", where=f"config error: {path}", fix=fix) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"not YAML: {' '.join(str(error).split())}", where=f"config error: {path}") from error
+        raise UserError(unique_keys.describe(error), where=f"config error: {path}") from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=f"config error: {path}", fix=fix)
+    return config
 
 
 def with_defaults(value, schema: dict):
