@@ -339,7 +339,7 @@ def test_binary_sheet_is_an_error(directory):
 def test_error_about_a_missing_sheet_names_the_config_key_and_the_working_directory(directory, monkeypatch):
     monkeypatch.chdir(directory)
     with pytest.raises(
-        UserError, match="cannot read the sample sheet: No such file.*key samples .* starts in "
+        UserError, match=r"cannot read the sample sheet: No such file.*key samples .* starts in "
     ) as found:
         files.read_sheet(Path("samples.tsv"))
     assert str(found.value).endswith(str(directory))

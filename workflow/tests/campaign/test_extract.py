@@ -350,7 +350,8 @@ def test_frame_numbers_beyond_the_last_are_reported_in_one_line(ten, tmp_path, t
 
 def test_selection_without_frames_is_reported(ten, tmp_path, capsys):
     assert extract(ten, tmp_path / "out.pcapng", "--where", "false") == 0
-    assert capsys.readouterr().err == f"acapella: note: {ten}: no frame is selected\n"
+    out = tmp_path / "out.pcapng"
+    assert capsys.readouterr().err == f"acapella: warning: {ten}: 0 frames match; {out} contains no frames\n"
 
 
 @pytest.mark.parametrize("place", range(0, 60, 7))

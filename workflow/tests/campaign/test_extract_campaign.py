@@ -93,9 +93,13 @@ def test_pseudonyms_and_flow_ids_of_the_tables_select_frames(campaign, tmp_path,
     assert f"{campaign}: --flow {'0' * 32}: no such flow; " in capsys.readouterr().err
 
 
-def test_unknown_sample_is_reported(campaign, tmp_path, capsys):
+def test_unknown_sample_and_campaign_are_reported(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--sample", "gamma") == 2
-    assert "no sample 'gamma' with an acap" in capsys.readouterr().err
+    assert "no sample 'gamma' with an acap; to list them: acapella sql" in capsys.readouterr().err
+    assert extract(campaign, tmp_path / "out.pcapng", "--sample", "bta-p1") == 2
+    assert "; did you mean beta-p1?" in capsys.readouterr().err
+    assert extract(f"{campaign}x", tmp_path / "out.pcapng", "--where", "true") == 2
+    assert f"x: no such capture or campaign; did you mean {campaign}?" in capsys.readouterr().err
 
 
 def raw_capture(campaign, sample: str):

@@ -268,10 +268,24 @@ def test_query_of_frames_without_an_acap_prints_a_warning(campaign, run_sql, tmp
     assert err.count("\n") == 1
 
 
-def test_directory_of_campaigns_is_an_error_that_names_them(campaign, run_sql):
-    code, out, err = run_sql(campaign.parent, "from samples")
+@pytest.mark.parametrize(
+    ("below", "message"),
+    [
+        ("..", "catalog.duckdb: no such file; specify a campaign: "),
+        ("../..", "catalog.duckdb: no such file; specify a campaign: "),
+        ("acap", "catalog.duckdb: no such file; specify a campaign: "),
+        ("../campaing", "campaing: no such campaign directory; did you mean "),
+        ("../../campaign", "campaign: no such campaign directory; did you mean "),
+        ("../zzz", "zzz: no such campaign directory; specify a campaign: "),
+    ],
+)
+def test_error_about_a_wrong_directory_names_the_campaign(below, message, run_sql, tmp_path):
+    place = new_directory(tmp_path / "results" / "campaign" / "acap").parent
+    write_file(place / "catalog.duckdb", "")
+    directory = Path(os.path.normpath(place / below))
+    code, out, err = run_sql(directory, "from samples")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.endswith(f"; specify a campaign: {campaign}\n")
+    assert f"{message}{place}" in err
 
 
 @pytest.mark.parametrize(

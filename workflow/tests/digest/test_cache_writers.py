@@ -141,3 +141,11 @@ def test_prune_removes_files_of_interrupted_writers(tmp_path, entry):
         for arguments, removed in (([], set()), (["--max-size", "1T"], {old, abandoned})):
             assert cli.main(["campaign", "cache", str(tmp_path / "cache"), *arguments]) == 0
             assert {*entry.parent.iterdir()} == {entry, cache.sum_file(entry), old, new, abandoned, running} - removed
+
+
+def test_directory_of_other_files_is_not_a_cache(tmp_path, entry, capsys):
+    stored(tmp_path, entry)
+    assert cli.main(["campaign", "cache", str(tmp_path / "cache"), "--max-size", "1"]) == 0
+    assert cli.main(["campaign", "cache", str(tmp_path / "cache")]) == 0, "a cache without digests"
+    assert cli.main(["campaign", "cache", str(entry.parent.parent.parent)]) == 2
+    assert "not a cache: it contains other files, and no digests; specify the directory in" in capsys.readouterr().err

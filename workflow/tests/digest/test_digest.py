@@ -22,6 +22,7 @@ from acapella_testing.runs.digest_run import START, frames
 from acapella.cli.main import main
 from acapella.common.tables import arrow_schema
 from acapella.digest.acap_files import metadata_of
+from acapella.digest.command import ADVICE
 
 ((_, FRAME),) = frames(1)
 IMPOSSIBLE_RECORD = struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100  # a record of an impossible length
@@ -122,7 +123,7 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
     assert pq.read_table(digest.acap).num_rows == 300
     message = one_line(capsys)
     assert message.startswith("acapella: error: ")
-    assert "300 complete frames before it are written; exit code 1: " in message
+    assert f"300 complete frames before it{ADVICE}accept the frames before the damage (--damaged keep)" in message
     assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in message
 
 

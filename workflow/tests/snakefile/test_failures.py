@@ -21,7 +21,8 @@ from acapella_testing.waiting import wait_until
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.cli import entry
 from acapella.cli.main import main
-from acapella.snakefile.failures import failure_report
+from acapella.digest.command import ADVICE, REPAIR
+from acapella.snakefile.failures import failure_report, samples_that_failed
 from acapella.snakefile.job_records import FailedJob
 from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
@@ -145,6 +146,16 @@ def test_only_the_exit_code_for_damage_suggests_keeping_the_frames_before_it(tmp
     offer = "or, to keep the frames before the damage in a, with this line:\n  digest: {damaged: keep}"
     assert report_of(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
     assert offer not in report_of(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
+
+
+def test_report_on_a_sample_has_no_advice_for_the_command_line(tmp_path, monkeypatch):
+    text = f"{BROKEN}; 3 complete frames before it{ADVICE}{REPAIR}"
+    printed = report_of(tmp_path, monkeypatch, ("digest__a", 1, text))
+    assert f"  a: {REASON}; 3 complete frames before it\n" in printed
+    ((_, reason),) = samples_that_failed(
+        [FailedJob("digest", "a", Path("results/mine/logs/digest/a.log"), 1)], stopping=False
+    )
+    assert "--damaged" not in printed + reason
 
 
 def test_failed_campaign_stage_names_no_sample(tmp_path, monkeypatch):

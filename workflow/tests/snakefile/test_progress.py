@@ -66,7 +66,7 @@ def test_line_counts_jobs_after_the_last_digest():
     run.finish(1)
     run.begin("process", 2)
     run.seconds = 60
-    assert run.progress.line() == "acapella: 1 of 4 jobs finished, 1 in progress; about 3 min left"
+    assert run.progress.line() == "acapella: 1 of 5 jobs finished, 1 in progress; about 4 min left"
 
 
 def test_samples_that_a_checkpoint_adds_are_counted():
@@ -90,7 +90,10 @@ def test_lines_are_printed_at_intervals():
 
 
 def test_handler_understands_events_of_snakemake(tmp_path):
-    """Of four samples, one has its output already, one fails in each attempt, and one only in the first."""
+    """Of four samples, one has its output already, one fails in each attempt, and one only in the first.
+
+    Snakemake counts the same jobs.
+    """
     (tmp_path / "a.acap").touch()
     snakefile = Path(__file__).parent / "snakefiles" / "progress.smk"
     options = ["--cores", "1", "--snakefile", str(snakefile), "--keep-going", "--retries", "1"]
@@ -98,3 +101,4 @@ def test_handler_understands_events_of_snakemake(tmp_path):
     assert [line for line in ended.stdout.splitlines() if line.startswith("acapella: ")] == [
         "acapella: 2 of 4 jobs finished, 1 failed; about 1 min left"
     ], ended.stdout
+    assert "2 of 4 steps" in ended.stdout

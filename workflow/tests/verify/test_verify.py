@@ -68,7 +68,7 @@ def test_correct_digest_agrees(engine, capture, verify):
     code, out = verify(capture, "--engine", engine)
     assert code == 0
     assert f"1 file, {len(busy_port())} frames" in out
-    assert "unexplained disagreements on what the core decided: 0 frames" in out
+    assert "frames with a disagreement on a layer that the core decoded: 0" in out
     assert ("not compared, above" in out) == (engine == "native"), "hybrid leaves nothing undecided"
 
 
@@ -78,7 +78,7 @@ def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, veri
     assert code == 0
     assert "1 file, 0 frames" in out
     assert "%" not in out
-    assert "unexplained disagreements on what the core decided: 0 frames" in out
+    assert "frames with a disagreement on a layer that the core decoded: 0" in out
 
 
 TAGGED = {  # types of tags, outermost first, and their headers in tshark: two consecutive tags 0x88a8 are one
@@ -106,7 +106,7 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
     frames = [(START_NS, bytes.fromhex(f"{ETHERNET} {each} {packet}")) for each in tags]
     capture = write_pcap(tmp_path / "tags.pcap", frames)
     assert main(["verify", str(capture), "--engine", engine]) == 0
-    assert "unexplained disagreements on what the core decided: 0 frames" in capsys.readouterr().out
+    assert "frames with a disagreement on a layer that the core decoded: 0" in capsys.readouterr().out
     frames, ids = frames_and_flow_values(capture, engine, tmp_path, "vlan")
     assert frames["protocols"].to_pylist() == [
         f"eth:ethertype:{':ethertype:'.join(tags)}:ethertype:ip:tcp" for tags in TAGGED.values()
@@ -148,7 +148,7 @@ def test_wrong_frame_is_reported(layer, change, capture, monkeypatch, verify):
     code, out = verify(capture)
     assert code == 1
     assert f"{capture}: frame 1, {layer}: ours" in out
-    assert "unexplained disagreements on what the core decided: 1 frame\n" in out
+    assert "frames with a disagreement on a layer that the core decoded: 1\n" in out
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_difference_above_layer_4_is_counted_but_not_as_unexplained(capture, mon
     tamper(monkeypatch, replaced("protocols", lambda text: text.replace(":data", ":ssh"), named))
     code, out = verify(capture)
     assert code == 1
-    assert out.endswith("unexplained disagreements on what the core decided: 0 frames\n")
+    assert out.endswith("frames with a disagreement on a layer that the core decoded: 0\n")
     assert f"frame {named + 1}, protocols: ours" in out
     counts = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
     assert counts[3:6] == [str(len(busy_port()) - 1), "0", "1"]  # agree, errata, differ
@@ -207,7 +207,7 @@ def test_erratum_is_counted_separately(erratum, tmp_path, verify):
     code, out = verify(capture)
     assert code == 0
     named = [f"{capture}:{frame}" for frame in range(1, frames + 1)]
-    assert f"erratum {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(named)})" in out
+    assert f"known tshark error {erratum['name']}: {pluralize(frames, 'frame')} ({', '.join(named)})" in out
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
     at = frame.index(bytes.fromhex("02000000000208004500")) + 6
     capture = write_pcap(tmp_path / "t.pcap", [(START_NS, frame[:at] + bytes.fromhex("81000017") + frame[at:])])
     assert main(["verify", str(capture)]) == 0
-    assert f"erratum {ERRATA[0]['name']}: 1 frame (" in capsys.readouterr().out
+    assert f"known tshark error {ERRATA[0]['name']}: 1 frame (" in capsys.readouterr().out
 
 
 @pytest.mark.soak
@@ -383,7 +383,7 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, verify):
         for file in sorted((corpus / part).glob("*.pcap*"))[:: 40 if SOAK else 240]:
             (tmp_path / f"{part}_{file.name}").symlink_to(file)  # in a directory, files that tshark rejects are skipped
     code, out = verify(tmp_path)
-    assert "unexplained disagreements on what the core decided: 0 frames" in out
+    assert "frames with a disagreement on a layer that the core decoded: 0" in out
     kinds = set(re.findall(r"^disagreement, ([^,:]+)", out, re.M))
     assert kinds <= {"protocols", "above layer 4"}
     assert code == (1 if kinds else 0)

@@ -55,7 +55,7 @@ def test_complete_frames_of_a_truncated_capture_are_compared(capture, compress, 
     complete = len(busy_port()) - 1
     first, *_, last = filter(None, capsys.readouterr().out.splitlines())
     assert re.fullmatch(rf"{cut}: truncated at byte \d+.*: .*; compared: {complete} complete frames", first)
-    assert last == "unexplained disagreements on what the core decided: 0 frames"
+    assert last == "frames with a disagreement on a layer that the core decoded: 0"
 
 
 @pytest.mark.soak
@@ -76,6 +76,14 @@ def test_missing_captures_are_an_error(path, message, tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     assert main(["verify", path]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_file_of_another_kind_is_an_error_that_names_the_kinds(tmp_path, capsys):
+    text = write_file(tmp_path / "notes.txt", "no capture at all\n" * 9)
+    assert main(["verify", str(text)]) == 2
+    reason, error = capsys.readouterr().err.splitlines()
+    assert reason == f"not compared: {text}: text, not a pcap or pcapng capture"
+    assert "no capture could be compared; verify compares captures: pcap or pcapng" in error
 
 
 def test_skipped_files_are_listed_if_no_capture_is_left(tmp_path, capsys):

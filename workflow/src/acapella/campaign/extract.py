@@ -38,8 +38,9 @@ from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import scaled
 from acapella_core import decompression, files, names, sheets
 from acapella_core.errors import UserError
+from acapella_core.validation import did_you_mean
 
-from .layout import Campaign, check_fetched, open_campaign, require
+from .layout import Campaign, check_fetched, fix_without_catalog, open_campaign, require, similar_campaigns
 
 # Columns with their Arrow types: frame number, and values to compare with the capture if the acap has no positions.
 COLUMNS = {"frame": "uint64", "ts_ns": "int64", "wire_len": "uint32", "cap_len": "uint32"}
@@ -125,10 +126,13 @@ def run(args: argparse.Namespace) -> None:
     if args.output == STDOUT and sys.stdout.isatty():
         raise UserError("a capture is not written to a terminal", fix="specify a file with -o, or use a pipe")
     source = Path(args.source)
+    if not os.path.lexists(source):
+        raise UserError("no such capture or campaign", where=source, fix=similar_campaigns(source))
     parts = parts_of_campaign(source, selection, args) if source.is_dir() else parts_of_capture(source, selection, args)
     frames = sum(len(part.columns) for part in parts)
     if frames == 0:
-        names.report(f"acapella: note: {source}: no frame is selected")
+        target = "standard output" if args.output == STDOUT else args.output
+        names.report(f"acapella: warning: {source}: 0 frames match; {target} contains no frames")
     if args.output == STDOUT:
         write(parts, sys.stdout.fileno(), args)
         return
@@ -300,7 +304,11 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
             raise UserError("--frames requires a sample", where=directory, fix="specify it with --sample")
         if selection.sample is not None and selection.sample not in samples:
-            raise UserError(f"no sample {selection.sample!r} with an acap", where=directory)
+            hint = (
+                did_you_mean(selection.sample, samples)
+                or f'; to list them: acapella sql {directory} "select sample from acaps"'
+            )
+            raise UserError(f"no sample {selection.sample!r} with an acap{hint}", where=directory)
         with sql.known_names(con):
             table = selected(con, selection, "sample").to_arrow_table()
         check_flow(con, selection, table, f"{directory}: --flow {args.flow}")
@@ -331,7 +339,7 @@ def opened(campaign: Campaign, threads: int) -> Iterator:
     """Yield a connection with the tables and views of `acapella sql`. Use absolute paths inside."""
     from . import sql, views  # noqa: PLC0415 (pyarrow)
 
-    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}").resolve()
+    catalog = require(campaign.catalog, fix_without_catalog(campaign)).resolve()
     directory = campaign.directory.absolute()
     with contextlib.chdir(directory), queries.one_line():
         con = queries.connect(threads=threads)

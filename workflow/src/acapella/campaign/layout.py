@@ -1,5 +1,6 @@
 """Layout of a campaign directory, results/<campaign>/."""
 
+import difflib
 import json
 import os
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
 
+CATALOG = "catalog.duckdb"
+MAX_LISTED = 5  # campaigns that an error suggests
 # Stages that write provenance/STAGE.json, and the file's name in campaigns of earlier versions.
 EARLIER_PROVENANCE = {
     "process": "provenance.json",
@@ -73,7 +76,7 @@ class Campaign:
     @property
     def catalog(self) -> Path:
         """Return the path of the DuckDB catalog that `acapella campaign index` writes."""
-        return self.directory / "catalog.duckdb"
+        return self.directory / CATALOG
 
     def manifest(self, sample: str) -> Path:
         """Return the path of a sample's manifest."""
@@ -119,8 +122,30 @@ def open_campaign(directory: str | Path) -> Campaign:
         raise UserError("a file, not the directory of a campaign", where=directory, fix=fix)
     beneath.protect(directory)
     if not directory.is_dir():
-        raise UserError("no such campaign directory", where=directory)
+        raise UserError("no such campaign directory", where=directory, fix=similar_campaigns(directory))
     return Campaign.at(directory)
+
+
+def fix_without_catalog(campaign: Campaign) -> str:
+    """Return what to do if a directory has no catalog: specify the campaign below or above it, or create one."""
+    directory = campaign.directory
+    above = [path for path in directory.parents if (path / CATALOG).is_file()][:1]
+    if found := above or catalogs_below(directory):
+        return f"specify a campaign: {', '.join(map(str, found[:MAX_LISTED]))}"
+    return f"run acapella campaign index {directory}"
+
+
+def similar_campaigns(directory: Path) -> str:
+    """Return what to do if a directory does not exist: specify a campaign with a similar name, or one of the others."""
+    found = {path.name: str(path) for path in catalogs_below(directory.parent)}
+    if near := difflib.get_close_matches(directory.name, found, n=1):
+        return f"did you mean {found[near[0]]}?"
+    return f"specify a campaign: {', '.join([*found.values()][:MAX_LISTED]) or 'results/NAME'}"
+
+
+def catalogs_below(directory: Path) -> list[Path]:
+    """Return the campaigns with a catalog in a directory or its results/."""
+    return sorted(path.parent for pattern in ("*", "results/*") for path in directory.glob(f"{pattern}/{CATALOG}"))
 
 
 def existing_provenance(campaign: Campaign, stage: str) -> Path:

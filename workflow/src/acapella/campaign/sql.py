@@ -38,7 +38,7 @@ from acapella.common import queries
 from acapella_core import names, schemas
 from acapella_core.errors import UserError
 
-from .layout import Campaign, open_campaign, require
+from .layout import Campaign, fix_without_catalog, open_campaign, require
 
 BATCH = 10_000  # rows fetched at once, to limit memory
 UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
@@ -166,12 +166,6 @@ def query_catalog(  # noqa: PLR0913
         with known_names(con):
             statement = reading_statement(con, query)
             write_result(con, statement, out, form, spreadsheet=spreadsheet)
-
-
-def fix_without_catalog(campaign: Campaign) -> str:
-    """Return what to do if a directory has no catalog: specify one of the campaigns in it, or create the catalog."""
-    below = sorted(str(path.parent) for path in campaign.directory.glob("*/catalog.duckdb"))
-    return f"specify a campaign: {', '.join(below)}" if below else f"run acapella campaign index {campaign.directory}"
 
 
 def acaps_for(con, query: str, campaign: Campaign) -> str:

@@ -10,6 +10,7 @@ running, because the campaign could then not read them.
 
 import argparse
 import contextlib
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +21,8 @@ from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
 DAY_NS = 24 * 3600 * 10**9
+LOCATION = f"specify the directory in the config (digest: {{cache: DIR}}) or in {cache.LOCATION}"
+SHARD = re.compile("[0-9a-f]{2}")  # names of directories that a pruned cache retains
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 UNIT_STEP = 1024
 
@@ -43,10 +46,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Print the size of the cache; remove digests if a limit is given."""
     if not args.cache.is_dir():
-        raise UserError("no such cache", where=args.cache)
+        raise UserError("no such directory", where=args.cache, fix=LOCATION)
     max_bytes = None if args.max_size is None else size_bytes(args.max_size)
     since_ns = None if args.unused_days is None else time.time_ns() - int(args.unused_days * DAY_NS)
     all_digests = cache.digests(args.cache)
+    if not all_digests and not all(SHARD.fullmatch(path.name) for path in args.cache.iterdir()):
+        raise UserError("not a cache: it contains other files, and no digests", where=args.cache, fix=LOCATION)
     removed = cache.prunable(all_digests, max_bytes=max_bytes, unused_since_ns=since_ns)
     prunes = max_bytes is not None or since_ns is not None
     if prunes and not args.dry_run:

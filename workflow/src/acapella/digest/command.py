@@ -67,9 +67,9 @@ MEMORY = "2G"
 MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
 MAX_TIMEOUT_S = 10**6
-REPAIR = (
-    "exclude the sample (exclude), keep the frames before the damage (--damaged keep), or repair the capture (editcap)"
-)
+# Precedes the part of an error that applies only to the command line; reports of campaigns omit it.
+ADVICE = "; exit code 1: "
+REPAIR = "accept the frames before the damage (--damaged keep), or repair the capture (editcap)"
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,9 @@ def run(args: argparse.Namespace) -> int:
     if unreadable := unreadable_of(metadata):
         names.report(f"acapella: warning: {name}: {unreadable}")
     if metadata["file_issue"] is not None:
-        advice = f"; exit code 1: {REPAIR}" if damaged else ""
-        message = f"{name}: {describe_fault(metadata)}; {written_frames(metadata['frames'])}{advice}"
-        names.report(f"acapella: {'error' if damaged else 'warning'}: {message}")
+        frames = metadata["frames"]
+        rest = f"{frames_before(frames)}{ADVICE}{REPAIR}" if damaged else written_frames(frames)
+        names.report(f"acapella: {'error' if damaged else 'warning'}: {name}: {describe_fault(metadata)}; {rest}")
     return int(damaged)
 
 
@@ -465,6 +465,11 @@ def unreadable_of(metadata: dict) -> str:
     if metadata["engine"] != "native":
         reason = "neither the core nor tshark supports"
     return f"{unreadable} of {metadata['frames']} frames have a link type that {reason}"
+
+
+def frames_before(frames: int) -> str:
+    """Return text about the frames before a fault."""
+    return f"{names.pluralize(frames, 'complete frame')} before it" if frames else "no complete frame before it"
 
 
 def written_frames(frames: int) -> str:

@@ -147,7 +147,8 @@ def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known) or ";"
-            raise UserError(f"there is no column {name!r}{hint} columns: {', '.join(known)}", where="--columns")
+            listed = "docs/tables.md lists the columns of frames and flows"
+            raise UserError(f"there is no column {name!r}{hint} {listed}", where="--columns")
     from_flows = [name for name in dict.fromkeys(names) if name not in frame_columns]
     from_frames = [name for name in dict.fromkeys(names) if name in frame_columns and name != "flow"]
     for table in joined(acap, flows, from_frames, from_flows):

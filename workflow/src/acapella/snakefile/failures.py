@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella.digest.command import ADVICE
 from acapella_core import names
 from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSIDE
 
@@ -97,7 +98,7 @@ def samples_that_failed(jobs: Sequence[FailedJob], *, stopping: bool) -> list[tu
         if is_stopped(job):
             reason = None if stopping or job.exit_code != 128 + signal.SIGTERM else "ended by SIGTERM, perhaps too slow"
         elif reason is None:
-            reason = last_line(job.log)
+            reason = reason_of(job)
         elif stopping or job.exit_code not in MEMORY_OR_TIME or (is_empty(job.log) and not job.started):
             reason = None
         if reason is not None:
@@ -112,7 +113,7 @@ def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str], missing
     damaged = sorted(sample for sample, job in failed.items() if job.rule == "digest" and job.exit_code == DAMAGED)
     lines = [
         "acapella: these samples failed:",
-        *by_reason({sample: last_line(job.log) for sample, job in failed.items()}, "samples"),
+        *by_reason({sample: reason_of(job) for sample, job in failed.items()}, "samples"),
     ]
     if missing == "report":
         lines.append("acapella: the next run creates tables and figures without them; the report lists them")
@@ -174,6 +175,11 @@ def has_collection(jobs: Sequence[FailedJob]) -> bool:
 def name(job: FailedJob) -> str:
     """Return the name of a job: its rule, and its sample if it has one."""
     return f"{job.rule} {job.sample}" if job.sample else job.rule
+
+
+def reason_of(job: FailedJob) -> str:
+    """Return the reason why the sample of a job failed, without advice for the command line."""
+    return last_line(job.log).partition(ADVICE)[0]
 
 
 def last_line(log: Path) -> str:

@@ -15,7 +15,6 @@ from snakemake_interface_logger_plugins.common import LogEvent
 
 INTERVAL_S = 60
 DIGEST = "digest"  # each of its jobs is a sample, or a batch of samples
-RULE_ALL = "all"  # rule without a command; not counted
 
 
 class Progress(logging.Handler):
@@ -57,12 +56,12 @@ class Progress(logging.Handler):
         event = getattr(record, "event", None)
         if event == LogEvent.RUN_INFO:
             self._digest_jobs = record.stats.get(DIGEST, 0)
-            self._jobs = record.stats["total"] - record.stats.get(RULE_ALL, 0)
+            self._jobs = record.stats["total"]
         elif event == LogEvent.PROGRESS:  # its total includes jobs that --until omits
             if self._graph_jobs is not None:
                 self._jobs += record.total - self._graph_jobs
             self._graph_jobs = record.total
-        elif event == LogEvent.JOB_INFO and record.rule_name != RULE_ALL:
+        elif event == LogEvent.JOB_INFO:
             self._rules[record.jobid] = record.rule_name
             if record.rule_name == DIGEST and "batch" in record.wildcards:
                 self._unit = "batch"

@@ -8,6 +8,7 @@ from acapella_core import names
 from acapella_core.errors import UserError
 
 SUFFIXES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))
+KINDS = "verify compares captures: pcap or pcapng without damage, optionally compressed with gzip, zstd or lz4"
 OTHER_SUFFIX = "not the suffix of a capture; specify the file itself to compare it"
 
 

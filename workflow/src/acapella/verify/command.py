@@ -30,7 +30,7 @@ To print all headers of frame N, replace the options of this command from -T to 
 -V -Y frame.number==N
 
 Above layer 4, digests of engines native and hybrid may differ from tshark on frames that were not passed to it. The
-last line counts the frames with a disagreement on layers that the native dissector decoded itself.
+last line counts the frames with a disagreement on a layer that the core decoded, not tshark.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int | None:
         total.add(result, first)
     print_result(total, skipped)
     if not total.files:
-        raise UserError("no capture could be compared", where=" ".join(args.paths))
+        raise UserError("no capture could be compared", where=" ".join(args.paths), fix=captures.KINDS)
     has_missed_file = any(
         is_named and not result.files for is_named, result in zip(files.values(), results, strict=True)
     )
@@ -164,8 +164,8 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
         except UserError as error:
             if exit_code_of(error) == OUTSIDE:
                 raise
-            frames = names.pluralize(tables.count_frames(ours), "frame") if ours else "frames"
-            result.not_compared.append(f"{error}; none of its {frames} is compared")
+            frames = tables.count_frames(ours) if ours else 0
+            result.not_compared.append(f"{error}{f'; none of its {frames:,} frames is compared' if frames else ''}")
             return result
         if ours.truncation:
             frames = names.pluralize(tables.count_frames(ours), "complete frame")

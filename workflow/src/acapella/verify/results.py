@@ -104,7 +104,7 @@ class Result:
 
 
 def print_result(result: Result, skipped: list[str]) -> None:
-    """Print disagreements, the table of layers, and errata by name; list files not compared on standard error."""
+    """Print disagreements, the table of layers, and known tshark errors; list files not compared on standard error."""
     for line in result.not_compared:
         names.report(f"not compared: {line}")
     for line in skipped:
@@ -118,15 +118,15 @@ def print_result(result: Result, skipped: list[str]) -> None:
     share = percent(result.native, result.frames)
     not_compared = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
     files, frames = names.pluralize(result.files, "file"), names.pluralize(result.frames, "frame")
-    print(f"\n{files}{not_compared}, {frames}; the core decided layers 2 to 4 of {share}")
-    print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the compared':>24}")
+    print(f"\n{files}{not_compared}, {frames}; layers 2 to 4 of {share} of the frames were decoded by the core")
+    print(f"{'layer':14}{'agree':>13}{'tshark error':>14}{'differ':>11}{'share that agrees':>20}")
     for layer, tally in result.tallies.items():
         compared = tally.agree + tally.differ
-        print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, compared):>24}")
+        print(f"{layer:14}{tally.agree:13,}{tally.errata:14,}{tally.differ:11,}{percent(tally.agree, compared):>20}")
     print_not_compared(result.partly_compared)
     for name, examples in sorted(result.errata.items()):
-        names.report(f"erratum {name}: {examples}", sys.stdout)
-    print(f"unexplained disagreements on what the core decided: {names.pluralize(result.faults, 'frame')}")
+        names.report(f"known tshark error {name}: {examples}", sys.stdout)
+    print(f"frames with a disagreement on a layer that the core decoded: {result.faults:,}")
 
 
 def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:
