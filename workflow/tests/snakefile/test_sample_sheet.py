@@ -5,7 +5,7 @@ import atexit
 import pytest
 from acapella_testing.new_files import write_file
 
-from acapella.snakefile.sample_sheet import SampleSheet
+from acapella.snakefile.sample_sheet import REPEATED, SampleSheet
 from acapella.snakefile.samples import Sample
 from acapella_capture.testbeds import files
 
@@ -48,6 +48,16 @@ def test_unreadable_captures_cause_a_warning_unless_they_are_excluded(write_shee
     assert (sheet.is_readable(str(tmp_path / "a.pcap")), sheet.is_readable(str(path))) == (True, False)
 
 
+def test_sample_whose_file_name_has_no_permitted_character_causes_a_note(write_sheet, tmp_path):
+    path = write_file(tmp_path / "東京.pcap", bytes(24))
+    sheet = write_sheet("\tWEST\tp1\ta.pcap", "\tWEST\tp2\t東京.pcap")
+    assert sheet.warnings([]) == [
+        f"note: {sheet.path} line 3: {path}: the sample is named capture, because the file name has no ASCII letter or "
+        "digit; set column sample for another name"
+    ]
+    assert sheet.warnings(["capture"]) == write_sheet("capture\tWEST\tp2\t東京.pcap").warnings([]) == []
+
+
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_warnings_are_repeated_below_the_dry_run_plan(write_sheet, capsys, monkeypatch, dry_run):
     registered = []
@@ -58,6 +68,6 @@ def test_warnings_are_repeated_below_the_dry_run_plan(write_sheet, capsys, monke
     assert first.splitlines() == sheet.warnings([])
     (at_exit,) = registered
     at_exit()
-    assert capsys.readouterr().err == (first if dry_run else "")
+    assert capsys.readouterr().err == (f"{REPEATED}\n{first}" if dry_run else "")
     sheet.print_warnings(["lost"], lambda: True)
     assert (capsys.readouterr().err, len(registered)) == ("", 1)

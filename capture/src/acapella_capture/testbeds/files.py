@@ -45,6 +45,7 @@ class Row:
     """A capture of the sheet; `line` is its line number, the header being line 1.
 
     `query`: the capture is this object in storage, and `file` is the path of its fetched copy, once it is known.
+    `unnamed`: the sheet has no name for the sample, and that of its file has no character that a name may have.
     """
 
     line: int
@@ -55,6 +56,7 @@ class Row:
     start_ns: int | None
     restriction: tuple[tuple[str, str | None], ...] = ()
     query: str | None = None
+    unnamed: bool = False
 
     @property
     def link(self) -> str:
@@ -134,7 +136,17 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     if not entries and not may_be_empty:
         raise no_samples(sheet)
     return [
-        Row(line, name, fields["site"], fields["port"], file, start_ns, restriction, query_of(fields))
+        Row(
+            line,
+            name,
+            fields["site"],
+            fields["port"],
+            file,
+            start_ns,
+            restriction,
+            query_of(fields),
+            unnamed=not (fields["sample"] or allowed_part(file, 0) or glob.has_magic(str(file))),
+        )
         for name, (line, fields, file, start_ns, restriction) in zip(names, entries, strict=True)
     ]
 
@@ -291,7 +303,12 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
 
 def name_from_path(file: Path, directories: int) -> str:
     """Return a sample name from a file's name, preceded by the names of its innermost `directories` directories."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", qualified_stem(file, directories)).lstrip("._-") or "capture"
+    return allowed_part(file, directories) or "capture"
+
+
+def allowed_part(file: Path, directories: int) -> str:
+    """Return a file's name, preceded by names of directories, without characters that names of samples cannot have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", qualified_stem(file, directories)).lstrip("._-")
 
 
 def qualified_stem(file: Path, directories: int) -> str:
@@ -362,7 +379,11 @@ def unreadable(file: Path) -> str | None:
         return "braces in a path are wildcards of Snakemake: use a link without braces"
     try:
         if not file.is_file():
-            missing = "no file matches" if glob.has_magic(str(file)) else "no such file"
+            missing = (
+                "no file matches this pattern, which counts as one sample"
+                if glob.has_magic(str(file))
+                else "no such file"
+            )
             return "is not a file" if file.exists() else missing
         file.open("rb").close()
     except OSError as error:

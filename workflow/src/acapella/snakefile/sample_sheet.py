@@ -16,6 +16,8 @@ from .samples import Sample, Samples
 from .storage.captures import CaptureStorage
 from .storage.object_state import ObjectState
 
+REPEATED = "acapella: printed before the plan:"
+
 
 @dataclass(frozen=True)
 class SampleSheet:
@@ -125,7 +127,7 @@ class SampleSheet:
         return self.objects.state(row.query).fault if row.query else self.fault_of(row.file)
 
     def warnings(self, excluded: Collection[str]) -> list[str]:
-        """Return a warning for each unreadable capture of a sample that is not ``excluded``."""
+        """Return a warning for each unreadable capture of a sample that is not ``excluded``, and a note about names."""
         checked = [row for row in self.rows.values() if row.sample not in excluded]
         if queries := [row.query for row in checked if row.query]:
             self.objects.look_up(queries)
@@ -133,10 +135,22 @@ class SampleSheet:
             f"warning: {self.path} line {row.line}: {row.query or row.file}: {fault}; sample {row.sample} will fail"
             for row in checked
             if (fault := self._fault_of_row(row))
+        ] + self._note_about_names(checked)
+
+    def _note_about_names(self, rows: Iterable) -> list[str]:
+        """Return a note if names of files have no character that names of samples may have; [] otherwise."""
+        unnamed = [row for row in rows if row.unnamed]
+        if not unnamed:
+            return []
+        more = f" (and {len(unnamed) - 1} more)" if len(unnamed) > 1 else ""
+        row = unnamed[0]
+        return [
+            f"note: {self.path} line {row.line}: {row.file}: the sample is named {row.sample}, because the file name has "
+            f"no ASCII letter or digit{more}; set column sample for another name"
         ]
 
     def print_warnings(self, excluded: Collection[str], is_dry_run: Callable[[], bool]) -> None:
-        """Print the warnings, and repeat them after a dry run, because its plan is long.
+        """Print the warnings, and repeat them with a headline after a dry run, because its plan is long.
 
         ``is_dry_run`` is called when Snakemake ends, because its result is unknown until all rules are read.
         """
@@ -144,7 +158,7 @@ class SampleSheet:
         for line in lines:
             names.report(line)
         if lines:
-            atexit.register(lambda: is_dry_run() and [names.report(line) for line in lines])
+            atexit.register(lambda: is_dry_run() and [names.report(line) for line in (REPEATED, *lines)])
 
     def manifest_values(self, sample: str) -> list:
         """Return the values from the sheet that the manifest of a sample contains; they are parameters of its rule."""
