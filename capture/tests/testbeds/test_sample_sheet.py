@@ -134,7 +134,7 @@ def test_unreadable_file_error_contains_the_kernel_error(directory, monkeypatch)
 
 
 def test_glob_without_a_match_is_an_error(directory):
-    assert complaint(directory, "\tS\tp\t*.cap\t\n") == f"line 2: {directory}/*.cap: no file matches"
+    assert complaint(directory, "\tS\tp\t*.cap\t\n") == f"line 2: {directory}/*.cap: {files.NO_MATCH}"
 
 
 def test_one_sample_name_for_several_files_is_an_error(directory):

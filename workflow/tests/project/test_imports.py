@@ -27,7 +27,7 @@ LAYERS = {
         {"snakefile", "cli"},
     ),
     "acapella_capture": (
-        {"settings", "scan", "testbeds.nic_settings", "testbeds.stored_captures"},
+        {"settings", "scan", "testbeds.file_names", "testbeds.nic_settings", "testbeds.stored_captures"},
         {"testbeds.base"},
         {"manifest", "programs", "plan", "control.gather", "control.watchdog"},
         {"replay", "storage"},

@@ -12,7 +12,6 @@ import functools
 import glob
 import os
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,12 +27,13 @@ from acapella_core.validation import did_you_mean
 from .. import manifest as manifests
 from ..scan import scan
 from .base import CompletedProgram, Direction, Host, Instance, Job, Mirror, Port, ResourceRequest, Site, Testbed
+from .file_names import is_unnamed, name_from_path, name_with_crc, suffixes
 from .stored_captures import StoredCapture, check_copy, fault_of_query, manifest_keys, path_of_query, query_of
 
 REQUIRED = ("site", "port", "file")
 OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
-SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
+NO_MATCH = "no file matches this pattern, which counts as one sample"
 RESERVED_NAME = "all"  # stands for all sites in the tables
 END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive); the core's kFirstImplausibleNs
 
@@ -62,14 +62,6 @@ class Row:
     def link(self) -> str:
         """Return the name of its link in raw/: the sample's name with the suffixes that indicate the file type."""
         return self.sample + suffixes(self.file)
-
-
-def suffixes(file: Path) -> str:
-    """Return the known suffixes of a file's name: `.pcap.gz` of `a.b.pcap.gz`."""
-    known, stem = "", file.name
-    while (suffix := Path(stem).suffix).lower() in SUFFIXES:
-        known, stem = suffix + known, stem[: -len(suffix)]
-    return known
 
 
 class Entry(NamedTuple):
@@ -145,7 +137,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
             start_ns,
             restriction,
             query_of(fields),
-            unnamed=not (fields["sample"] or allowed_part(file, 0) or glob.has_magic(str(file))),
+            not fields["sample"] and is_unnamed(file),
         )
         for name, (line, fields, file, start_ns, restriction) in zip(names, entries, strict=True)
     ]
@@ -301,37 +293,6 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
     return names
 
 
-def name_from_path(file: Path, directories: int) -> str:
-    """Return a sample name from a file's name, preceded by the names of its innermost `directories` directories."""
-    return allowed_part(file, directories) or "capture"
-
-
-def allowed_part(file: Path, directories: int) -> str:
-    """Return a file's name, preceded by names of directories, without characters that names of samples cannot have."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", qualified_stem(file, directories)).lstrip("._-")
-
-
-def qualified_stem(file: Path, directories: int) -> str:
-    """Return a file's name without suffixes, preceded by the names of its innermost directories."""
-    stem = file.name.removesuffix(suffixes(file))
-    parts = (
-        [part for part in file.absolute().parts[1:-1] if part not in (".", "..")][-directories:] if directories else []
-    )
-    return "-".join([*parts, stem])
-
-
-def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
-    """Return a sample name that ends with a CRC-32 of the file's name, if names differ only in replaced characters.
-
-    The order of the files does not matter. None if the names differ only in the suffix, or not at all.
-    """
-    for directories in range(64):
-        name = qualified_stem(file, directories)
-        if sum(qualified_stem(other, directories) == name for other in others) == 1:
-            return f"{name_from_path(file, directories)}-{zlib.crc32(os.fsencode(name)):08x}"
-    return None
-
-
 def preload(sheet: Path) -> None:
     """Read a sheet that `describe` will read in each of many forks of this process. Raises UserError."""
     _preloaded[sheet] = read_sheet(sheet)
@@ -379,11 +340,7 @@ def unreadable(file: Path) -> str | None:
         return "braces in a path are wildcards of Snakemake: use a link without braces"
     try:
         if not file.is_file():
-            missing = (
-                "no file matches this pattern, which counts as one sample"
-                if glob.has_magic(str(file))
-                else "no such file"
-            )
+            missing = NO_MATCH if glob.has_magic(str(file)) else "no such file"
             return "is not a file" if file.exists() else missing
         file.open("rb").close()
     except OSError as error:

@@ -145,8 +145,8 @@ class SampleSheet:
         more = f" (and {len(unnamed) - 1} more)" if len(unnamed) > 1 else ""
         row = unnamed[0]
         return [
-            f"note: {self.path} line {row.line}: {row.file}: the sample is named {row.sample}, because the file name has "
-            f"no ASCII letter or digit{more}; set column sample for another name"
+            f"note: {self.path} line {row.line}: {row.file}: the sample is named {row.sample}, because the file name "
+            f"has no ASCII letter or digit{more}; set column sample for another name"
         ]
 
     def print_warnings(self, excluded: Collection[str], is_dry_run: Callable[[], bool]) -> None:
