@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from acapella_testing import processes
 from acapella_testing.footer_reads import footer_reads, log_reads
 from acapella_testing.frames.trial_captures import arp
@@ -192,6 +193,32 @@ def test_duckdb_1_0_0_reads_every_column_of_digested_samples(digested, old_clien
     for path in files[:5]:
         assert {old[f"{path}: {name}"][0] for name in pq.read_schema(path).names} == {pq.read_metadata(path).num_rows}
     assert old["frames: ip_id"][0] == ROWS + 1650
+
+
+DUCKDB_TYPES = {
+    "utf8": "VARCHAR",
+    "list<utf8>": "VARCHAR[]",
+    "json": "JSON",
+    "bool": "BOOLEAN",
+    "int64": "BIGINT",
+    "uint64": "UBIGINT",
+    "uint32": "UINTEGER",
+    "uint16": "USMALLINT",
+    "uint8": "UTINYINT",
+}
+
+
+@pytest.mark.parametrize("name", ["acaps", "connections", "flows", "frames", "samples", "stacks"])
+def test_tables_of_the_catalog_are_described(name, campaign):
+    """schemas/catalog describes only the first columns of flows and frames; the others are those of each sample."""
+    described = yaml.safe_load((schemas.root() / "catalog" / f"{name}.yaml").read_text())["columns"]
+    columns = query(campaign, f"select column_name, column_type from (describe {name})")
+    assert len(columns) == len(described) or name in ("flows", "frames")
+    for column, (found, found_type) in zip(described, columns, strict=False):
+        table, _, like = column.get("like", "").partition(".")
+        known = {each["name"]: each["type"] for each in schemas.table(table)["columns"]} if table else {}
+        type_ = column.get("type") or known[like]
+        assert (found, found_type) == (column["name"], DUCKDB_TYPES.get(type_, found_type))
 
 
 def test_published_tables_are_views_of_the_catalog(campaign):

@@ -267,7 +267,7 @@ def test_run_started_in_another_directory_starts_the_next_run(tmp_path):
     command = [*place.command("process"), "--cores", "2"]
     done = processes.run(*command, cwd=tmp_path, env=os.environ | place.environment, timeout=300)
     assert done.returncode == 0, done.stdout
-    assert (done.stdout + done.stderr).count("acapella: starting the next run\n") == 1
+    assert (done.stdout + done.stderr).count("acapella: starting the next run; ") == 1
 
 
 @pytest.mark.soak
@@ -282,7 +282,7 @@ def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path
     run = place.start("--cores", "2", *options, output=subprocess.PIPE)
     printed, _ = run.communicate()
     assert run.returncode == 0, printed
-    assert printed.count("acapella: starting the next run\n") == 1, printed
+    assert printed.count("acapella: starting the next run; ") == 1, printed
     assert "1 sample is missing from the tables, because its job failed: alpha-p2" in printed
     page = with_spaces((place.campaign / "report.html").read_text())
     assert "1 sample of 3 failed and is in no table or figure: alpha-p2 (digest: " in page

@@ -215,7 +215,7 @@ def start_next_run(workflow, campaign: str, config: Mapping, records: JobRecords
     failed = progress(campaign, config, records, earlier)
     if not failed:
         return
-    names.report("acapella: starting the next run")
+    names.report("acapella: starting the next run; the WorkflowError above is about the failed samples")
     sys.stdout.flush()
     sys.stderr.flush()
     os.chdir(first_directory(workflow))  # the arguments may have paths relative to it

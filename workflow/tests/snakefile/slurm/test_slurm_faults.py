@@ -118,7 +118,7 @@ def test_one_run_completes_a_campaign_without_a_failed_sample(local, place):
     with slurm_runs.cluster() as cluster:
         printed = slurm_runs.run_on(cluster, place, "--retries", "0")
         launched = cluster.launched()
-    assert printed.count("acapella: starting the next run\n") == 1
+    assert printed.count("acapella: starting the next run; ") == 1
     assert "1 sample is missing from the tables, because its job failed: letter" in printed
     page = (place.campaign / "report.html").read_text().replace("\xa0", " ")
     assert "1 sample of 2 failed and is in no table or figure: letter (digest: " in page
