@@ -230,7 +230,7 @@ def tables() -> str:
         " nanoseconds. Lengths exclude FCS and preamble.\n\n"
         + list_of(published)
         + "`catalog.duckdb` of a campaign contains a view for each of its published tables (`tables/`), and the"
-        " following tables and views. [Running a campaign](running.md#opening-the-catalog) has an example of a query.\n\n"
+        " following tables and views. [Running a campaign](running.md#opening-the-catalog) has an example.\n\n"
         + list_of(catalog)
         + "".join(map(table_section, [*published, *catalog]))
     )

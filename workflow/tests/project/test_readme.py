@@ -1,8 +1,11 @@
-"""Examples in README.md, results/README.md and docs/kappa.md show what their commands print."""
+"""Examples in README.md, results/README.md, docs/kappa.md and docs/running.md work as printed."""
 
+import json
+import os
 import re
 import shlex
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import duckdb
@@ -10,7 +13,11 @@ import pytest
 from acapella_testing import processes
 from acapella_testing.source_tree import ROOT
 
-README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "results/README.md", "docs/kappa.md"))
+from acapella.cli.main import main
+
+README, RESULTS, KAPPA, RUNNING = (
+    (ROOT / name).read_text() for name in ("README.md", "results/README.md", "docs/kappa.md", "docs/running.md")
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +50,35 @@ def test_sql_examples_match_their_output(worked_example, monkeypatch):
     assert not any(name.endswith("_1") for name in columns), "no column twice"
     shown = [line.strip() for line in RESULTS.splitlines() if re.match(r"    [┌│├└]", line)]
     assert str(connection.sql(query)).split() == " ".join(shown).split()
+
+
+def test_query_of_one_site_and_day_selects_its_flows(campaign, capsys):
+    """The query is run as printed, with a site and a day of the test campaign."""
+    query = re.search(r'^    acapella sql \S+ "(select sample, src[^"]*)"$', RUNNING, re.M)[1]
+    catalog = duckdb.connect(campaign / "catalog.duckdb", read_only=True)
+    order = "where excluded is null order by wire_bytes desc limit 10"
+    site, first_ns = catalog.execute("select site, min(first_ns) from flows group by site order by site").fetchone()
+    day = catalog.execute("select make_timestamp_ns(?)::date", [first_ns]).fetchone()[0]
+    query = query.replace("STAR", site).replace("2026-02-01", f"{day + timedelta(1)}").replace("2026-01-31", f"{day}")
+    assert main(["sql", str(campaign), query, "--format", "json"]) == 0
+    flows = catalog.execute(f"select wire_bytes from (from flows where site = ?) {order}", [site]).fetchall()
+    assert [row["wire_bytes"] for row in json.loads(capsys.readouterr().out)] == [size for (size,) in flows]
+    assert len(flows) > 1
+
+
+def test_commands_for_a_campaign_outside_the_clone_work_as_printed(tmp_path):
+    commands = re.search(r"^    mkdir -p (/\S+)/config\n(?:    .*\n)+", RUNNING, re.M)
+    runs = re.findall(rf"^    (.*snakemake .*(?:directory {commands[1]}|CLONE/Snakefile)) *$", RUNNING, re.M)
+    assert len(runs) == 2
+    for number, command in enumerate(runs):
+        place = tmp_path / str(number)
+        script = f"set -e\n{commands[0]}{command} --dry-run".replace(commands[1], str(place)).replace(
+            "CLONE", str(ROOT)
+        )
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        printed = processes.run("bash", "-c", script, cwd=ROOT, env=os.environ | {"PATH": path}, check=True)
+        assert "Missing output files: results/monday/report.html" in printed.stdout + printed.stderr
+        assert (place / ".snakemake").is_dir()
 
 
 def test_kappa_example_matches_its_output():
