@@ -244,7 +244,11 @@ def test_digest_of_an_object_is_taken_from_the_cache(stored, storage, tmp_path, 
     ("changes", "keys", "line"),
     [
         ({}, dict.fromkeys(ENVIRONMENT, ""), "error: s3://captures/.*credentials; set AWS_ACCESS_KEY_ID"),
-        ({"capture_storage": {"access_key": "k"}}, {}, "config error: capture_storage.access_key: unknown key"),
+        (
+            {"capture_storage": {"access_key": "k"}},
+            {},
+            "config error: config/config.yaml: capture_storage.access_key: unknown key",
+        ),
         (
             {"capture_storage": {"endpoint_url": "http://127.0.0.1:1", "retries": 0}},
             {},
