@@ -274,7 +274,7 @@ def test_query_of_frames_without_an_acap_prints_a_warning(campaign, run_sql, tmp
         ("..", "catalog.duckdb: no such file; specify a campaign: "),
         ("../..", "catalog.duckdb: no such file; specify a campaign: "),
         ("acap", "catalog.duckdb: no such file; specify a campaign: "),
-        ("../campaing", "campaing: no such campaign directory; did you mean "),
+        ("../campaigns", "campaigns: no such campaign directory; did you mean "),
         ("../../campaign", "campaign: no such campaign directory; did you mean "),
         ("../zzz", "zzz: no such campaign directory; specify a campaign: "),
     ],
