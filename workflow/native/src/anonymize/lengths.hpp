@@ -95,8 +95,8 @@ inline constexpr KeptLength kSctpChunks[] = {
     {2, 20, 1, 0xffff},     // INIT ACK, RFC 9260 section 3.3.3
     {3, 16, 4, 0xfffc},     // SACK, RFC 9260 section 3.3.4
     {7, 8},                 // SHUTDOWN, RFC 9260 section 3.3.8
-    {12, 8},                // ECNE, RFC 9260 appendix A
-    {13, 8},                // CWR, RFC 9260 appendix A
+    {12, 8},                // ECNE, RFC 4960 appendix A
+    {13, 8},                // CWR, RFC 4960 appendix A
     {0x80, 8, 1, 0xffff},   // ASCONF-ACK, RFC 5061 section 4.1.2
     {0xc0, 8, 4, 0xfffc},   // FORWARD TSN, RFC 3758 section 3.2
     {0xc1, 16, 1, 0xffff},  // ASCONF, RFC 5061 section 4.1.1

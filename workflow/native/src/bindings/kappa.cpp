@@ -81,13 +81,13 @@ nb::dict spacing_dict(const Spacing& spacing) {
     return dict;
 }
 
-nb::list windows_list(const PairResult& info) {
+nb::list windows_list(const PairResult& pair) {
     nb::list list;
-    for (std::size_t i = 0; i < info.windows.size(); ++i) {
-        const Window& window = info.windows[i];
+    for (std::size_t i = 0; i < pair.windows.size(); ++i) {
+        const Window& window = pair.windows[i];
         nb::dict dict;
-        dict["from_ns"] = integer(static_cast<Sum128>(info.plan.width_ns) * i);
-        dict["to_ns"] = integer(static_cast<Sum128>(info.plan.width_ns) * (i + 1));
+        dict["from_ns"] = integer(static_cast<Sum128>(pair.plan.width_ns) * i);
+        dict["to_ns"] = integer(static_cast<Sum128>(pair.plan.width_ns) * (i + 1));
         dict["n_a"] = window.packets_a;
         dict["n_b"] = window.packets_b;
         dict["n_common"] = window.common;
@@ -103,40 +103,40 @@ nb::list windows_list(const PairResult& info) {
     return list;
 }
 
-nb::dict pair_dict(const PairResult& info, std::size_t a, std::size_t b) {
-    const bool has_common = info.common > 0;
+nb::dict pair_dict(const PairResult& pair, std::size_t a, std::size_t b) {
+    const bool has_common = pair.common > 0;
     nb::dict dict;
     dict["a"] = a;
     dict["b"] = b;
-    dict["n_a"] = info.packets_a;
-    dict["n_b"] = info.packets_b;
-    dict["n_common"] = info.common;
-    dict["ambiguous_a"] = info.ambiguous.a;
-    dict["ambiguous_b"] = info.ambiguous.b;
-    dict["first_common"] = nb::make_tuple(info.first_common_a, info.first_common_b);
-    dict["duration_a_ns"] = info.duration_a_ns;
-    dict["duration_b_ns"] = info.duration_b_ns;
-    dict["latency"] = deltas_dict(info.latency, has_common);
-    dict["offset_ns"] = if_known(has_common, info.offset_ns);
-    dict["latency_offset_removed"] = deltas_dict(info.latency_offset_removed, has_common);
-    dict["gap"] = deltas_dict(info.gap, has_common);
-    dict["gap_within"] = list_of(info.gap_within);
-    dict["latency_within"] = list_of(info.latency_within);
+    dict["n_a"] = pair.packets_a;
+    dict["n_b"] = pair.packets_b;
+    dict["n_common"] = pair.common;
+    dict["ambiguous_a"] = pair.ambiguous.a;
+    dict["ambiguous_b"] = pair.ambiguous.b;
+    dict["first_common"] = nb::make_tuple(pair.first_common_a, pair.first_common_b);
+    dict["duration_a_ns"] = pair.duration_a_ns;
+    dict["duration_b_ns"] = pair.duration_b_ns;
+    dict["latency"] = deltas_dict(pair.latency, has_common);
+    dict["offset_ns"] = if_known(has_common, pair.offset_ns);
+    dict["latency_offset_removed"] = deltas_dict(pair.latency_offset_removed, has_common);
+    dict["gap"] = deltas_dict(pair.gap, has_common);
+    dict["gap_within"] = list_of(pair.gap_within);
+    dict["latency_within"] = list_of(pair.latency_within);
     nb::dict order;
-    order["distance"] = info.order_distance;
-    order["moved"] = info.moves.count;
-    order["inversions"] = info.inversions;
+    order["distance"] = pair.order_distance;
+    order["moved"] = pair.moves.count;
+    order["inversions"] = pair.inversions;
     dict["order"] = order;
-    dict["moves"] = moves_dict(info.moves);
-    nb::dict bursts = moves_dict(info.bursts);
-    bursts["longest"] = info.longest_burst;
+    dict["moves"] = moves_dict(pair.moves);
+    nb::dict bursts = moves_dict(pair.bursts);
+    bursts["longest"] = pair.longest_burst;
     dict["bursts"] = bursts;
-    dict["windows"] = windows_list(info);
+    dict["windows"] = windows_list(pair);
     nb::dict histograms;
-    histograms["gap"] = histogram_dict(info.gap_histogram);
-    histograms["latency"] = histogram_dict(info.latency_histogram);
+    histograms["gap"] = histogram_dict(pair.gap_histogram);
+    histograms["latency"] = histogram_dict(pair.latency_histogram);
     dict["histograms"] = histograms;
-    dict["spacing"] = spacing_dict(info.spacing);
+    dict["spacing"] = spacing_dict(pair.spacing);
     return dict;
 }
 

@@ -43,7 +43,7 @@ struct CollectorConfig {
 struct Counters {
     std::array<std::uint64_t, kVerdicts> verdicts{};
     std::uint64_t frames = 0;
-    std::uint64_t lost = 0;     // skipped packet sequence numbers
+    std::uint64_t lost = 0;     // missing packet sequence numbers, and reports missing in rings
     std::uint64_t overrun = 0;  // slots overwritten before they were read
     std::uint64_t dropped = 0;  // by the kernel
     std::uint64_t stored = 0;   // reports read from memory, including those found by polling

@@ -174,12 +174,12 @@ void FlowColumns::Builder::add_tcp(std::uint32_t number, const FlowState& state)
 
 void FlowColumns::Builder::add_iat(std::uint32_t number, const FlowState& state) {
     const std::uint64_t timed = table.flow_table_.timed_frames(number);
-    const bool has_gaps = timed > 1;
-    iat_min_ns.add(has_gaps ? std::optional(state.iat_min_ns) : std::nullopt);
-    iat_max_ns.add(has_gaps ? std::optional(state.iat_max_ns) : std::nullopt);
+    const bool has_iat = timed > 1;
+    iat_min_ns.add(has_iat ? std::optional(state.iat_min_ns) : std::nullopt);
+    iat_max_ns.add(has_iat ? std::optional(state.iat_max_ns) : std::nullopt);
     const auto sum = static_cast<double>(iat_sum(state));
-    iat_mean_ns.add(has_gaps ? std::optional(sum / static_cast<double>(timed - 1)) : std::nullopt);
-    iat_stddev_ns.add(has_gaps ? std::optional(iat_stddev(state, timed - 1)) : std::nullopt);
+    iat_mean_ns.add(has_iat ? std::optional(sum / static_cast<double>(timed - 1)) : std::nullopt);
+    iat_stddev_ns.add(has_iat ? std::optional(iat_stddev(state, timed - 1)) : std::nullopt);
 }
 
 void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& state) {

@@ -15,7 +15,7 @@ namespace acapella {
 
 // Source of layers 2 to 4. kUnsure: the core's best guess, only in engine native.
 enum class L4By : std::uint8_t { kNative, kTshark, kUnsure };
-// Source of the application. kUnidentified: a frame with payload in engine native.
+// Source of the application. kUnidentified: it is unknown, as for all payload in engine native.
 enum class AppBy : std::uint8_t { kNative, kTshark, kFlow, kUnidentified };
 
 std::string_view text_of(L4By by);

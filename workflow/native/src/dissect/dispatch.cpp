@@ -24,7 +24,7 @@ constexpr std::uint16_t kLinkIpv4 = 228;
 constexpr std::uint16_t kLinkIpv6 = 229;
 constexpr std::uint16_t kLinkLinuxCookedV2 = 276;
 
-Next first(const Record& record, Walk& walk) {
+Next by_link_type(const Record& record, Walk& walk) {
     switch (record.link_type) {
         case kLinkEthernet:
             return Next::ethernet;
@@ -139,7 +139,7 @@ void dissect(const Record& record, Dissection& dissection, const Vendors* vendor
     dissection.inner_wire_len = record.wire_len;
     Walk walk(record, dissection, vendors);
     walk.innermost = depth == Depth::innermost;
-    Next next = first(record, walk);
+    Next next = by_link_type(record, walk);
     begin_trace(walk, trace);
     for (; next != Next::stop; next = traced_step(next, walk, trace)) {
         if (dissection.token_count >= kMaxTokens) {

@@ -1,4 +1,4 @@
-// PPPoE sessions (RFC 2516), and PPP up to IP (RFC 1661).
+// PPPoE sessions (RFC 2516), and PPP with IP or MPLS (RFC 1661).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

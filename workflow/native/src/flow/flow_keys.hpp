@@ -143,7 +143,7 @@ class FlowKeys {
     };
     static_assert(sizeof(Key) == 64);
     struct EndpointsRow {
-        std::uint32_t first_key;  // the key with these endpoints
+        std::uint32_t first_key;  // the first key with these endpoints
         std::uint32_t reversed;
     };
     // Location of the tags of a row: the first key with these tags, or longer_tags_ if they include a tunnel

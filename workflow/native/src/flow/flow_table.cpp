@@ -47,7 +47,7 @@ std::uint32_t FlowTable::add(const FrameRow& row, std::uint32_t stack, const Fra
 namespace {
 
 template <typename Cell>
-void fetch(const Cell& cell) {
+void prefetch(const Cell& cell) {
     for (std::size_t at = 0; at < sizeof cell; at += 64)
         __builtin_prefetch(reinterpret_cast<const std::byte*>(&cell) + at, 1);
 }
@@ -55,13 +55,13 @@ void fetch(const Cell& cell) {
 }  // namespace
 
 void FlowTable::prefetch_flow(std::uint32_t key) const {
-    if (key < number_of_key_.size() && number_of_key_[key] != kNone) fetch(flows_[number_of_key_[key]]);
+    if (key < number_of_key_.size() && number_of_key_[key] != kNone) prefetch(flows_[number_of_key_[key]]);
 }
 
 void FlowTable::prefetch_tcp(std::uint32_t key) const {
     if (key >= number_of_key_.size() || number_of_key_[key] == kNone) return;
     const std::uint32_t tcp_row = flows_[number_of_key_[key]].tcp;
-    if (tcp_row != kNone) fetch(tcp_[tcp_row]);
+    if (tcp_row != kNone) prefetch(tcp_[tcp_row]);
 }
 
 std::uint32_t FlowTable::number_of(const FrameRow& row, std::uint32_t stack) {

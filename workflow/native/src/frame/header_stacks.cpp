@@ -21,7 +21,7 @@ std::vector<std::string_view> split(std::string_view tokens) {
 
 }  // namespace
 
-bool HeaderStacks::Path::is_of(const Dissection& d) const {
+bool HeaderStacks::Path::matches(const Dissection& d) const {
     return size == d.token_count && std::memcmp(tokens.data(), d.tokens.data(), size) == 0 &&
            std::memcmp(repeats.data(), d.repeats.data(), size) == 0;
 }
@@ -40,10 +40,10 @@ std::uint64_t HeaderStacks::hash(const Token* tokens, const std::uint8_t* repeat
 }
 
 std::uint32_t HeaderStacks::intern(const Dissection& d) {
-    if (last_path_ != kNone && paths_[last_path_].is_of(d)) return stack_of_path_[last_path_];
+    if (last_path_ != kNone && paths_[last_path_].matches(d)) return stack_of_path_[last_path_];
     const std::uint64_t key = hash(d.tokens.data(), d.repeats.data(), d.token_count);
     const std::uint32_t found =
-        path_index_.find(key, [&](std::uint32_t row) { return paths_[row].is_of(d); });
+        path_index_.find(key, [&](std::uint32_t row) { return paths_[row].matches(d); });
     last_path_ = found != kNone ? found : add_path(d, key);
     return stack_of_path_[last_path_];
 }

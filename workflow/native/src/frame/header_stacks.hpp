@@ -1,6 +1,6 @@
 // The distinct header stacks of a sample, each with its two text forms (`protocols` and `stack`) and the
 // tokens above layer 4. Stacks with equal `protocols` may differ: an MPLS label stack is one token in
-// `protocols`, but one label per entry in `stack`.
+// `protocols`, but `MPLS` for each entry in `stack`.
 #pragma once
 
 #include <array>
@@ -63,7 +63,7 @@ class HeaderStacks {
         std::array<std::uint8_t, kMaxTokens> repeats;
         std::uint8_t size;
 
-        bool is_of(const Dissection& dissection) const;
+        bool matches(const Dissection& dissection) const;
     };
 
     std::uint64_t hash(const Token* tokens, const std::uint8_t* repeats, std::size_t size) const;

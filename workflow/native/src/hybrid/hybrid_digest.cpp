@@ -14,7 +14,7 @@ namespace acapella::hybrid {
 namespace {
 
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; stacks may share one
+constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // flow numbers of frames without a key
 constexpr int kInputPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
 constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
@@ -24,7 +24,8 @@ constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
 constexpr std::size_t kMaxPendingBytes = std::size_t{16} << 20;
 constexpr std::uint64_t kMaxPending = 1U << 14;  // frames sent and pending; about 3 MiB of output
 
-// Returns the flow number for Selection. Frames without an IP header are grouped by their native stack.
+// Returns the flow number for Selection. Frames without an IP header are grouped by their native stack, and
+// several stacks may have the same number.
 std::uint32_t flow_number(const FrameRow& row) {
     return row.key != kNone ? kFlowsWithoutKey + row.key : row.stack % kFlowsWithoutKey;
 }
@@ -80,7 +81,7 @@ void TsharkInput::end() {
 
 std::optional<Batch> HybridDigest::next_frames() {
     try {
-        return frames_in_time();
+        return next_batch();
     } catch (const TsharkTimeout&) {
         std::ostringstream text;
         text << "tshark printed nothing for " << options_.tshark_timeout.count() << " s; "
@@ -94,7 +95,7 @@ std::string HybridDigest::pending_frames() const {
     return "waiting for frames " + std::to_string(last_printed_ + 1) + " to " + std::to_string(last_sent_);
 }
 
-std::optional<Batch> HybridDigest::frames_in_time() {
+std::optional<Batch> HybridDigest::next_batch() {
     if (ended_) return std::nullopt;
     while (!builder_.full()) {
         if (!read_all_ && !must_wait()) {
@@ -174,7 +175,7 @@ bool HybridDigest::add_first_row(bool wait) {
         if (tshark_row == nullptr) return false;
         --pending_;
         last_printed_ = row.frame;
-        const StackDecision decided = decision(row, *tshark_row);
+        const StackDecision decided = decide(row, *tshark_row);
         builder_.add(row, decided);
     } else {
         builder_.add(row, row.has(FrameRow::kPayloadUndecoded)
@@ -216,7 +217,7 @@ void HybridDigest::keep_frame(const FrameRow& row, Frame& frame) {
     frame.sent_record.pseudo_header = {};
 }
 
-StackDecision HybridDigest::decision(FrameRow& row, const TsharkRow& tshark_row) {
+StackDecision HybridDigest::decide(FrameRow& row, const TsharkRow& tshark_row) {
     if (row.has(FrameRow::kSure)) return combine(row, tshark_row);
     take_keys(tshark_row, keys_);
     if (!core_tags_.empty() && core_tags_.front().frame == row.frame) {

@@ -105,7 +105,7 @@ class HybridDigest {
         std::uint32_t payload_len;
     };
 
-    std::optional<Batch> frames_in_time();
+    std::optional<Batch> next_batch();
     std::string pending_frames() const;
     bool read_rows();
     void keep_frame(const FrameRow& row, Frame& frame);
@@ -114,7 +114,7 @@ class HybridDigest {
     void add_printed_rows();
     bool add_first_row(bool wait);
     void end();
-    StackDecision decision(FrameRow& row, const TsharkRow& tshark_row);
+    StackDecision decide(FrameRow& row, const TsharkRow& tshark_row);
     StackDecision combine(const FrameRow& row, const TsharkRow& tshark_row);
     StackDecision carry_over(const FrameRow& row);
 

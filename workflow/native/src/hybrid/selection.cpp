@@ -6,9 +6,9 @@
 namespace acapella::hybrid {
 namespace {
 
-constexpr std::uint32_t kMaxNewInARow = 32;  // new kinds in a row
+constexpr std::uint32_t kMaxNewInARow = 32;
 constexpr std::uint32_t kWordFactor = 4;
-constexpr std::uint32_t kRecheckFactor = 4;  // factor between the intervals at which frames are sent again
+constexpr std::uint32_t kRecheckFactor = 4;  // ratio of the frame numbers of consecutive rechecks
 
 bool is_text(std::uint8_t byte) {
     return (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\n' || byte == '\r';

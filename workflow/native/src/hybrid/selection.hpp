@@ -76,7 +76,7 @@ class Selection {
         std::uint32_t frames = 0;
         Budget starts;
         Budget long_starts;
-        std::uint8_t rechecks = 0;  // number of frames sent again, see SelectionPolicy
+        std::uint8_t rechecks = 0;  // number of frames sent because of SelectionPolicy::again
         std::uint8_t new_in_a_row = 0;
     };
     static_assert(sizeof(Flow) == 12);

@@ -66,9 +66,9 @@ std::string_view take_values(std::string_view& rest, std::size_t count) {
 }
 
 // Returns the number of values of this format at the start of a list.
-std::size_t values_of(std::string_view list, ValueFormat form) {
+std::size_t count_values(std::string_view list, ValueFormat format) {
     std::size_t count = 0;
-    while (!list.empty() && format_of(take(list, ',')) == form) ++count;
+    while (!list.empty() && format_of(take(list, ',')) == format) ++count;
     return count;
 }
 
@@ -78,7 +78,7 @@ void split(const TsharkColumn& column, std::string_view text, TsharkRow& tshark_
         const Field field = column.fields[i];
         // tshark 4.0 prints two commas before a list of several values
         if (text.starts_with(',')) text.remove_prefix(1);
-        std::size_t count = values_of(text, format_of(field));
+        std::size_t count = count_values(text, format_of(field));
         if (i == pair) count = (count + 1) / 2;
         tshark_row.fields[static_cast<std::size_t>(field)] = take_values(text, count);
     }

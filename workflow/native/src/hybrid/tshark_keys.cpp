@@ -1,5 +1,5 @@
-// Reads flow keys from tshark's fields. The tokens in frame.protocols show to which header a
-// value belongs: the header of the third `ip` has the third value of ip.src.
+// Reads flow keys from tshark's fields. The tokens in frame.protocols show to which header a value belongs:
+// the header of the third `ip` has the third value of ip.src.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -109,9 +109,8 @@ class KeyWalk {
         tag(Field::service_inner, double_++);
     }
 
-    // Uses the text of the header, which tshark's columns do not contain.
-    // Without the text, a tag is considered double
-    // if another tag follows, or if it is the last tag of a run and no single tags are left.
+    // If both single and double tags are left, uses the text of the header, which tshark's columns do not
+    // contain. Without the text, a tag is considered double if another service tag follows.
     bool is_double() const {
         const std::size_t singles = length(row_[Field::service_vlan]);
         const std::size_t doubles = length(row_[Field::service_outer]);

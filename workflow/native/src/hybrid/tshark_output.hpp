@@ -1,4 +1,5 @@
-// The output of tshark: one line per frame, tab-separated, in the order of the fields below.
+// The output of tshark: one line per frame, with the tab-separated fields below or the columns of
+// tshark_columns.hpp.
 #pragma once
 
 #include <array>
@@ -106,7 +107,7 @@ inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 // Value of Field::encap for a link type unknown to tshark. For such a frame, tshark prints only "data".
 inline constexpr std::string_view kUnknownEncap = "0";
 
-// Unexpected output of tshark: it skipped a frame or printed an additional line.
+// Unexpected output of tshark, such as a missing frame, an additional line, or an unexpected value.
 class TsharkOutputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -145,8 +146,8 @@ class TsharkOutput {
     TsharkOutput& operator=(const TsharkOutput&) = delete;
     ~TsharkOutput();
 
-    // Returns the next row, or null if it has not arrived yet. Throws TsharkOutputError if no more rows can
-    // arrive.
+    // Returns the next row, or null if it has not arrived yet. Throws TsharkOutputError if the output is
+    // unexpected.
     const TsharkRow* poll();
     // Like poll(), but waits; returns null at the end of the output. Throws TsharkTimeout.
     const TsharkRow* next();

@@ -86,9 +86,9 @@ void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string
 
 // tshark reads a single service tag and a following I-TAG as one header.
 void TunnelWalk::service_tag(std::string_view text, std::string_view rest, std::size_t position) {
-    const bool has_one = text.empty() ? remaining(Field::pbb_isid, pbb_) > tokens_in(rest, "ieee8021ah")
-                                      : text.find("I-SID") != std::string_view::npos;
-    if (!has_one) return;
+    const bool has_i_tag = text.empty() ? remaining(Field::pbb_isid, pbb_) > tokens_in(rest, "ieee8021ah")
+                                        : text.find("I-SID") != std::string_view::npos;
+    if (!has_i_tag) return;
     position_ = static_cast<std::uint16_t>(position);
     add(TunnelType::pbb_isid, Field::pbb_isid, pbb_++);
 }

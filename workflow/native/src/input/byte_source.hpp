@@ -18,7 +18,7 @@ namespace acapella::input {
 // because the process would receive SIGBUS if the file were truncated during reading.
 class ByteSource {
   public:
-    // Throws InputError (cannot_open, read_error).
+    // Throws InputError (cannot_open, unsupported_format). For read errors, see fault().
     static std::unique_ptr<ByteSource> open(const std::string& path, const DecompressionLimits& limits = {});
     // As open(), but "-" is standard input.
     static std::unique_ptr<ByteSource> open_or_stdin(const std::string& path,

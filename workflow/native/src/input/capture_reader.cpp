@@ -52,7 +52,7 @@ struct KnownMagic {
     const char* name;
 };
 
-// Common formats of captures and archives that are detected but not supported.
+// Common file formats that are detected but not supported.
 constexpr std::array<KnownMagic, 10> kUnsupported{{
     {std::string_view("\xfd"
                       "7zXZ",

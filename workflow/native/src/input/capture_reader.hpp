@@ -20,7 +20,7 @@ struct Interface {
     std::uint8_t tsresol = 6;
     bool tsresol_binary = false;
     std::int64_t tsoffset_s = 0;
-    // length in bytes of the FCS at the end of each frame, which is excluded from all lengths here
+    // length in bytes of the FCS at the end of each frame, which is not part of a Record
     std::uint8_t fcs_len = 0;
 };
 
@@ -92,7 +92,7 @@ class CaptureReader {
     virtual ~CaptureReader() = default;
 
     // Reads the next frame. Returns false at the end of the file or at a fault (see info()), and in all later
-    // calls. Does not throw.
+    // calls. Throws InputError (read_error) if the source cannot be read.
     virtual bool next(Record& record) = 0;
 
     // The last frame as stored in the file.
@@ -124,7 +124,7 @@ class CaptureReader {
     ByteSource& source_;
     BlockObserver* observer_;
     FileInfo info_;
-    Bytes frame_;  // the last frame with its pseudo-header and FCS, and its wire length
+    Bytes frame_;  // the last frame with its pseudo-header and FCS; its wire length is in the next member
     std::uint32_t frame_wire_len_ = 0;
     std::vector<Interface> interfaces_;
     std::bitset<1U << 16U> link_types_seen_;

@@ -40,7 +40,7 @@ class ByteStream {
         // Inside gzip: the block begins with this number of bits of the first byte, or, if it is 0, with the
         // whole byte. Inside lz4: Lz4Frame.
         std::uint8_t state = 0;
-        std::string window = {};  // inside: the decompressed bytes before, compressed with the same library
+        std::string window = {};  // inside: preceding decompressed bytes, compressed with the same library
     };
     // Returns the starts so far, at least kBetweenStarts decompressed bytes apart, without the one at offset
     // 0.

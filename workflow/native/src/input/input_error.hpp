@@ -8,8 +8,8 @@ namespace acapella::input {
 
 // `kind` is a stable name: cannot_open, read_error, empty_file, cut_header, not_a_capture,
 // unsupported_format, unsupported_version, bad_header, cut_compressed, bad_compression, decompression_limit,
-// changed, bad_positions, too_many_interfaces. what() is one line, "where: what". `number` is errno after a
-// failed system call, else 0.
+// trailing_bytes, changed, bad_positions, too_many_interfaces. what() is one line, "where: what". `number` is
+// errno after a failed system call, else 0.
 class InputError : public std::runtime_error {
   public:
     InputError(std::string kind, const std::string& where, const std::string& what, int number = 0)

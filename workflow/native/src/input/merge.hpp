@@ -34,7 +34,7 @@ class Merge {
     // written first. A frame with an implausible timestamp is merged at the time of the last plausible
     // timestamp before it in its file, and its timestamp is replaced by kFirstImplausibleNs, which is
     // implausible too. Throws MergeError if frames have no timestamps or different link types, or if writing
-    // fails.
+    // fails, and InputError if a capture cannot be read.
     void write(int descriptor);
 
     // Returns the capture of each of the next `count` written frames, as an index of `paths`; fewer if fewer

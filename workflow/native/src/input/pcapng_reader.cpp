@@ -67,8 +67,8 @@ bool packet_option_fits(std::uint16_t code, Bytes value) {
     }
 }
 
-void interface_option(std::uint16_t code, Bytes value, bool swapped, Interface& interface,
-                      bool& resolution_seen) {
+void read_interface_option(std::uint16_t code, Bytes value, bool swapped, Interface& interface,
+                           bool& resolution_seen) {
     if (code == 9 && value.size() == 1 && !resolution_seen) {  // if_tsresol: only the first one counts
         const auto resolution = std::to_integer<unsigned>(value[0]);
         interface.tsresol = static_cast<std::uint8_t>(resolution & 0x7fU);
@@ -316,7 +316,7 @@ bool PcapngReader::check_options(Bytes options, std::uint32_t block_type, Interf
                         "option " + std::to_string(code) + " cannot have " + std::to_string(size) + " bytes");
         }
         if (interface != nullptr) {
-            interface_option(code, value, swapped_, *interface, resolution_seen);
+            read_interface_option(code, value, swapped_, *interface, resolution_seen);
         }
         options = options.subspan(padded(size));
     }

@@ -26,8 +26,8 @@ struct AlignRequest {
 };
 
 // The packets of a trial in time order. Packet f of loop l of a recording has the key first + l * frames + f,
-// where `first` is the number of packets of the recordings before it. Packets that are in no recording have
-// larger keys; the same packet has the same key in all trials.
+// where `first` is the number of packets in all loops of the recordings before it. Packets that are in no
+// recording have larger keys; the same packet has the same key in all trials.
 struct AlignedTrial {
     std::vector<std::uint32_t> keys;
     std::vector<std::int64_t> timestamps;

@@ -45,11 +45,11 @@ void add_packets_of_a(const Trial& a, PairSums& sums) {
 // Both functions below add the same values in the same order.
 
 void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& options, MemoryBudget& budget,
-                       PairResult& info) {
+                       PairResult& result) {
     Pages pages;
     pages.grow(b.size() * sizeof(std::uint32_t));
     const std::span<std::uint32_t> matches(reinterpret_cast<std::uint32_t*>(pages.data()), b.size());
-    info.ambiguous = match(a.identities.span(), b.identities.span(), matches);
+    result.ambiguous = match(a.identities.span(), b.identities.span(), matches);
     CommonPackets common(a.size());
     for (const std::uint32_t packet : matches)
         if (packet != kUnmatched) common.put(packet);
@@ -60,48 +60,48 @@ void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& option
     for_each_packet(b, [&](std::uint64_t packet, const PacketTime& in_b) {
         const std::uint32_t match = matches[packet];
         if (match == kUnmatched) {
-            sums.only_in_b(in_b);
+            sums.add_packet_only_in_b(in_b);
             return;
         }
         const std::int64_t ts_ns = timestamps[match];
         const std::int64_t before_ns = timestamps[match == 0 ? 0 : match - 1];
-        sums.common(match, {elapsed_ns(ts_ns, a.first_ns), elapsed_ns(ts_ns, before_ns)}, in_b);
+        sums.add_common_packet(match, {elapsed_ns(ts_ns, a.first_ns), elapsed_ns(ts_ns, before_ns)}, in_b);
     });
-    info.first_common_a = a.size() > 0 && common.has(0);
-    info.first_common_b = !matches.empty() && matches[0] != kUnmatched;
-    sums.finish(info);
+    result.first_common_a = a.size() > 0 && common.has(0);
+    result.first_common_b = !matches.empty() && matches[0] != kUnmatched;
+    sums.finish(result);
 }
 
 void compare_through_files(const Trial& a, const Trial& b, const PairOptions& options, MemoryBudget& budget,
-                           std::uint64_t memory_bytes, PairResult& info) {
+                           std::uint64_t memory_bytes, PairResult& result) {
     const PartitionedMatch matched(a, b, memory_bytes, budget.directory());
-    info.ambiguous = matched.ambiguous();
+    result.ambiguous = matched.ambiguous();
     PairSums sums(budget, options, a, matched.common());
     add_packets_of_a(a, sums);
     bool first = true;
     matched.for_each_of_b([&](const Match& add_match, const PacketTime& in_b) {
         const bool common = add_match.packet_a != kUnmatched;
         if (common) {
-            sums.common(add_match.packet_a, add_match.in_a, in_b);
+            sums.add_common_packet(add_match.packet_a, add_match.in_a, in_b);
         } else {
-            sums.only_in_b(in_b);
+            sums.add_packet_only_in_b(in_b);
         }
-        if (first) info.first_common_b = common;
+        if (first) result.first_common_b = common;
         first = false;
     });
-    info.first_common_a = a.size() > 0 && matched.common().has(0);
-    sums.finish(info);
+    result.first_common_a = a.size() > 0 && matched.common().has(0);
+    sums.finish(result);
 }
 
 }  // namespace
 
 PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& request,
                         std::uint64_t memory_bytes, const std::string& directory) {
-    PairResult info;
-    info.packets_a = a.size();
-    info.packets_b = b.size();
-    info.duration_a_ns = a.duration_ns();
-    info.duration_b_ns = b.duration_ns();
+    PairResult result;
+    result.packets_a = a.size();
+    result.packets_b = b.size();
+    result.duration_a_ns = a.duration_ns();
+    result.duration_b_ns = b.duration_ns();
     const bool has_packets = a.size() + b.size() > 0;
     PairOptions options{
         request.bounds_ns,
@@ -110,14 +110,14 @@ PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& reque
         const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kComparedPacketBytes;
         options.block_bytes = std::max(left, kMinBlockBytes);
         MemoryBudget budget(memory_bytes, directory);
-        compare_in_memory(a, b, options, budget, info);
+        compare_in_memory(a, b, options, budget, result);
     } else {
         // Buffers use another quarter.
         options.block_bytes = std::max(memory_bytes / 2, kMinBlockBytes);
         MemoryBudget budget(memory_bytes / 4, directory);
-        compare_through_files(a, b, options, budget, memory_bytes, info);
+        compare_through_files(a, b, options, budget, memory_bytes, result);
     }
-    return info;
+    return result;
 }
 
 namespace {

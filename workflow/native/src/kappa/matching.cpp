@@ -41,7 +41,7 @@ class Occurrences {
     struct TakeResult {
         std::uint32_t packet = kNone;
         bool known = false;
-        std::uint32_t lookups = 0;  // number of earlier calls: 0, 1, or 2 for more
+        std::uint32_t lookups = 0;  // number of earlier calls; 2: two or more
     };
     TakeResult take(const Identity& identity) {
         Entry& entry = entry_of(identity);
@@ -64,8 +64,8 @@ class Occurrences {
   private:
     struct Entry {
         Entry() = default;
-        Entry(std::uint32_t first, std::uint32_t its_tag)
-            : packet(first), tag(its_tag & kTagBits), seen(1), exhausted(0), lookups(0) {}
+        Entry(std::uint32_t first, std::uint32_t entry_tag)
+            : packet(first), tag(entry_tag & kTagBits), seen(1), exhausted(0), lookups(0) {}
 
         std::uint32_t packet;
         std::uint32_t tag : 28;  // part of the identity, so that other entries are rarely compared

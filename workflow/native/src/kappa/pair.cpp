@@ -40,14 +40,14 @@ void PairSums::end_of_a() {
     window_ranks_.resize(plan_.count, 0);  // no packet of A is in the remaining windows
 }
 
-void PairSums::only_in_b(const PacketTime& at) {
+void PairSums::add_packet_only_in_b(const PacketTime& at) {
     if (plan_.count == 0) return;
     Window& target = windows_[window_of(at.since_ns)];
     ++target.packets_b;
     target.gaps_b_sum += at.gap_ns;
 }
 
-void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b) {
+void PairSums::add_common_packet(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b) {
     const auto latency = static_cast<std::int64_t>(in_b.since_ns - in_a.since_ns);
     const auto gap = static_cast<std::int64_t>(in_b.gap_ns - in_a.gap_ns);
     // Usually, this is the next packet and has the next rank.
@@ -69,29 +69,29 @@ void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const Pack
     window_orders_[window].add(rank - window_ranks_[window]);
 }
 
-void PairSums::finish(PairResult& info) {
-    info.common = order_.common();
-    info.latency = latency_.finish();
-    info.offset_ns = latency_.signed_median();
-    info.latency_offset_removed = latency_.around(info.offset_ns);
-    info.gap = gap_.finish();
-    info.latency_within.assign(latency_.within().begin(), latency_.within().end());
-    info.gap_within.assign(gap_.within().begin(), gap_.within().end());
-    info.latency_histogram = latency_.histogram();
-    info.gap_histogram = gap_.histogram();
-    info.spacing = spacing_.spacing();
-    info.order_distance = order_.distance();
-    info.inversions = order_.inversions();
-    info.moves = order_.moves();
-    info.bursts = order_.bursts();
-    info.longest_burst = order_.longest_burst();
+void PairSums::finish(PairResult& result) {
+    result.common = order_.common();
+    result.latency = latency_.finish();
+    result.offset_ns = latency_.signed_median();
+    result.latency_offset_removed = latency_.around(result.offset_ns);
+    result.gap = gap_.finish();
+    result.latency_within.assign(latency_.within().begin(), latency_.within().end());
+    result.gap_within.assign(gap_.within().begin(), gap_.within().end());
+    result.latency_histogram = latency_.histogram();
+    result.gap_histogram = gap_.histogram();
+    result.spacing = spacing_.spacing();
+    result.order_distance = order_.distance();
+    result.inversions = order_.inversions();
+    result.moves = order_.moves();
+    result.bursts = order_.bursts();
+    result.longest_burst = order_.longest_burst();
     for (std::size_t i = 0; i < windows_.size(); ++i) {
         windows_[i].order_distance = window_orders_[i].distance();
         windows_[i].order_moved = window_orders_[i].moves().count;
         windows_[i].inversions = window_orders_[i].inversions();
     }
-    info.plan = plan_;
-    info.windows = std::move(windows_);
+    result.plan = plan_;
+    result.windows = std::move(windows_);
 }
 
 }  // namespace acapella::kappa

@@ -104,10 +104,10 @@ class PairSums {
 
     void add_packet_of_a(const PacketTime& at);
     void end_of_a();
-    void only_in_b(const PacketTime& at);
-    void common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b);
+    void add_packet_only_in_b(const PacketTime& at);
+    void add_common_packet(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b);
     // Fills in the sums.
-    void finish(PairResult& info);
+    void finish(PairResult& result);
 
   private:
     [[nodiscard]] std::size_t window_of(std::uint64_t since_ns) {

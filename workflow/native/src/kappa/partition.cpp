@@ -57,7 +57,7 @@ class PartitionedMatch::Parts {
     void add(const Entry& entry) {
         Part& part = parts_[part_of(entry.identity, first_bit_, bits_)];
         if (part.size++ == 0) part.first = entry.identity;
-        part.one_identity &= entry.identity == part.first;
+        part.single_identity &= entry.identity == part.first;
         part.waiting.push_back(entry);
         if (part.waiting.size() == room_) write(part);
     }
@@ -84,7 +84,7 @@ class PartitionedMatch::Parts {
     [[nodiscard]] std::size_t size(std::size_t part) const { return parts_[part].size; }
     // Returns true if all entries of a part have the same identity (that of first()), or if it has no
     // entries.
-    [[nodiscard]] bool one_identity(std::size_t part) const { return parts_[part].one_identity; }
+    [[nodiscard]] bool has_single_identity(std::size_t part) const { return parts_[part].single_identity; }
     [[nodiscard]] const Identity& first(std::size_t part) const { return parts_[part].first; }
 
     // Calls visit(Entry) for a part's entries in order.
@@ -108,7 +108,7 @@ class PartitionedMatch::Parts {
         std::vector<Piece> pieces;
         std::size_t size = 0;
         Identity first;
-        bool one_identity = true;
+        bool single_identity = true;
     };
 
     void write(Part& part) {
@@ -168,7 +168,7 @@ void PartitionedMatch::match_parts(const Parts& parts_a, const Parts& parts_b, s
 void PartitionedMatch::match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part,
                                   std::size_t node) {
     const bool fits = (parts_a.size(part) + parts_b.size(part)) * kPartitionedPacketBytes <= part_bytes_;
-    const bool equal = parts_a.one_identity(part) && parts_b.one_identity(part);
+    const bool equal = parts_a.has_single_identity(part) && parts_b.has_single_identity(part);
     if (!fits && !equal) {
         divide(parts_a, parts_b, part, node);
         return;

@@ -50,8 +50,8 @@ class Pages {
     std::size_t capacity_ = 0;
 };
 
-// A temporary file that only this user can read. It never has a name, so it is always deleted. Throws
-// SpoolError.
+// A temporary file that only this user can read. It has no name, or its name is removed at once, so it is
+// always deleted. Throws SpoolError.
 class SpoolFile {
   public:
     explicit SpoolFile(const std::string& directory);

@@ -56,7 +56,7 @@ class FrameBuilder {
     void map(std::size_t offset);
     // Replaces the first bytes of an IPv6 address whose remaining bytes are zero.
     void map_prefix(std::size_t offset, std::size_t length);
-    // Replaces an IPv4 address with all bits inverted.
+    // Replaces an IPv4 address that is stored with all bits inverted.
     void map_inverted(std::size_t offset);
     // Replaces a tunnel identifier in the last bits of a field of 1 to 4 bytes.
     void map_tunnel(std::size_t offset, std::size_t length, TunnelType type);

@@ -51,8 +51,8 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
     }
 }
 
-// RFC 4861 section 4.6: type, length in units of 8 bytes. Options of known types keep both fields,
-// unknown options only the length.
+// RFC 4861 section 4.6: type, length in units of 8 bytes. Options of known types keep both fields, unknown
+// options only the length.
 void keep_neighbor_options(Header& header, std::size_t option) {
     Seen<256> seen;
     while (header.kept() == option && header.at.has(option + 8)) {
@@ -238,10 +238,10 @@ void keep_igmp(Header& header) {
 void keep_pim(Header& header) {
     constexpr std::uint8_t kRegister = 0x21;
     if (!header.at.has(kHeader)) return;
-    const bool registers = header.at.u8(0) == kRegister;
-    header.keep(registers ? kHeader : 4);
+    const bool is_register = header.at.u8(0) == kRegister;
+    header.keep(is_register ? kHeader : 4);
     const bool in_ipv4 = header.builder.ip_version == 4;
-    header.add_checksum(ChecksumKind::plain, 2, 0, registers && in_ipv4 ? kHeader : UINT32_MAX);
+    header.add_checksum(ChecksumKind::plain, 2, 0, is_register && in_ipv4 ? kHeader : UINT32_MAX);
 }
 
 }  // namespace acapella::anonymize

@@ -17,7 +17,7 @@ void keep_raw_ipx(Header& header, std::size_t length) {
 }
 
 // Linux stores the sender's address in a field of eight bytes, of which `length` bytes are used.
-void cooked_address(FrameBuilder& builder, std::size_t offset, std::size_t length) {
+void map_cooked_address(FrameBuilder& builder, std::size_t offset, std::size_t length) {
     constexpr std::size_t kMac = 6;
     if (length == kMac) builder.map<Mac>(offset);
 }
@@ -100,8 +100,8 @@ void keep_osi(Header& header) {
     if (header.at.u8(0) == kIsis && header.at.has(8)) header.keep(8);
 }
 
-// Keeps the header up to the correction field. The clock identity after it is often derived from a MAC
-// address (IEEE 1588-2019 clause 13.3).
+// Keeps the header up to and including the correction field. The clock identity after it is often derived
+// from a MAC address (IEEE 1588-2019 clause 13.3).
 void keep_ptp(Header& header) {
     const bool version2 = (header.at.u8(1) & 0x0f) == 2;
     const bool fits = header.at.be16(2) <= header.at.reported();  // false if this is not a PTP message
@@ -114,7 +114,7 @@ void keep_linux_cooked(FrameBuilder& builder, std::size_t length) {
     builder.keep_to(kAddress);
     builder.blank_to(length);
     builder.copy_original(14, 2);
-    cooked_address(builder, kAddress, builder.original(4).be16(0));
+    map_cooked_address(builder, kAddress, builder.original(4).be16(0));
 }
 
 void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length) {
@@ -122,7 +122,7 @@ void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length) {
     if (length != 20) return;
     builder.keep_to(kAddress);
     builder.blank_to(length);
-    cooked_address(builder, kAddress, builder.original(11).u8(0));
+    map_cooked_address(builder, kAddress, builder.original(11).u8(0));
 }
 
 }  // namespace acapella::anonymize

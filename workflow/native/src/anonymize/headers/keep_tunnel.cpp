@@ -237,8 +237,8 @@ void keep_l2tp_ip(Header& header) {
     header.tunnel(0, 4, TunnelType::l2tp_session);
 }
 
-// RFC 4380 section 5.1.1: the authentication header keeps its lengths. The origin indication is an address
-// with all bits inverted.
+// RFC 4380 section 5.1.1: the authentication header keeps its lengths. The origin indication contains an
+// address with all bits inverted.
 void keep_teredo(Header& header) {
     constexpr std::uint16_t kAuthentication = 1;
     const std::size_t end = header.length();

@@ -126,10 +126,10 @@ void read_tcp_option(Reader& reader, std::size_t option, std::size_t length) {
         const unsigned subtype = reader.at.u8(option + 2) >> 4;
         if (!has_length(kMptcpOptions, subtype, length)) return reader.blank(option + 2, option + length);
         if (subtype != kMptcpAddAddress) return reader.blank(option + 3, option + length);
-        const bool short_one = length <= kLongestWithIpv4;
-        if (short_one) reader.ipv4(option + 4);
-        if (!short_one) reader.ipv6(option + 4);
-        return reader.blank(option + 4 + (short_one ? kIpv4 : kIpv6), option + length);
+        const bool is_ipv4 = length <= kLongestWithIpv4;
+        if (is_ipv4) reader.ipv4(option + 4);
+        if (!is_ipv4) reader.ipv6(option + 4);
+        return reader.blank(option + 4 + (is_ipv4 ? kIpv4 : kIpv6), option + length);
     }
     if (!has_length(kTcpOptions, kind, length)) reader.blank(option + 2, option + length);
     if (kind == kTcpSack) reader.blank(option + kTcpSackKept, option + length);

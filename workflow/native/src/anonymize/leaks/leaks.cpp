@@ -24,7 +24,7 @@ std::uint64_t first_bytes(const std::byte* at) {
 
 std::size_t hash_of(std::uint64_t value, unsigned bits) { return value * 0x9e3779b97f4a7c15U >> (64 - bits); }
 
-std::size_t values_in(Bytes bytes) {
+std::size_t count_distinct(Bytes bytes) {
     std::bitset<256> values;
     for (const std::byte byte : bytes) values.set(std::to_integer<std::size_t>(byte));
     return values.count();
@@ -58,7 +58,7 @@ template <typename Address>
 bool is_distinctive(const Address& address) {
     constexpr std::size_t kMin = 4;
     const bool zero = std::find(address.begin(), address.end(), std::byte{0}) != address.end();
-    return values_in(address) - (zero ? 1 : 0) >= kMin;
+    return count_distinct(address) - (zero ? 1 : 0) >= kMin;
 }
 
 // Returns the offset of a run in `released`, one of `run_offsets`, that also occurs in `original`.
@@ -83,7 +83,7 @@ std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::
     std::size_t begin = 0;
     for (std::size_t end = 0; end <= size; ++end) {
         if (end < size && !header[end] && released[end] == original[end]) continue;
-        if (end - begin >= kRunBytes && values_in(released.subspan(begin, end - begin)) >= kMinValues)
+        if (end - begin >= kRunBytes && count_distinct(released.subspan(begin, end - begin)) >= kMinValues)
             return begin;
         begin = end + 1;
     }
@@ -183,7 +183,7 @@ void LeakFinder::collect_unexplained(Bytes original, Bytes released) {
         if (end >= kRunBytes) count -= differs(end - kRunBytes) ? 1 : 0;
         const std::size_t begin = end + 1 - kRunBytes;
         if (end + 1 >= kRunBytes && count >= kHalf &&
-            values_in(released.subspan(begin, kRunBytes)) >= kMinValues)
+            count_distinct(released.subspan(begin, kRunBytes)) >= kMinValues)
             run_offsets_.push_back(begin);
     }
 }

@@ -47,12 +47,12 @@ enum class MacPolicy : std::uint8_t { replace, blank };
 // Maps MAC addresses. Unchanged: broadcast, the zero address, and the group addresses of protocols
 // (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast addresses keep their prefix (01:00:5e
 // and the next bit, 33:33). All other addresses keep the first four bits (which distinguish an address after
-// MPLS from IP), the group bit and the local bit. After GTP-U, the first byte of an address may also be
-// mistaken for that of an IPv4 header (0x45 to 0x4e): with `replace`, a pseudonym starts with such a byte if
-// and only if the address does. If an address is neither group nor local, tshark knows the vendor of the
-// pseudonym if and only if it knows the vendor of the address, because tshark uses this to distinguish the
-// forms of pseudowires. The vendor itself is not kept. `replace` permutes all other bits; `blank` sets them
-// to zero.
+// MPLS from IP), the group bit and the local bit. `replace` permutes all other bits; `blank` sets them to
+// zero. `replace` keeps two more properties. After GTP-U, the first byte of an address may be mistaken for
+// that of an IPv4 header (0x45 to 0x4e), so a pseudonym starts with such a byte if and only if the address
+// does. tshark uses vendors to distinguish the forms of pseudowires, so for an address that is neither group
+// nor local, tshark knows the vendor of the pseudonym if and only if it knows that of the address. The vendor
+// itself is not kept.
 class MacMap {
   public:
     // `vendors` may be null; it must outlive this object.

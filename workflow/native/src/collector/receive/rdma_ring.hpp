@@ -1,5 +1,5 @@
 // A ring in memory written by an RDMA device, registered with libibverbs for a queue pair of an unreliable
-// connection. Throws an error if the core was built without libibverbs or if there is no device.
+// connection.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ struct RdmaConfig {
 
 class RdmaRing {
   public:
-    // Throws RdmaError.
+    // Throws RdmaError, also if the core was built without libibverbs.
     static std::unique_ptr<RdmaRing> open(const RdmaConfig& config);
     // Returns the names of this machine's RDMA devices; empty without libibverbs.
     static std::vector<std::string> devices();

@@ -17,18 +17,18 @@ RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format
     : ring_(ring),
       slots_(slots),
       format_(format),
-      counts_(single_ring && format == Format::tagged),
+      detects_gaps_(single_ring && format == Format::tagged),
       stamp_(slots) {}
 
 std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t max_reports) {
-    const std::uint32_t far = std::min(kLookAhead, slots_);
+    const std::uint32_t max_ahead = std::min(kLookAhead, slots_);
     ++calls_;
     std::uint32_t added = 0;
     for (; added < max_reports; ++added) {
         std::uint32_t ahead = 0;
         std::uint64_t stamp = 0;
-        while (ahead < far && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
-        if (ahead == far) break;
+        while (ahead < max_ahead && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
+        if (ahead == max_ahead) break;
         const std::uint32_t slot = wrapped(at_ + ahead);
         if (!is_complete(slot, stamp) || !append(slot, found, stamp)) break;
         for (std::uint32_t i = 0; i < ahead; ++i) skip_slot(wrapped(at_ + i));
@@ -71,12 +71,12 @@ bool RingPoller::is_complete(std::uint32_t slot, std::uint64_t stamp) {
 }
 
 bool RingPoller::is_new(std::uint32_t slot, std::uint64_t stamp) const {
-    if (!counts_ || !has_report_) return stamp != stamp_[slot] && stamp != 0;
+    if (!detects_gaps_ || !has_report_) return stamp != stamp_[slot] && stamp != 0;
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(stamp - stamp_[slot])) >= 0;
 }
 
 void RingPoller::record_stamp(std::uint32_t slot, std::uint64_t stamp) {
-    if (!counts_) {
+    if (!detects_gaps_) {
         stamp_[slot] = stamp;
         has_report_ = true;
         return;
@@ -92,7 +92,7 @@ void RingPoller::record_stamp(std::uint32_t slot, std::uint64_t stamp) {
 }
 
 void RingPoller::skip_slot(std::uint32_t slot) {
-    if (!counts_ || !has_report_) return;
+    if (!detects_gaps_ || !has_report_) return;
     ++lost_;
     stamp_[slot] += slots_;
 }

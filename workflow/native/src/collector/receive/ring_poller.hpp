@@ -11,9 +11,9 @@
 namespace acapella::collector {
 
 // Reports are written in slot order. A slot contains a new report if its stamp has changed. In format 2, the
-// stamp is the report's sequence number, which also shows whether a slot was skipped (lost) or overwritten
-// (overrun). The published format has no sequence number, so the stamp is the time, and lost and overwritten
-// reports cannot be detected.
+// stamp is the report's sequence number. If all reports are written to one ring, it also shows whether a slot
+// was skipped (lost) or overwritten (overrun). The published format has no sequence number, so the stamp is
+// the time, and lost and overwritten reports cannot be detected.
 class RingPoller {
   public:
     // `single_ring`: all reports of the program are written to this ring, so its sequence numbers have no
@@ -47,7 +47,7 @@ class RingPoller {
     const std::byte* ring_;
     std::uint32_t slots_;
     Format format_;
-    bool counts_;                       // sequence numbers show missing reports
+    bool detects_gaps_;                 // sequence numbers show missing reports
     std::vector<std::uint64_t> stamp_;  // by slot; if gaps are detected, the next expected sequence number
     std::uint32_t at_ = 0;
     bool has_report_ = false;

@@ -74,8 +74,8 @@ struct FlowState {
     RelaxedAtomic<std::uint64_t> closed_bytes;
     RelaxedAtomic<std::uint64_t> closed_packets;
     RelaxedAtomic<std::uint32_t> number;    // the flow's row number
-    RelaxedAtomic<std::uint32_t> epochs;    // published format: number of times the counts were reset
-    RelaxedAtomic<std::uint64_t> first_ns;  // of the first report
+    RelaxedAtomic<std::uint32_t> epochs;    // published format: 1 + number of times the counts were reset
+    RelaxedAtomic<std::uint64_t> first_ns;  // of the earliest report
     RelaxedAtomic<std::uint64_t> previous_bytes;
     RelaxedAtomic<std::uint64_t> previous_packets;
     RelaxedAtomic<std::uint32_t> previous_epoch;
@@ -86,7 +86,7 @@ enum class Effect : std::uint8_t {
     newer,     // all fields were used; also the first report of a flow
     older,     // only its times and counts (the largest of each epoch) were used; published format: nothing
     repeated,  // same time and sequence number as the newest report
-    late,      // of a closed epoch: not used
+    late,      // of a closed epoch: only its time was used (first_ns)
     refused,   // of a new flow: not added, because the table is full
 };
 

@@ -56,7 +56,7 @@ class FlowTable {
     FlowSnapshot flow(std::uint32_t number) const;
 
     // Visits the current flows. May be called from any thread while reports are added. Values may lag by up
-    // to half a round.
+    // to one round.
     template <typename Visit>
     void visit(const Visit& visitor) const {
         for (const auto& shard : shards_) {

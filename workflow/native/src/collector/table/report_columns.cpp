@@ -91,7 +91,7 @@ void KeyColumns::columns(std::vector<Column>& out) const {
 
 using NullableUint64 = NullableValues<std::uint64_t>;
 
-struct FlowColumnsOf {
+struct FlowReportColumns {
     Values<std::uint32_t> flow, reports, older_reports, epochs;
     KeyColumns key;
     NullableValues<std::int64_t> start_ns, end_ns, duration_ns;
@@ -114,9 +114,9 @@ struct FlowColumnsOf {
     void add_tcp(const FlowState& state);
 };
 
-std::int64_t ns(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+std::int64_t signed_ns(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
-void FlowColumnsOf::add(const FlowSnapshot& copy, std::string_view site) {
+void FlowReportColumns::add(const FlowSnapshot& copy, std::string_view site) {
     const FlowState& state = copy.state;
     flow.add(state.number);
     key.add(copy, site);
@@ -130,26 +130,26 @@ void FlowColumnsOf::add(const FlowSnapshot& copy, std::string_view site) {
     epochs.add(state.epochs);
 }
 
-void FlowColumnsOf::add_times(const FlowState& state) {
+void FlowReportColumns::add_times(const FlowState& state) {
     const bool start = state.has(FlowState::kStart);
     const bool end = state.has(FlowState::kLast) || state.has(FlowState::kEnd);
     const bool syn = state.has(FlowState::kRttSyn);
     const bool ack = state.has(FlowState::kRttAck);
-    start_ns.add(known(start, ns(state.start_ns)));
-    end_ns.add(known(end, ns(state.end_ns)));
+    start_ns.add(known(start, signed_ns(state.start_ns)));
+    end_ns.add(known(end, signed_ns(state.end_ns)));
     ended.add(state.has(FlowState::kEnd));
-    duration_ns.add(known(start && end, ns(state.end_ns - state.start_ns)));
-    first_ns.add(ns(state.first_ns));
-    last_ns.add(ns(state.timestamp));
-    rtt_syn_ns.add(known(syn, ns(state.rtt_syn_ns)));
-    rtt_ack_ns.add(known(ack, ns(state.rtt_ack_ns)));
-    handshake_rtt_ns.add(known(syn && ack, ns(state.rtt_syn_ns + state.rtt_ack_ns)));
-    iat_ns.add(known(state.has(FlowState::kIat), ns(state.iat_ns)));
+    duration_ns.add(known(start && end, signed_ns(state.end_ns - state.start_ns)));
+    first_ns.add(signed_ns(state.first_ns));
+    last_ns.add(signed_ns(state.timestamp));
+    rtt_syn_ns.add(known(syn, signed_ns(state.rtt_syn_ns)));
+    rtt_ack_ns.add(known(ack, signed_ns(state.rtt_ack_ns)));
+    handshake_rtt_ns.add(known(syn && ack, signed_ns(state.rtt_syn_ns + state.rtt_ack_ns)));
+    iat_ns.add(known(state.has(FlowState::kIat), signed_ns(state.iat_ns)));
     const std::uint64_t from = state.from_ns(), until = state.until_ns();
     throughput_bps.add(until > from ? rate_bps(state.bytes(), until - from) : std::nullopt);
 }
 
-void FlowColumnsOf::add_tcp(const FlowState& state) {
+void FlowReportColumns::add_tcp(const FlowState& state) {
     const bool slot = state.has(FlowState::kSlot);
     bytes_in_flight.add(known(state.knows_flight(), state.seq - state.ack));
     acknowledged_bytes.add(known(state.knows_acked(), state.acked_bytes));
@@ -168,7 +168,7 @@ Column root_of(std::size_t rows) {
     return {.name = "", .format = "+s", .length = static_cast<std::int64_t>(rows), .buffers = {nullptr}};
 }
 
-Column FlowColumnsOf::columns() const {
+Column FlowReportColumns::columns() const {
     Column root = root_of(flow.size());
     auto& children = root.children;
     children.push_back(flow.column("flow"));
@@ -220,9 +220,9 @@ void SeriesColumns::add(const SeriesRow& row) {
     const auto has = [&row](FlowState::Flag flag) { return (row.flags & flag) != 0; };
     const bool slot = has(FlowState::kSlot);
     flow.add(row.flow);
-    window_ns.add(ns(row.window_ns));
+    window_ns.add(signed_ns(row.window_ns));
     windows.add(row.windows);
-    last_ns.add(ns(row.last_ns));
+    last_ns.add(signed_ns(row.last_ns));
     reports.add(row.reports);
     bytes.add(row.bytes);
     packets.add(row.packets);
@@ -235,7 +235,7 @@ void SeriesColumns::add(const SeriesRow& row) {
     retransmitted_bytes.add(known(slot, row.retransmitted_bytes));
     duplicate_acks.add(known(slot, std::uint64_t{row.duplicate_acks}));
     gap_bytes.add(known(slot, row.gap_bytes));
-    iat_ns.add(known(has(FlowState::kIat), ns(row.iat_ns)));
+    iat_ns.add(known(has(FlowState::kIat), signed_ns(row.iat_ns)));
 }
 
 Column SeriesColumns::columns() const {
@@ -271,7 +271,7 @@ std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns) {
 }
 
 Batch flow_batch(std::span<const FlowSnapshot> flows, std::string_view site) {
-    auto builder = std::make_shared<FlowColumnsOf>();
+    auto builder = std::make_shared<FlowReportColumns>();
     for (const FlowSnapshot& flow : flows) builder->add(flow, site);
     Column columns = builder->columns();
     return {std::move(columns), std::move(builder)};

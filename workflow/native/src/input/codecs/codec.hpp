@@ -102,8 +102,8 @@ class Decoder : public ByteStream {
     [[nodiscard]] bool is_start_due(std::size_t unread) const {
         return produced_ + unread - (starts_.empty() ? 0 : starts_.back().decompressed) >= between_windows_;
     }
-    // Adds a start at the current position, at offset `compressed` of the input. If there are many starts
-    // with a window, removes every second one.
+    // Adds a start at the current position, at offset `compressed` of the input. If there are many such
+    // starts, removes every second one.
     void add_start_inside(std::size_t unread, std::uint64_t compressed, std::uint8_t state,
                           std::string window) {
         starts_.push_back({compressed, produced_ + unread, true, state, std::move(window)});

@@ -81,7 +81,8 @@ class GzipDecoder final : public Decoder {
         return false;
     }
 
-    // Restores the state of a start inside a member. Consumes the byte that contains its first bits.
+    // Restores the state of a start inside a member. Consumes the byte that contains the first bits of the
+    // block.
     void resume(Bytes ready) {
         const Start start = *std::exchange(resumed_, std::nullopt);
         std::array<Bytef, kWindow> window;
@@ -141,12 +142,12 @@ class GzipDecoder final : public Decoder {
         return room - stream_.avail_out;
     }
 
-    static constexpr int kGzipOnly = 16;           // for zlib: a gzip header and trailer
+    static constexpr int kGzipOnly = 16;           // zlib expects a gzip header and trailer
     static constexpr std::size_t kWindow = 32768;  // of deflate
     static constexpr std::size_t kTrailer = 8;     // checksum and length of a member
 
     z_stream stream_{};
-    std::optional<Start> resumed_;     // until the first byte is read
+    std::optional<Start> resumed_;     // where to begin; none once the first byte has been read
     bool raw_ = resumed_.has_value();  // the header of the current member was not read
     std::size_t trailer_ = 0;          // bytes that are left of the member's trailer
     bool inside_ = false;

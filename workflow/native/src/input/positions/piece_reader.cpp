@@ -101,7 +101,7 @@ bool PieceReader::read_plain(std::uint64_t offset, std::byte* into) {
     return static_cast<std::size_t>(done) == size || fail(std::string(kChanged) + "it is shorter");
 }
 
-// Begins at the last start before `offset`, unless the decoder is between the two.
+// Begins at the last start up to `offset`, unless the decoder is between the two.
 void PieceReader::begin_decoding(std::uint64_t offset) {
     const auto after = std::upper_bound(
         positions_.starts.begin(), positions_.starts.end(), offset,

@@ -68,7 +68,7 @@ class PartsStream final : public ByteStream {
     PieceReader& reader_;
     std::vector<Part> parts_;
     std::size_t part_ = 0;
-    std::uint64_t done_ = 0;  // bytes of the part
+    std::uint64_t done_ = 0;  // bytes of the part that were read
 };
 
 }  // namespace acapella::input

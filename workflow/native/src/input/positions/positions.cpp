@@ -60,7 +60,7 @@ class Decoder {
     const std::string& name_;
 };
 
-std::size_t pieces_of(const Positions& positions) {
+std::size_t piece_count(const Positions& positions) {
     return static_cast<std::size_t>((positions.bytes + positions.piece_bytes - 1) / positions.piece_bytes);
 }
 
@@ -109,7 +109,7 @@ void put_pieces(std::string& out, const Positions& positions) {
 
 void get_pieces(Decoder& in, Positions& positions) {
     const std::size_t count = in.count(1 + kSumBytes);
-    if (count != pieces_of(positions)) in.fail();
+    if (count != piece_count(positions)) in.fail();
     std::uint64_t frame = 0;
     for (std::size_t i = 0; i < count; ++i) {
         Positions::Piece& piece = positions.pieces.emplace_back();

@@ -12,11 +12,11 @@ constexpr std::uint64_t kUnit = 1000000000000000;
 
 constexpr std::array<std::uint64_t, LogHistogram::kBins> make_starts() {
     std::array<std::uint64_t, LogHistogram::kBins> starts{};
-    std::uint64_t cut = kUnit;
+    std::uint64_t divisor = kUnit;
     for (std::size_t k = 0; k < starts.size(); ++k) {
-        if (k > 0 && k % 5 == 0) cut /= 10;
+        if (k > 0 && k % 5 == 0) divisor /= 10;
         // Only the powers of ten are integers; the others are rounded up.
-        starts[k] = kFifthRoots[k % 5] / cut + (k % 5 == 0 ? 0 : 1);
+        starts[k] = kFifthRoots[k % 5] / divisor + (k % 5 == 0 ? 0 : 1);
     }
     return starts;
 }

@@ -132,7 +132,7 @@ class IdentityBytes {
         longest_ = std::max(longest_, length);
         return length;
     }
-    [[nodiscard]] bool holds() const { return longest_ <= length_; }
+    [[nodiscard]] bool hashes_are_valid() const { return longest_ <= length_; }
     [[nodiscard]] std::size_t length() const { return length_; }
 
   private:
@@ -230,7 +230,7 @@ void TrialReader::take(const Record& record, const SelectedFrames& frames, FileI
     info.truncated += record.bytes.size() < record.wire_len;
     identity_bytes_.update(found);
     trial.truncated_identities += found.on_wire > identity_bytes_.length();
-    if (!identity_bytes_.holds()) return;  // there will be another pass
+    if (!identity_bytes_.hashes_are_valid()) return;  // there will be another pass
     trial.identities.push(identifier_.hash(identity_bytes_.of(found)));
     trial.timestamps.push(record.ts_ns);
 }
@@ -270,11 +270,11 @@ Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const ReadO
         for (const auto& of_trial : files) {
             TrialReader(options, identity_bytes, bytes_read)
                 .read(of_trial, result.trials.emplace_back(budget));
-            if (identity_bytes.holds() && result.trials.size() > unsorted)
+            if (identity_bytes.hashes_are_valid() && result.trials.size() > unsorted)
                 finish_trial(result.trials.back(), budget);
         }
         result.identity_bytes = identity_bytes.length();
-        if (identity_bytes.holds()) return result;
+        if (identity_bytes.hashes_are_valid()) return result;
     }
     throw TrialError(files.front().front().path + ": a file of a trial changed while it was read");
 }

@@ -103,9 +103,10 @@ struct ReadOptions {
 
 inline constexpr std::size_t kAllBytes = SIZE_MAX;
 
-// Reads all trials. All identities use the same number of bytes: the lowest number of captured identifying
-// bytes of any packet, or kAllBytes if no packet was truncated. The first `unsorted` trials keep the order of
-// their files and have no duration. Throws input::InputError, TrialError, SpoolError.
+// Reads all trials. No identity uses more than `identity_bytes` bytes: the lowest number of captured
+// identifying bytes of any truncated packet, or kAllBytes if no packet was truncated. The first `unsorted`
+// trials keep the order of their files and have no duration. Throws input::InputError, TrialError,
+// SpoolError.
 struct Trials {
     std::vector<Trial> trials;
     std::size_t identity_bytes = kAllBytes;
