@@ -104,7 +104,7 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
                                     std::uint64_t count) {
     std::vector<std::byte> made(count * bytes_of(format));
     for (std::uint64_t n = first; n < first + count; ++n) {
-        // Each report is of a pseudorandom flow, on average once per turn.
+        // The flow of a report is pseudorandom. On average, each flow has one report per turn.
         const std::uint64_t turn = n / flows;
         const auto flow = static_cast<std::uint32_t>(scattered(n) % flows);
         std::byte* at = made.data() + (n - first) * bytes_of(format);
@@ -229,7 +229,7 @@ class Measurement {
   public:
     explicit Measurement(const Work& work) : work_(work), collector_(config_of(work)) {}
 
-    // Generates the next `count` reports. Their generation is not measured.
+    // Generates and processes the next `count` reports. Their generation is not measured.
     void take(Source source, std::uint64_t first, std::uint64_t count) {
         std::vector<std::byte> data = make_reports(work_.format, work_.flows, first, count);
         if (source == Source::frames) {

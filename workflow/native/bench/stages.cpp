@@ -59,9 +59,9 @@ void dissect(const std::string& path) {
 void digest(const std::string& path) {
     constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // twice the rows of acapella digest
     NativeDigest digest(path, {}, kBatchRows);
-    std::uint64_t rows = 0;
-    while (const auto batch = digest.next_frames()) ++rows;
-    sink = rows + digest.builder().flow_table().size();
+    std::uint64_t batches = 0;
+    while (const auto batch = digest.next_frames()) ++batches;
+    sink = batches + digest.builder().flow_table().size();
 }
 
 }  // namespace

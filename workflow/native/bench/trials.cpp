@@ -102,7 +102,7 @@ int compare(std::uint32_t packets, const Arrangement& order) {
     const double system_start_s = system_s();
     finish_trial(a, budget);
     finish_trial(b, budget);
-    const PairResult info = compare_pair(a, b, {{10}, 50, {}}, ~std::uint64_t{0}, "/tmp");
+    const PairResult result = compare_pair(a, b, {{10}, 50, {}}, ~std::uint64_t{0}, "/tmp");
     const double used_s = since_s(start);
     const double kernel_s = system_s() - system_start_s;
     struct rusage usage {};
@@ -110,9 +110,9 @@ int compare(std::uint32_t packets, const Arrangement& order) {
     std::printf(
         "{\"packets\": %u, \"common\": %llu, \"moved\": %llu, \"compare_s\": %.6f, \"kernel_s\": %.6f, "
         "\"peak_mib\": %ld}\n",
-        packets, static_cast<unsigned long long>(info.common),
-        static_cast<unsigned long long>(info.moves.count), used_s, kernel_s, usage.ru_maxrss / 1024);
-    return info.common == packets ? 0 : 1;
+        packets, static_cast<unsigned long long>(result.common),
+        static_cast<unsigned long long>(result.moves.count), used_s, kernel_s, usage.ru_maxrss / 1024);
+    return result.common == packets ? 0 : 1;
 }
 
 // Writes an Ethernet frame of 200 bytes with IPv4 and UDP. The payload identifies the packet.

@@ -71,7 +71,7 @@ if(IBVERBS_INCLUDE_DIR AND IBVERBS_LIBRARY)
   list(APPEND OPTIONAL_LIBRARIES verbs)
 endif()
 
-# `make setup` reconfigures while this file exists, because the libraries may have been installed.
+# `make setup` reconfigures while the file missing-libraries exists, because they may have been installed since.
 set(MISSING)
 foreach(name GZIP ZSTD LZ4 OPENSSL)
   if(NOT ACAPELLA_HAS_${name})

@@ -48,7 +48,7 @@ Dissection keys_of(const TsharkRow& row) {
     return keys;
 }
 
-// Common tags are sorted in the order of the core; no tag is lost or added.
+// Checks that common tags are sorted in the order of the core, and that no tag is lost or added.
 void check_order(Dissection keys, std::uint8_t choices) {
     Dissection core = keys;
     for (unsigned i = 0; i < core.vlan_count; ++i)

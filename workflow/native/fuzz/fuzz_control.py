@@ -4,8 +4,8 @@ Usage: fuzz_control.py CRASHES (-runs=N [-seed=N] | -max_total_time=SECONDS)
 
 Collector: an encoded message is decoded to the same message, and no error quotes the line. Replayer: a line is decoded
 to the same request, or refused for the same reason, over TCP and in Ethernet frames, without an HMAC and with a
-correct one. Inputs are
-mutated seeds, the same for the same -seed; options and output are those of libFuzzer that run.sh uses.
+correct one. Inputs are mutated seeds, the same for the same -seed; options and output are those of libFuzzer that
+run.sh uses.
 """
 
 import json

@@ -1,7 +1,7 @@
 // Arbitrary packets for acapella-monitor: it must not read outside a packet, must count each packet once, and
-// the counts of flows must add up to those of the port. Common packets must have the same identity as in
-// kappa. The first byte selects the settings; each packet is preceded by its length, the number of bytes that
-// the capture truncated, and the time since the previous packet.
+// the counts of flows must add up to those of the port. IPv4 packets with TCP or UDP must have the same
+// identity as in kappa. The first byte selects the settings; each packet is preceded by its length, the
+// number of bytes that the capture truncated, and the time since the previous packet.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

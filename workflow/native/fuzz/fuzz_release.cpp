@@ -65,10 +65,10 @@ FrameAnonymizer& anonymizer_of(bool vendors, bool blank) {
 void check_addresses(const Record& frame, const Dissection& before, const Record& kept,
                      const Dissection& after) {
     if (after.ip_version == 0 || before.ip_version != after.ip_version) return;
-    const auto same_place = [](const Record& record, const Dissection& found) {
+    const auto network_offset = [](const Record& record, const Dissection& found) {
         return found.network.bytes.data() - record.bytes.data();
     };
-    if (same_place(frame, before) != same_place(kept, after)) return;
+    if (network_offset(frame, before) != network_offset(kept, after)) return;
     static const anonymize::CryptoPan pan{anonymize::Key(kKey)};
     const auto first4 = [](const auto& address) {
         anonymize::Ipv4 result;

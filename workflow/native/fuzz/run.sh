@@ -74,7 +74,7 @@ runs_of() {
     done
 }
 
-# The choices of libFuzzer depend only on the seed if addresses are fixed and its directory is not read again.
+# The choices of libFuzzer depend only on the seed if addresses are fixed and the corpus directory is not read again.
 fixed_addresses=
 if [ -n "${FUZZ_RUNS:-}" ]; then
     if setarch -R true 2>/dev/null; then

@@ -52,10 +52,10 @@ def seeds() -> dict[str, bytes]:
     assert len(COLUMNS) > 20 and set().union(*FRAMES) <= set(FIELDS)
     created = {}
     for choice in (0, 1, 2, 3):
-        every = [line(number, frame, columns=bool(choice & 1)) for number, frame in enumerate(FRAMES, 1)]
-        created[f"all-{choice}"] = bytes((choice,)) + b"".join(every)
-        for number, one in enumerate(every):
-            created[f"frame-{number}-{choice}"] = bytes((choice,)) + one
+        lines = [line(number, frame, columns=bool(choice & 1)) for number, frame in enumerate(FRAMES, 1)]
+        created[f"all-{choice}"] = bytes((choice,)) + b"".join(lines)
+        for number, frame_line in enumerate(lines):
+            created[f"frame-{number}-{choice}"] = bytes((choice,)) + frame_line
     return created
 
 

@@ -8,7 +8,7 @@ from seeds_reader import captures
 
 
 def main() -> None:
-    """Write the captures into the directory that the first argument names."""
+    """Write the captures into the directory given by the first argument."""
     directory = Path(sys.argv[1])
     directory.mkdir(parents=True, exist_ok=True)
     for name, plain in captures().items():

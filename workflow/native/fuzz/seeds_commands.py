@@ -21,7 +21,7 @@ LINES = (
 
 
 def main() -> None:
-    """Write the seeds into the directory that the first argument names."""
+    """Write the seeds into the directory given by the first argument."""
     directory = Path(sys.argv[1])
     directory.mkdir(parents=True, exist_ok=True)
     for number, line in enumerate(LINES):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 MACS = bytes.fromhex("020000000002020000000001")
 START_S = 1_790_000_000
-CHOICES = (0, 1, 2, 5, 8, 16, 98)  # settings that the first byte selects
+CHOICES = (0, 1, 2, 5, 8, 16, 98)  # values of the first byte, which selects the settings
 
 
 def checksum(header: bytes) -> int:
@@ -65,7 +65,7 @@ def recorded(packet: bytes, missing: int = 0, later: int = 5) -> bytes:
 
 
 def main() -> None:
-    """Write the seeds into the directory that the first argument names."""
+    """Write the seeds into the directory given by the first argument."""
     directory = Path(sys.argv[1])
     directory.mkdir(parents=True, exist_ok=True)
     orders = {"order": (0, 1, 2, 3), "late": (3, 1, 0, 0), "gaps": (0, 100, 50, 7), "old": (200, 2, 199, 2)}

@@ -20,7 +20,7 @@ def positions(content: bytes, frames: int) -> bytes:
 
 
 def main() -> None:
-    """Write the seeds into the directory that the first argument names."""
+    """Write the seeds into the directory given by the first argument."""
     directory = Path(sys.argv[1])
     directory.mkdir(parents=True, exist_ok=True)
     more = pcap("<", 0xA1B2C3D4) + pcap("<", 0xA1B2C3D4)[24:] * 9

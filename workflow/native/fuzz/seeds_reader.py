@@ -77,7 +77,7 @@ def captures() -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Write all captures into the directory that the first argument names."""
+    """Write all captures into the directory given by the first argument."""
     directory = Path(sys.argv[1])
     directory.mkdir(parents=True, exist_ok=True)
     zstd = zstandard.ZstdCompressor()

@@ -1,5 +1,6 @@
-"""Seeds of fuzz_release: those of fuzz_dissect, and headers with addresses in their options. Usage: seeds_release.py
-DIRECTORY.
+"""Seeds of fuzz_release: those of fuzz_dissect, and headers with addresses in their options.
+
+Usage: seeds_release.py DIRECTORY.
 """
 
 import sys
@@ -11,7 +12,7 @@ from seeds_dissect import DATA, ethernet, ipv4, ipv6, tcp
 V4, V6, MAC = bytes((10, 0, 0, 3)), bytes(range(16)), b"\x00\x1b\x21\1\2\3"
 
 
-def options(body: bytes, protocol: int, payload: bytes) -> bytes:
+def ipv4_with_options(body: bytes, protocol: int, payload: bytes) -> bytes:
     """Return an IPv4 packet with options."""
     plain = ipv4(protocol, payload)
     return (
@@ -27,9 +28,9 @@ def options(body: bytes, protocol: int, payload: bytes) -> bytes:
 def frames() -> dict[str, bytes]:
     """Return Ethernet frames by name."""
     ip = {
-        "record_route": options(b"\7\x0b\4" + 2 * V4 + b"\0", 17, DATA),
-        "source_route": options(b"\x83\7\4" + V4 + b"\1", 17, DATA),
-        "time_stamps": options(b"\x44\x0c\5\1" + V4 + bytes(4), 17, DATA),
+        "record_route": ipv4_with_options(b"\7\x0b\4" + 2 * V4 + b"\0", 17, DATA),
+        "source_route": ipv4_with_options(b"\x83\7\4" + V4 + b"\1", 17, DATA),
+        "time_stamps": ipv4_with_options(b"\x44\x0c\5\1" + V4 + bytes(4), 17, DATA),
         "mptcp": ipv4(6, tcp(b"\x1e\x08\x30\1" + V4, DATA)),
         "sctp_init": ipv4(132, bytes(12) + b"\1\0\0\x30" + bytes(16) + b"\0\5\0\x08" + V4 + b"\0\6\0\x14" + V6),
         "sctp_asconf": ipv4(
@@ -75,7 +76,7 @@ def repeats() -> dict[str, bytes]:
         "repeat_options": ipv6(0, b"\x3b\3" + 6 * b"\5\2AA" + b"A\0" + b"A\2AA"),
         "repeat_kinds": ipv4(6, tcp(2 * b"\5\x0aAAAABBBB" + b"A\4AA\2\4AA\2\4AA", DATA)),
         "repeat_blocks": ipv4(6, tcp(b"\5\x12AAAABBBBCCCCDDDD\1\1", DATA)),
-        "repeat_stamps": options(b"\x44\x18\5\0" + 20 * b"A", 17, DATA),
+        "repeat_stamps": ipv4_with_options(b"\x44\x18\5\0" + 20 * b"A", 17, DATA),
         "repeat_chunks": ipv4(132, bytes(12) + 2 * (b"\3A\0\x24" + 8 * b"A" + b"\0\3\0\2" + 20 * b"A") + b"AA\0\4"),
         "repeat_neighbors": ipv6(58, b"\x85" + bytes(7) + 3 * (b"\x18\1" + 6 * b"A") + b"A\1" + 6 * b"A"),
         "repeat_routes": ipv4(47, b"\x40\0\x08\0" + bytes(4) + 2 * (b"\x08\0\0\4" + V4) + b"AAA\0" + bytes(4) + packet),

@@ -21,12 +21,12 @@ def statements(text: str) -> str:
     for found in STATEMENT.finditer(text):
         if len(found[0]) <= LONGEST:
             kinds[found[0].split()[0]].append(found)
-    chosen = [one for found in kinds.values() for one in sorted(found, key=lambda one: len(one[0]))[:PER_KIND]]
-    return "\n".join(one[0] for one in sorted(chosen, key=lambda one: one.start())) + "\n"
+    chosen = [match for found in kinds.values() for match in sorted(found, key=lambda match: len(match[0]))[:PER_KIND]]
+    return "\n".join(match[0] for match in sorted(chosen, key=lambda match: match.start())) + "\n"
 
 
 def main() -> None:
-    """Write the programs into the directory that the first argument names."""
+    """Write the programs into the directory given by the first argument."""
     directory = Path(sys.argv[1])
     directory.mkdir(parents=True, exist_ok=True)
     for source in sorted(P4.glob("loader/tests/*.spec")):

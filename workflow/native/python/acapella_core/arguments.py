@@ -18,7 +18,7 @@ MAX_DIGITS = 40  # maximum for a size; Python rejects numbers with thousands of 
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of a size such as ``2G`` or ``512M``, powers of 1024. Raises UserError."""
+    """Return a size such as ``2G`` or ``512M`` (powers of 1024) in bytes. Raises UserError."""
     found = SIZE.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
     size = int(Fraction(found[1]) * SIZES[found[2].upper()]) if found else 0
     if not 1 <= size <= LARGEST_SIZE:

@@ -1,7 +1,7 @@
 """Protected directories: writers follow no symbolic link beneath them.
 
 A results directory may come from a third party and contain links: `tables/throughput.csv` to a file of the user, or
-`tables` to another directory. `protect` names such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
+`tables` to another directory. `protect` marks such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
 whose output files are separate arguments. Writers then open the directory of a file with openat2, RESOLVE_BENEATH
 and RESOLVE_NO_SYMLINKS; on kernels before 5.6, or to make directories, they open one component at a time with
 O_NOFOLLOW. The last component must not be a link either. If a directory is replaced afterwards, writers still use its

@@ -91,7 +91,7 @@ class Loss:
 
 
 class Collector:
-    """A running collector. series: output file for rows of the series; required with series_ns.
+    """A running collector. series: output file for rows of the series; None: no series.
 
     As a context manager it writes the series completely, or not at all. Raises UserError for contradictory queue pairs
     or options, and for files that cannot be read or written. With keep, a table that cannot be written completely does
@@ -185,7 +185,10 @@ class Collector:
         self._feed(lambda first: self._core.feed_frames(frames, offsets, first), len(offsets) - 1)
 
     def feed_reports(self, reports) -> None:
-        """Process contiguous reports (uint8), as in a ring. Only their version is checked."""
+        """Process contiguous reports (uint8), as in a ring.
+
+        Only their version and IP version are checked; in format 1, only the zeros before the time.
+        """
         size = REPORT_BYTES[self.options.format]
         self._feed(lambda first: self._core.feed_reports(reports, first), len(reports) // size)
 
@@ -334,7 +337,7 @@ class TableFile:
         return Loss(self.rows_lost, self.rows + self.rows_lost, self.fault)
 
     def close(self) -> None:
-        """Write the footer. Raises OSError if that fails, or if no row was written."""
+        """Write the footer. Raises OSError if that fails, or if all rows were lost."""
         if self.fault and not self.rows:
             raise self.fault
         self._writer.close()

@@ -1,4 +1,4 @@
-"""Extracts the parts of C and C++ sources that can change results: no comments, layout and messages of exceptions.
+"""Extracts the parts of C and C++ sources that can change results: no comments, layout or messages of exceptions.
 
 The build loads this file alone (generate_checksum.py), so it imports no other module of Acapella.
 """

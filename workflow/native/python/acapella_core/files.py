@@ -26,10 +26,11 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
     """Yield a temporary path in the directory of ``target``; on success sync and rename it, on error remove it.
 
     A link is followed, unless it is beneath a protected directory (`beneath.protect`). The path uses the descriptor of
-    the target's directory and is valid in this process only, so a replaced directory is not written to. Removes
-    temporary files of killed writers of the same target. Raises UserError if the directory is missing or not writable,
-    the disk is full, a component is a link that is not followed, or the target is not a regular file, which the rename
-    would replace. Raises NotSynced if the file is complete and renamed, but its directory cannot be synced.
+    the target's directory and is valid in this process only, so a replaced directory is not written to. Creates missing
+    directories, and removes temporary files of killed writers of the same target. Raises UserError if the directory is
+    not writable, the disk is full, a component is a link that is not followed, or the target is not a regular file,
+    which the rename would replace. Raises NotSynced if the file is complete and renamed, but its directory cannot be
+    synced.
     """
     try:
         target = beneath.located(target)

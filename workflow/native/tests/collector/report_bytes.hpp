@@ -29,7 +29,7 @@ ByteVector with(ByteVector report, collector::Field<Bytes> field, std::uint64_t 
     }
 }
 
-inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
+inline void append_number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
     for (std::size_t i = bytes; i-- > 0;) to.push_back(static_cast<std::byte>(value >> 8 * i));
 }
 
@@ -76,26 +76,26 @@ struct FrameFields {
 
 inline ByteVector frame(const FrameFields& fields, const ByteVector& payload) {
     ByteVector made(12, std::byte{2});
-    for (std::uint32_t i = 0; i < fields.vlans; ++i) number(made, 0x81000064, 4);
-    number(made, 0x0800, 2);
+    for (std::uint32_t i = 0; i < fields.vlans; ++i) append_number(made, 0x81000064, 4);
+    append_number(made, 0x0800, 2);
     const std::size_t start = made.size();
-    number(made, 0x4500, 2);
-    number(made, 20 + 8 + 12 + 16 + payload.size() + 4, 2);
-    number(made, 0x0000'0000'4011'0000, 8);
-    number(made, 0x0a000001'0a000002, 8);
-    number(made, fields.port, 4);  // source port 0
-    number(made, (8 + 12 + 16 + payload.size() + 4) << 16, 4);
-    number(made, fields.opcode << 24 | fields.flags << 16 | 0xffff, 4);
-    number(made, fields.queue_pair, 4);
-    number(made, fields.psn, 4);
-    number(made, fields.address, 8);
-    number(made, fields.key, 4);
-    number(made, fields.length < 0 ? payload.size() : static_cast<std::uint64_t>(fields.length), 4);
+    append_number(made, 0x4500, 2);
+    append_number(made, 20 + 8 + 12 + 16 + payload.size() + 4, 2);
+    append_number(made, 0x0000'0000'4011'0000, 8);
+    append_number(made, 0x0a000001'0a000002, 8);
+    append_number(made, fields.port, 4);  // source port 0
+    append_number(made, (8 + 12 + 16 + payload.size() + 4) << 16, 4);
+    append_number(made, fields.opcode << 24 | fields.flags << 16 | 0xffff, 4);
+    append_number(made, fields.queue_pair, 4);
+    append_number(made, fields.psn, 4);
+    append_number(made, fields.address, 8);
+    append_number(made, fields.key, 4);
+    append_number(made, fields.length < 0 ? payload.size() : static_cast<std::uint64_t>(fields.length), 4);
     made.insert(made.end(), payload.begin(), payload.end());
     ByteVector masked(8, std::byte{0xff});
     masked.insert(masked.end(), made.begin() + static_cast<std::ptrdiff_t>(start), made.end());
     for (const std::size_t at : {1, 8, 10, 11, 26, 27, 32}) masked[8 + at] = std::byte{0xff};
-    number(made, __builtin_bswap32(plain_crc32(masked)), 4);
+    append_number(made, __builtin_bswap32(plain_crc32(masked)), 4);
     return made;
 }
 

@@ -53,7 +53,7 @@ ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
 
 }  // namespace
 
-TEST(Flow, EpochCountsAreFromItsLargestReport) {
+TEST(Flow, CountsOfAnEpochAreFromItsLargestReport) {
     const std::vector<ByteVector> reports = {
         format2_report(1, 1, 10, 1, 100), format2_report(1, 2, 20, 3, 5), format2_report(1, 1, 15, 2, 300),
         format2_report(1, 2, 21, 4, 70), format2_report(1, 2, 20, 2, 60)};
@@ -153,16 +153,17 @@ TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
         return with(format2_report(1, 1, time, time), trigger, why, valid, known, start, started);
     };
     constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
-                       kHeld = valid_bits::slot | valid_bits::start;
+                       kWithSlot = valid_bits::slot | valid_bits::start;
     const auto partly = [](const std::vector<ByteVector>& reports) {
         return state_after(Format::tagged, reports).has(FlowState::kUnfollowed);
     };
-    EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kNth, kHeld, 1)}));
-    EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kSyn, kHeld, 2)}));  // another connection
-    EXPECT_TRUE(partly({report(1, kNth, kHeld, 1), report(2, kNth, kHeld, 2)}));
-    EXPECT_TRUE(partly({report(1, kNth, kHeld, 1), report(2, kNth, 0, 0)}));
-    EXPECT_TRUE(partly({report(1, kNth, 0, 0), report(2, kNth, kHeld, 2)}));
-    EXPECT_TRUE(partly({report(2, kNth, kHeld, 2), report(1, kNth, 0, 0)}));  // in any order
+    EXPECT_FALSE(partly({report(1, kNth, kWithSlot, 1), report(2, kNth, kWithSlot, 1)}));
+    EXPECT_FALSE(
+        partly({report(1, kNth, kWithSlot, 1), report(2, kSyn, kWithSlot, 2)}));  // another connection
+    EXPECT_TRUE(partly({report(1, kNth, kWithSlot, 1), report(2, kNth, kWithSlot, 2)}));
+    EXPECT_TRUE(partly({report(1, kNth, kWithSlot, 1), report(2, kNth, 0, 0)}));
+    EXPECT_TRUE(partly({report(1, kNth, 0, 0), report(2, kNth, kWithSlot, 2)}));
+    EXPECT_TRUE(partly({report(2, kNth, kWithSlot, 2), report(1, kNth, 0, 0)}));  // in any order
 }
 
 TEST(Flow, DecreasedPublishedCountWrappedOrWasReset) {
@@ -278,7 +279,7 @@ TEST(FlowTable, CanBeReadWhileItIsFilled) {
     const ByteVector reports = many_reports(2'000, 50);
     FlowTable table = table_of(Format::tagged, 2);
     std::atomic<bool> ended{false};
-    std::uint64_t looks = 0;
+    std::uint64_t visits = 0;
     std::thread reader([&] {
         do {
             table.visit([](const FlowSnapshot& flow) {
@@ -287,13 +288,13 @@ TEST(FlowTable, CanBeReadWhileItIsFilled) {
                 // detected.
                 EXPECT_EQ(flow.state.timestamp + 1, flow.state.sequence);
             });
-            ++looks;
+            ++visits;
         } while (!ended);
     });
     for (int turn = 0; turn < 20; ++turn) take(table, reports.data(), 2'000);
     ended = true;
     reader.join();
-    EXPECT_GT(looks, 0U);
+    EXPECT_GT(visits, 0U);
 }
 
 TEST(RingPoller, LastReportIsReadAtTheNextPoll) {

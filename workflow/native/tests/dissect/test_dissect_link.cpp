@@ -11,7 +11,7 @@ namespace {
 
 const ByteVector kPacket = ipv4(17, udp(40001, kData));
 const ByteVector kLabel20 = hex("00014140");      // bottom of the stack
-const ByteVector kLabel600000 = hex("927c0040");  // another below it
+const ByteVector kLabel600000 = hex("927c0040");  // another label follows
 
 TEST(DissectLink, FabricPseudowireHasAllTagsAndLabels) {
     const ByteVector inner = ethernet(0x0800, ipv4(6, tcp(kData)));
@@ -89,7 +89,7 @@ TEST(DissectLink, TruncatedServiceTagHasIdsOnlyIfBothWereCaptured) {
     }
 }
 
-TEST(DissectLink, LengthsAndTypes) {
+TEST(DissectLink, LengthFieldSelectsLlc) {
     EXPECT_EQ((Frame{ethernet(20, hex("424203") + kData)}.protocols()), "eth:llc:stp");
     EXPECT_EQ((Frame{ethernet(60, hex("aaaa03 000000 0800") + kPacket)}.protocols()), "eth:llc:ip:udp");
     EXPECT_EQ((Frame{ethernet(0x8100, hex("0005 0014 424203") + kData)}.protocols()),
@@ -166,9 +166,9 @@ TEST(DissectLink, UnsupportedLinkTypeIsLeftToTshark) {
 }
 
 TEST(DissectLink, NonzeroTrailerIsUndecodedPayload) {
-    const ByteVector pseudowire_frame = ethernet(0x0800, ipv4(6, tcp({})));
-    EXPECT_FALSE((Frame{pseudowire_frame + hex("000000000000")}.dissected().payload_undecoded));
-    EXPECT_TRUE((Frame{pseudowire_frame + hex("000000000001")}.dissected().payload_undecoded));
+    const ByteVector frame = ethernet(0x0800, ipv4(6, tcp({})));
+    EXPECT_FALSE((Frame{frame + hex("000000000000")}.dissected().payload_undecoded));
+    EXPECT_TRUE((Frame{frame + hex("000000000001")}.dissected().payload_undecoded));
 }
 
 TEST(DissectLink, TooManyTagsEndTheDissection) {

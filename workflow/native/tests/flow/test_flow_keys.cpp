@@ -114,14 +114,14 @@ TEST(FlowKeys, EqualEndpointsHaveNoReverse) {
 
 TEST(FlowKeys, NetworksAreVlanStacksWithoutLabels) {
     FlowKeys keys;
-    const auto stack = [&](auto... tags) {
+    const auto network_of = [&](auto... tags) {
         return keys.network(keys.key(keys.intern(dissection({}, tags...))).tags);
     };
     using Vlans = std::initializer_list<std::uint16_t>;
     using Labels = std::initializer_list<std::uint32_t>;
-    EXPECT_EQ(stack(Vlans{5}, Labels{1}), stack(Vlans{5}, Labels{2}));
-    EXPECT_NE(stack(Vlans{5}, Labels{1}), stack(Vlans{6}, Labels{1}));
-    EXPECT_NE(stack(Vlans{}, Labels{1}), stack(Vlans{6}, Labels{1}));
+    EXPECT_EQ(network_of(Vlans{5}, Labels{1}), network_of(Vlans{5}, Labels{2}));
+    EXPECT_NE(network_of(Vlans{5}, Labels{1}), network_of(Vlans{6}, Labels{1}));
+    EXPECT_NE(network_of(Vlans{}, Labels{1}), network_of(Vlans{6}, Labels{1}));
 }
 
 TEST(FlowKeys, FlowIdDependsOnKeyAndSiteOnly) {

@@ -50,7 +50,7 @@ class RepeatingWriter {
                     const ssize_t done = ::write(ends_[1], text.data() + at, text.size() - at);
                     if (done <= 0) return;
                     at += static_cast<std::size_t>(done);
-                    so_far_ += static_cast<std::size_t>(done);
+                    bytes_written_ += static_cast<std::size_t>(done);
                 }
             }
         });
@@ -58,20 +58,20 @@ class RepeatingWriter {
     RepeatingWriter(const RepeatingWriter&) = delete;
     RepeatingWriter& operator=(const RepeatingWriter&) = delete;
     ~RepeatingWriter() {
-        written();
+        wait_until_written();
         ::close(ends_[1]);
     }
     [[nodiscard]] int reading() const { return ends_[0]; }
-    [[nodiscard]] std::size_t so_far() const { return so_far_; }
+    [[nodiscard]] std::size_t bytes_written() const { return bytes_written_; }
     // Waits until everything is written. The reader must close the pipe or continue reading.
-    std::size_t written() {
+    std::size_t wait_until_written() {
         if (thread_.joinable()) thread_.join();
-        return so_far_;
+        return bytes_written_;
     }
 
   private:
     std::array<int, 2> ends_{};
-    std::atomic<std::size_t> so_far_ = 0;
+    std::atomic<std::size_t> bytes_written_ = 0;
     std::thread thread_;
 };
 
@@ -128,7 +128,7 @@ TEST(TsharkOutput, EndlessLineIsAnError) {
             },
             TsharkOutputError);
     }
-    EXPECT_LE(writer.written(), std::size_t{18} << 20);
+    EXPECT_LE(writer.wait_until_written(), std::size_t{18} << 20);
 }
 
 TEST(TsharkOutput, PendingOutputIsBounded) {
@@ -140,13 +140,13 @@ TEST(TsharkOutput, PendingOutputIsBounded) {
         for (std::size_t written = 0; written != previous || written == 0;) {  // until reading stops
             previous = written;
             std::this_thread::sleep_for(std::chrono::milliseconds(500));
-            written = writer.so_far();
+            written = writer.bytes_written();
         }
-        EXPECT_GE(writer.so_far(), std::size_t{64} << 20);
-        EXPECT_LE(writer.so_far(), std::size_t{66} << 20);
+        EXPECT_GE(writer.bytes_written(), std::size_t{64} << 20);
+        EXPECT_LE(writer.bytes_written(), std::size_t{66} << 20);
         EXPECT_GE(reader.pending_bytes(), std::size_t{64} << 20);
     }
-    EXPECT_LE(writer.written(), std::size_t{66} << 20);
+    EXPECT_LE(writer.wait_until_written(), std::size_t{66} << 20);
 }
 
 TEST(TsharkOutput, PendingOutputIsReadCompletely) {

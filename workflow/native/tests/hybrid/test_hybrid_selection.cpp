@@ -14,8 +14,8 @@ namespace {
 
 Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-struct Flow {
-    explicit Flow(SelectionPolicy policy = {}) : selection(policy, TableHash(1)) {}
+struct CountingSelection {
+    explicit CountingSelection(SelectionPolicy policy = {}) : selection(policy, TableHash(1)) {}
 
     Choice select(std::string_view payload, std::uint32_t length = 1000, std::uint32_t flow = 0) {
         const Choice choice = selection.select(flow, bytes(payload), length);
@@ -35,22 +35,22 @@ std::string random_payload(std::mt19937& generator) {
 }
 
 TEST(HybridSelection, FirstFramesOfEveryFlowAreSent) {
-    Flow frames;
+    CountingSelection frames;
     for (std::uint32_t flow = 0; flow < 5; ++flow) {
         EXPECT_TRUE(frames.select("\x17\x03\x03\x05", 1000, flow).send);
         EXPECT_TRUE(frames.select("\x17\x03\x03\x05", 1000, flow).send);
     }
 }
 
-TEST(HybridSelection, EqualFramesAreResentAtGrowingIntervals) {
-    Flow frames;
+TEST(HybridSelection, EqualFramesAreSentAtGrowingIntervals) {
+    CountingSelection frames;
     for (int i = 0; i < 100'000; ++i) frames.select("\x17\x03\x03\x05");
     EXPECT_LE(frames.sent, 2 + 8);  // frames 16, 64, ..., 65,536 (from 0)
     EXPECT_GE(frames.sent, 2 + 6);
 }
 
 TEST(HybridSelection, NewKindIsSentTwice) {
-    Flow frames;
+    CountingSelection frames;
     for (int i = 0; i < 10; ++i) frames.select("GET /");
     const int sent_before = frames.sent;
     for (int i = 0; i < 4; ++i) frames.select("POST /");
@@ -58,27 +58,27 @@ TEST(HybridSelection, NewKindIsSentTwice) {
 }
 
 TEST(HybridSelection, PayloadLengthIsPartOfTheKind) {
-    Flow frames;
+    CountingSelection frames;
     for (int i = 0; i < 10; ++i) frames.select("\x80\x60\x01\x02", 160);
     EXPECT_TRUE(frames.select("\x80\x60\x01\x02", 1200).send);
     EXPECT_FALSE(frames.select("\x80\x60\x01\x02", 161).send);
 }
 
 TEST(HybridSelection, RandomPayloadIsNotSent) {
-    Flow frames;
+    CountingSelection frames;
     std::mt19937 generator(3);
     for (int i = 0; i < 100'000; ++i) frames.select(random_payload(generator));
     EXPECT_LT(frames.sent, 60);
 }
 
 TEST(HybridSelection, PayloadThatWasNotCapturedHasAKind) {
-    Flow frames;
+    CountingSelection frames;
     EXPECT_TRUE(frames.select("", 0).send);
     EXPECT_TRUE(frames.select("", 1).send);
 }
 
 TEST(HybridSelection, MemoryIsBounded) {
-    Flow frames({1, 1U << 20, 1});
+    CountingSelection frames({1, 1U << 20, 1});
     std::mt19937 generator(5);
     for (std::uint32_t flow = 0; flow < kMaxKinds / 2; ++flow) {
         frames.select(random_payload(generator), 1000, flow);
@@ -89,7 +89,7 @@ TEST(HybridSelection, MemoryIsBounded) {
 }
 
 TEST(ApplicationCache, RowDeterminesLaterFramesOfItsKind) {
-    Flow frames;
+    CountingSelection frames;
     ApplicationCache applications(frames.selection);
     const std::uint32_t hello = frames.select("\x16\x03\x01\x02").kind;
     const std::uint32_t tls = applications.learn(hello, "tls");
@@ -102,7 +102,7 @@ TEST(ApplicationCache, RowDeterminesLaterFramesOfItsKind) {
 }
 
 TEST(ApplicationCache, OneOutlierChangesNothing) {
-    Flow frames;
+    CountingSelection frames;
     ApplicationCache applications(frames.selection);
     const std::uint32_t kind = frames.select("\x17\x03\x03\x05").kind;
     const std::uint32_t tls = applications.learn(kind, "tls");
@@ -114,21 +114,21 @@ TEST(ApplicationCache, OneOutlierChangesNothing) {
 }
 
 TEST(ApplicationCache, NothingIsPredictedBeforeTheFirstRow) {
-    Flow frames;
+    CountingSelection frames;
     ApplicationCache applications(frames.selection);
     EXPECT_EQ(applications.predict(frames.select("GET /").kind), kNone);
 }
 
 TEST(ApplicationCache, StackIsTheNativeStackAndTheTokens) {
-    Flow frames;
+    CountingSelection frames;
     ApplicationCache applications(frames.selection);
-    HeaderStacks names;
-    const std::uint32_t native = names.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
+    HeaderStacks header_stacks;
+    const std::uint32_t native = header_stacks.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
     const std::uint32_t tokens = applications.learn(frames.select("GET /").kind, "http:json");
-    const std::uint32_t stack = applications.stack(names, native, tokens);
-    EXPECT_EQ(names.protocols_text(stack), "eth:ethertype:ip:tcp:http:json");
-    EXPECT_EQ(names.stack_text(stack), "Ethernet/IPv4/TCP/HTTP/JSON");
-    EXPECT_EQ(applications.stack(names, native, tokens), stack);
+    const std::uint32_t stack = applications.stack(header_stacks, native, tokens);
+    EXPECT_EQ(header_stacks.protocols_text(stack), "eth:ethertype:ip:tcp:http:json");
+    EXPECT_EQ(header_stacks.stack_text(stack), "Ethernet/IPv4/TCP/HTTP/JSON");
+    EXPECT_EQ(applications.stack(header_stacks, native, tokens), stack);
 }
 
 }  // namespace

@@ -154,7 +154,7 @@ TEST(Pcapng, LengthWithoutPaddingIsAccepted) {
     EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
-std::vector<std::byte> one_good_then(const std::vector<std::byte>& bad) {
+std::vector<std::byte> with_fault(const std::vector<std::byte>& bad) {
     return join({section(), interface(), packet(1), bad, packet(2)});
 }
 
@@ -182,7 +182,7 @@ TEST(Pcapng, EveryFaultKeepsEarlierFramesAndHasAName) {
         {block(0x0a0d0d0a, Writer().u32(0x1a2b3c4e).u16(1).u16(0).i64(-1).bytes), FileEnd::bad_block},
     };
     for (std::size_t i = 0; i < cases.size(); ++i) {
-        const auto reading = read_all(one_good_then(cases[i].first));
+        const auto reading = read_all(with_fault(cases[i].first));
         EXPECT_EQ(reading.frames.size(), 1U) << i;
         EXPECT_STREQ(name_of(reading.info.end), name_of(cases[i].second))
             << i << " " << reading.info.end_detail;

@@ -308,11 +308,11 @@ TEST(ByteSource, ReadErrorIsNotTheEndOfTheFile) {
     ::close(write_only);
 }
 
-// Reads until buffer_changed() is true and only then compares the views. Returns the number of such
-// comparisons.
-std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected, std::size_t longest) {
+// Reads until buffer_changed() is true and only then compares the views. Returns how often the buffer
+// changed.
+std::size_t read_pinned(ByteSource& source, const std::vector<std::byte>& expected, std::size_t longest) {
     std::size_t at = 0;
-    std::size_t moves = 0;
+    std::size_t buffer_changes = 0;
     while (at < expected.size()) {
         source.pin_views();
         std::vector<std::pair<std::size_t, Bytes>> pieces;
@@ -322,20 +322,20 @@ std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected
             source.skip(piece.size());
             at += piece.size();
         }
-        moves += source.buffer_changed() ? 1 : 0;
+        buffer_changes += source.buffer_changed() ? 1 : 0;
         for (const auto& [from, piece] : pieces)
             EXPECT_EQ(std::memcmp(piece.data(), expected.data() + from, piece.size()), 0) << "at " << from;
     }
     EXPECT_EQ(source.offset(), expected.size());
     EXPECT_TRUE(source.view(1).empty());
-    return moves;
+    return buffer_changes;
 }
 
 TEST(ByteSource, PinnedViewsStayValid) {
     const std::vector<std::byte> bytes = numbered_bytes(std::size_t{5} << 20U);
     for (const std::size_t longest : {1'000U, 100'000U, 1'000'000U}) {  // below and above a buffer
         const auto source = ByteSource::from_memory(bytes, "bytes");
-        EXPECT_GT(read_kept(*source, bytes, longest), 3U) << longest;
+        EXPECT_GT(read_pinned(*source, bytes, longest), 3U) << longest;
     }
 }
 
@@ -343,7 +343,7 @@ TEST(ByteSource, PinnedViewsOfAPipeStayValid) {
     const std::vector<std::byte> bytes = numbered_bytes(std::size_t{1} << 20U);
     const FilledPipe pipe(bytes, 701);
     const auto source = ByteSource::from_descriptor(pipe.reading(), "pipe");
-    EXPECT_GT(read_kept(*source, bytes, 5'000), 3U);
+    EXPECT_GT(read_pinned(*source, bytes, 5'000), 3U);
 }
 
 }  // namespace

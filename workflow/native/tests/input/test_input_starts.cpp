@@ -51,7 +51,7 @@ std::vector<std::byte> read_all(ByteStream& stream, std::size_t room) {
 
 bool is_inside(const ByteStream::Start& start) { return start.inside; }
 
-// Returns the starts of a stream, after comparing what follows each of them.
+// Returns the starts of a stream, after comparing the bytes after each of them with `plain`.
 std::vector<ByteStream::Start> checked_starts(const std::vector<std::byte>& packed,
                                               const std::vector<std::byte>& plain, std::size_t room) {
     const Bytes bytes(packed);
@@ -78,20 +78,20 @@ TEST(Starts, InsideLz4Frames) {
     twice.insert(twice.end(), plain.begin(), plain.end());
     const std::array<unsigned char, 10> skippable{0x53, 0x2a, 0x4d, 0x18, 2};
     for (const auto mode : {LZ4F_blockLinked, LZ4F_blockIndependent})
-        for (const bool long_form : {false, true}) {
+        for (const bool long_header : {false, true}) {
             LZ4F_frameInfo_t frame{};
             frame.blockMode = mode;
-            frame.blockSizeID = long_form == (mode == LZ4F_blockLinked) ? LZ4F_max4MB : LZ4F_max64KB;
-            frame.contentChecksumFlag = long_form ? LZ4F_contentChecksumEnabled : LZ4F_noContentChecksum;
-            frame.blockChecksumFlag =
-                long_form && mode == LZ4F_blockIndependent ? LZ4F_blockChecksumEnabled : LZ4F_noBlockChecksum;
-            frame.contentSize = long_form ? plain.size() : 0;
-            SCOPED_TRACE(std::to_string(mode) + (long_form ? " long" : " short"));
+            frame.blockSizeID = long_header == (mode == LZ4F_blockLinked) ? LZ4F_max4MB : LZ4F_max64KB;
+            frame.contentChecksumFlag = long_header ? LZ4F_contentChecksumEnabled : LZ4F_noContentChecksum;
+            frame.blockChecksumFlag = long_header && mode == LZ4F_blockIndependent ? LZ4F_blockChecksumEnabled
+                                                                                   : LZ4F_noBlockChecksum;
+            frame.contentSize = long_header ? plain.size() : 0;
+            SCOPED_TRACE(std::to_string(mode) + (long_header ? " long" : " short"));
             auto packed = lz4(plain, frame);
             const auto first_copy = packed;
             for (const unsigned char byte : skippable) packed.push_back(std::byte{byte});
             packed.insert(packed.end(), first_copy.begin(), first_copy.end());
-            const auto starts = checked_starts(packed, twice, long_form ? 100'000 : std::size_t{1} << 20U);
+            const auto starts = checked_starts(packed, twice, long_header ? 100'000 : std::size_t{1} << 20U);
             EXPECT_EQ(std::count_if(starts.begin(), starts.end(), is_inside), 2);
             EXPECT_EQ(std::any_of(starts.begin(), starts.end(),
                                   [](const ByteStream::Start& start) { return !start.window.empty(); }),

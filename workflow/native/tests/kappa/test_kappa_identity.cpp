@@ -99,8 +99,8 @@ TEST(Identity, FieldsChangedByHopsAreIgnoredForAllLengths) {
                 continue;  // total length, flags and fragment offset, protocol
             Frame changed = frame;
             changed[kEthernet + at] ^= std::byte{0x11};
-            const bool hops = at == 1 || at == 8 || at == 10 || at == 11;
-            EXPECT_EQ(hash_of_first(changed, length) == hash_of_first(frame, length), hops)
+            const bool is_ignored = at == 1 || at == 8 || at == 10 || at == 11;
+            EXPECT_EQ(hash_of_first(changed, length) == hash_of_first(frame, length), is_ignored)
                 << "byte " << at << " of " << length;
         }
     }

@@ -248,7 +248,7 @@ Trial trial_of(MemoryBudget& budget, std::mt19937& random, std::size_t count, un
     return trial;
 }
 
-void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
+void expect_same_matches(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
     std::vector<Identity> of_a(a.size());
     std::vector<Identity> of_b(b.size());
     a.identities.read(0, of_a);
@@ -272,7 +272,7 @@ TEST(Partition, MatchesInMemoryMatching) {
         for (const std::uint64_t memory_bytes : {std::uint64_t{1}, std::uint64_t{1} << 16}) {
             const Trial a = trial_of(no_memory, random, count, 2000, 0);
             const Trial b = trial_of(no_memory, random, count + 3, 2000, 0);
-            expect_found(a, b, memory_bytes);
+            expect_same_matches(a, b, memory_bytes);
         }
     }
 }
@@ -287,8 +287,8 @@ TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
              {std::pair{1U, 1U}, {1U, 3U}, {3U, 1U}, {2U, 2000U}, {2000U, 2U}, {2000U, 2000U}}) {
             const Trial a = trial_of(no_memory, random, 3000, kinds_a, shape);
             const Trial b = trial_of(no_memory, random, 2500, kinds_b, shape);
-            expect_found(a, b, 1);
-            expect_found(b, a, 1);
+            expect_same_matches(a, b, 1);
+            expect_same_matches(b, a, 1);
         }
     }
     Trial other(no_memory);
@@ -298,9 +298,10 @@ TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
         other.timestamps.push(i);
     }
     finish_trial(other, no_memory);
-    expect_found(trial_of(no_memory, random, 3000, 1, 0), other, 1);  // two identities, one on each side
-    expect_found(trial_of(no_memory, random, 0, 1, 0), other, 1);
-    expect_found(other, trial_of(no_memory, random, 0, 1, 0), 1);
+    expect_same_matches(trial_of(no_memory, random, 3000, 1, 0), other,
+                        1);  // two identities, one on each side
+    expect_same_matches(trial_of(no_memory, random, 0, 1, 0), other, 1);
+    expect_same_matches(other, trial_of(no_memory, random, 0, 1, 0), 1);
 }
 
 // Trials with packets out of order are sorted stably, in memory and with files.
