@@ -134,9 +134,10 @@ def align(  # noqa: PLR0913  (as compare)
     recordings: files, each with the number of loops in which it was replayed.
 
     Returns {"frames": frames of each recording, "replayed": number of keys, "trials": [(keys, timestamps), ...]}, with
-    arrays of uint32 and int64 (ns), in order of time. Frame f of loop l of a recording has the key ``first + l * frames
-    + f``, where ``first`` is the number of packets in all loops of the recordings before it. Packets that were not
-    replayed have keys starting at "replayed", equal in all trials. Equal packets are matched by occurrence number.
+    arrays of uint32 and int64 (ns), in order of time. Frame f of loop l of a recording has the key
+    ``first + l * frames + f``, where ``first`` is the number of packets in all loops of the recordings before it.
+    Packets that were not replayed have keys starting at "replayed", equal in all trials. Equal packets are matched by
+    occurrence number.
 
     Raises UserError as `compare`, and if a frame of a recording cannot be matched.
     """

@@ -1,4 +1,4 @@
-// Selects the dissector for an ethertype, for Ethernet, VLAN, SNAP, GRE, Geneve and Linux cooked captures.
+// Selects the dissector for an ethertype, for Ethernet, VLAN, PBB, SNAP, Geneve and Linux cooked captures.
 #pragma once
 
 #include "dissect/walk.hpp"

@@ -25,13 +25,13 @@ constexpr Protocol dissect_with(Next next) { return {Action::dissect_with, next,
 constexpr Protocol end_with(Action action, Token token) { return {action, Next::stop, token, true}; }
 constexpr Protocol kUndecodedCarrier = {Action::unsure, Next::stop, {}, false};
 
-struct Numbered {
+struct NumberedProtocol {
     std::uint8_t number;
     Protocol protocol;
 };
 
 // Protocol numbers assigned by IANA. All others, and 59 (no next header, RFC 8200 section 4.7), are payload.
-constexpr Numbered kNumbered[] = {
+constexpr NumberedProtocol kNumberedProtocols[] = {
     {0, dissect_with(Next::hop_by_hop)},
     {1, dissect_with(Next::icmp)},
     {2, dissect_with(Next::igmp)},
@@ -74,7 +74,8 @@ constexpr Numbered kNumbered[] = {
 
 constexpr auto kProtocols = [] {
     std::array<Protocol, 256> by_number{};
-    for (const Numbered& numbered : kNumbered) by_number[numbered.number] = numbered.protocol;
+    for (const NumberedProtocol& numbered : kNumberedProtocols)
+        by_number[numbered.number] = numbered.protocol;
     return by_number;
 }();
 

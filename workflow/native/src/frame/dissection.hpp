@@ -72,7 +72,7 @@ struct Dissection {
     std::array<std::byte, 16> dst;
     bool has_ip_id = false;    // IPv4
     std::uint16_t ip_id = 0;   // identification field, RFC 791
-    std::uint32_t ip_len = 0;  // header and payload, from the length field (IPv6 jumbograms: from the frame)
+    std::uint32_t ip_len = 0;  // header and payload, from the length field (if it is 0, from the frame)
 
     PacketSpan network;  // the innermost IP packet, header included, even if truncated
     // The payload of the innermost ethertype or MPLS label stack; data() is null if there is none. An 802.3

@@ -9,9 +9,9 @@
 
 namespace acapella {
 
-// truncated_X: the capture ends inside X. bad_X: a field of X contradicts the surrounding bytes.
-// no_timestamp: the file has no timestamp for the frame, and there is no other issue. implausible_timestamp:
-// like no_timestamp, but the timestamp is outside the years 1970 to 2106.
+// truncated_X: the capture or the packet ends inside X. bad_X: a field of X contradicts the surrounding
+// bytes. no_timestamp: the file has no timestamp for the frame, and there is no other issue.
+// implausible_timestamp: like no_timestamp, but the timestamp is outside the years 1970 to 2106.
 #define ACAPELLA_ISSUES(X)      \
     X(none)                     \
     X(empty_frame)              \

@@ -149,10 +149,10 @@ class FrameDecoder : public Decoder {
         const char* error = nullptr;
     };
 
-    // `first`: number of bytes that the library needs to determine the length of a header.
+    // `first_read`: number of bytes that the library needs to determine the length of a header.
     FrameDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits,
-                 std::string name, std::size_t first)
-        : Decoder(std::move(raw), head, limits), name_(std::move(name)), first_(first) {}
+                 std::string name, std::size_t first_read)
+        : Decoder(std::move(raw), head, limits), name_(std::move(name)), first_read_(first_read) {}
 
     virtual Step step(Bytes in, std::byte* into, std::size_t room) = 0;
     // Called after each step. `more_output`: the library may have output that it has not returned yet.
@@ -168,7 +168,7 @@ class FrameDecoder : public Decoder {
                 return end_of_input(pending_ != 0);
             }
             // Pass no more than the library requests, because a call that fails returns no output.
-            const Bytes in = ready.first(std::min(ready.size(), pending_ ? pending_ : first_));
+            const Bytes in = ready.first(std::min(ready.size(), pending_ ? pending_ : first_read_));
             const Step step = this->step(in, into, room);
             input_.consume(step.consumed);
             if (step.error) {
@@ -187,7 +187,7 @@ class FrameDecoder : public Decoder {
     }
 
     std::string name_;
-    std::size_t first_;
+    std::size_t first_read_;
     std::size_t pending_ = 0;
     bool more_output_ = false;
     bool between_frames_ = false;  // a frame is complete, and the next one has not begun

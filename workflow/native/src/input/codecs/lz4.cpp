@@ -15,7 +15,7 @@ namespace {
 class Lz4Decoder final : public FrameDecoder {
   public:
     Lz4Decoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
-        : FrameDecoder(std::move(raw), head, limits, "lz4", kFirst) {
+        : FrameDecoder(std::move(raw), head, limits, "lz4", kMinHeader) {
         create();
     }
 
@@ -143,7 +143,7 @@ class Lz4Decoder final : public FrameDecoder {
         return true;
     }
 
-    static constexpr std::size_t kFirst = 7;  // the shortest header
+    static constexpr std::size_t kMinHeader = 7;  // the shortest header
     static constexpr std::size_t kBlockHeader = 4;
     static constexpr std::size_t kWindow = std::size_t{64} << 10;
 

@@ -9,7 +9,7 @@ namespace {
 class ZstdDecoder final : public FrameDecoder {
   public:
     ZstdDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
-        : FrameDecoder(std::move(raw), head, limits, "zstd", kFirst), stream_(ZSTD_createDStream()) {}
+        : FrameDecoder(std::move(raw), head, limits, "zstd", kMinHeader), stream_(ZSTD_createDStream()) {}
 
     ~ZstdDecoder() override { ZSTD_freeDStream(stream_); }
 
@@ -21,7 +21,7 @@ class ZstdDecoder final : public FrameDecoder {
         return {source.pos, output.pos, result, ZSTD_isError(result) ? ZSTD_getErrorName(result) : nullptr};
     }
 
-    static constexpr std::size_t kFirst = 5;
+    static constexpr std::size_t kMinHeader = 5;
 
     ZSTD_DStream* stream_;
 };
