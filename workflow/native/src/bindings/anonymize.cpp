@@ -162,8 +162,8 @@ class LeakSearch {
         known_.ipv4.add_originals(ipv4_addresses);
         known_.ipv6.add_originals(ipv6_addresses);
     }
-    // Returns the original addresses among the words. Of a word with colons that is not one, the first part
-    // between colons that is an original address is returned.
+    // Returns the original addresses among the words. For a word with colons that is not one, returns the
+    // first sequence of its colon-separated groups that is one, unless the word is a pseudonym.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
         std::vector<std::string> matches;
         for (const std::string& word : words) {

@@ -150,8 +150,8 @@ class PyCollector {
         return collector_.series_ready();
     }
 
-    // Adds the frames from number `first` on. Frame i is at offsets[i] to offsets[i + 1] of `bytes`. Returns
-    // the number of the first frame that was not processed because rows of the series are ready.
+    // Adds the frames from number `first` on, until rows of the series are ready. Frame i is at offsets[i] to
+    // offsets[i + 1] of `bytes`. Returns the number of the first frame that was not processed.
     std::uint64_t feed_frames(const ByteArray& bytes, const Offsets& offsets, std::uint64_t first) {
         const std::uint64_t* at = offsets.data();
         const std::uint64_t end = offsets.size() - 1;

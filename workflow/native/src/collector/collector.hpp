@@ -39,7 +39,7 @@ struct CollectorConfig {
     std::optional<std::uint64_t> hash_seed;          // for fuzzing (default: random)
 };
 
-// Numbers of frames and reports. Other threads may read them.
+// Numbers of frames and reports.
 struct Counters {
     std::array<std::uint64_t, kVerdicts> verdicts{};
     std::uint64_t frames = 0;

@@ -22,8 +22,8 @@ namespace acapella::hybrid {
 // application of a kind that contains them, such as the flow.
 inline constexpr std::uint32_t kMaxKinds = 1U << 19;
 
-// Kinds form a tree: the flow, payloads of one length, payloads of one length and short start, payloads of
-// one length and longer start. A flow needs no row: its kind is its number with the highest bit set.
+// Kinds form a tree: the flow, payloads of one length class, of one length class and short start, of one
+// length class and longer start. A flow needs no row: its kind is its number with the highest bit set.
 inline constexpr std::uint32_t kFlowKind = 1U << 31;
 
 struct Kind {

@@ -78,8 +78,8 @@ void TsharkOutput::receive() {
     }
 }
 
-// Called with the lock held. Checks the length of the line here, because the caller may not call fetch() for
-// a long time.
+// Called with the lock held. Checks the length of the line here, because fetch() may not be called for a
+// long time.
 void TsharkOutput::keep(std::string_view output) {
     received_.insert(received_.end(), output.begin(), output.end());
     const std::size_t newline = output.rfind('\n');

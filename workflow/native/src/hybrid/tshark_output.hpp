@@ -187,7 +187,7 @@ class TsharkOutput {
     std::condition_variable changed_;
     std::condition_variable room_;
     std::vector<char> received_;
-    std::size_t line_bytes_ = 0;  // of the incomplete line at its end
+    std::size_t line_bytes_ = 0;  // of the incomplete line at the end of the output
     bool too_long_ = false;       // the line is too long; nothing is read after it
     bool ended_ = false;
     bool stopped_ = false;
@@ -200,13 +200,13 @@ class TsharkOutput {
 // TCP numbers, but no tokens. Skips packets quoted in ICMP errors and packets carried by an application, like
 // the core.
 void take_keys(const TsharkRow& tshark_row, Dissection& dissection);
-// VLAN ids and MPLS labels as read by the core. tshark's columns list reserved labels (RFC 3032 section 2.1)
-// before the others, because they are a separate field with the same name, and do not show which service tags
-// are double.
+// VLAN ids and MPLS labels as read by the core. tshark's columns do not show which service tags are double,
+// and list reserved labels (RFC 3032 section 2.1) before the others, because reserved labels are a separate
+// field with the same name.
 struct CoreTags {
     CoreTags(std::uint64_t number, const Dissection& d);
 
-    // Puts the ids and labels that occur in both into the order of the frame's bytes.
+    // Puts the ids and labels of `keys` into the order of the frame's bytes, unless the core read others.
     void order(Dissection& keys) const;
 
     std::uint64_t frame;

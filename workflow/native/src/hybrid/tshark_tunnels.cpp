@@ -128,10 +128,10 @@ void TunnelWalk::l2tp(bool over_udp) {
         ++l2tp_udp_;
         if (version == 2) {
             if (!control) {
-                add(TunnelType::l2tp_tunnel, Field::l2tp_tunnel, l2tp_2_);
-                add(TunnelType::l2tp_session, Field::l2tp_session, l2tp_2_);
+                add(TunnelType::l2tp_tunnel, Field::l2tp_tunnel, l2tp_v2_);
+                add(TunnelType::l2tp_session, Field::l2tp_session, l2tp_v2_);
             }
-            ++l2tp_2_;
+            ++l2tp_v2_;
             return;
         }
     }

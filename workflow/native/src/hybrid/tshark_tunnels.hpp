@@ -23,7 +23,7 @@ class TunnelWalk {
     // Processes a single service tag. `text`: the text of the header, empty if unknown.
     void service_tag(std::string_view text, std::string_view rest, std::size_t position);
 
-    // Counts the MPLS labels of the next header.
+    // Counts the labels of the next MPLS stack.
     void labels(std::size_t count) { labels_ += count; }
     void ip_header_found() { outer_key_.ip_header_found(); }
     // Call after the last header.
@@ -53,7 +53,7 @@ class TunnelWalk {
     vni::OuterKey outer_key_;
     std::size_t vxlan_ = 0, vxlan_gpe_ = 0, geneve_ = 0, gre_ = 0, gre_keys_ = 0, gre_calls_ = 0, gtp_ = 0,
                 gtp_teids_ = 0;
-    std::size_t l2tp_udp_ = 0, l2tp_2_ = 0, l2tp_sids_ = 0, pppoe_ = 0, pbb_ = 0, erspan_ = 0;
+    std::size_t l2tp_udp_ = 0, l2tp_v2_ = 0, l2tp_sids_ = 0, pppoe_ = 0, pbb_ = 0, erspan_ = 0;
     bool erspan_has_header_ = false;
 };
 

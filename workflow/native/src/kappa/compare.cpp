@@ -79,10 +79,10 @@ void compare_through_files(const Trial& a, const Trial& b, const PairOptions& op
     PairSums sums(budget, options, a, matched.common());
     add_packets_of_a(a, sums);
     bool first = true;
-    matched.for_each_of_b([&](const Match& add_match, const PacketTime& in_b) {
-        const bool common = add_match.packet_a != kUnmatched;
+    matched.for_each_of_b([&](const Match& match, const PacketTime& in_b) {
+        const bool common = match.packet_a != kUnmatched;
         if (common) {
-            sums.add_common_packet(add_match.packet_a, add_match.in_a, in_b);
+            sums.add_common_packet(match.packet_a, match.in_a, in_b);
         } else {
             sums.add_packet_only_in_b(in_b);
         }

@@ -23,8 +23,9 @@ struct Ambiguous {
 };
 
 // Matches the i-th packet with an identity in A with the i-th one in B: `matches[b]` is the packet of A, or
-// kUnmatched. Each trial has at most kMaxPackets. Takes O(packets) time and 12 to 24 bytes of memory per
-// packet of A, plus 4 bytes if identities occur more than once.
+// kUnmatched. Each trial has at most kMaxPackets. Takes O(packets) time. The table takes 12 to 24 bytes of
+// memory per packet of A, plus 4 bytes if identities occur more than once; a second table contains the
+// packets of B whose identities are not in A.
 Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches);
 
 }  // namespace acapella::kappa

@@ -97,7 +97,7 @@ struct PairOptions {
     std::uint64_t block_bytes = kUnlimited;  // as in BlockSolver
 };
 
-// Computes the sums. Add every packet of A in order, then every packet of B.
+// Computes the sums. Add every packet of A, then every packet of B, each in order.
 class PairSums {
   public:
     PairSums(MemoryBudget& budget, const PairOptions& options, const Trial& a, const CommonPackets& common);

@@ -24,7 +24,7 @@ class SpoolError : public std::runtime_error {
     int number_;
 };
 
-// Memory pages that grow without being copied.
+// Memory pages, which grow without being copied once there is a huge page.
 class Pages {
   public:
     Pages() = default;

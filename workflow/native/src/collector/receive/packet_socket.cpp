@@ -89,12 +89,12 @@ void PacketSocket::release() {
 
 const std::byte* PacketSocket::next_block(int wait_ms) {
     const std::byte* at = ring_ + std::size_t{block_} * kBlockBytes;
-    const auto ours = [&at] {
+    const auto is_ready = [&at] {
         const std::uint32_t& status = block_of(at).hdr.bh1.block_status;
         return (__atomic_load_n(&status, __ATOMIC_ACQUIRE) & TP_STATUS_USER) != 0;
     };
-    if (!ours()) wait(wait_ms);
-    return ours() ? at : nullptr;
+    if (!is_ready()) wait(wait_ms);
+    return is_ready() ? at : nullptr;
 }
 
 void PacketSocket::wait(int wait_ms) {

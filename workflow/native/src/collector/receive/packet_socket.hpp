@@ -21,8 +21,8 @@ class PacketSocket {
 
     // Calls visit(frame, wire_len) for every frame of the next block. Returns false if no block became ready
     // within wait_ms; a block that contains a frame becomes ready after kBlockMs at the latest. Throws
-    // input::InputError (read_error) if the interface was removed. An interface that is down may come up
-    // again.
+    // input::InputError (read_error) if the interface was removed or has failed, but not if it is down,
+    // because it may come up again.
     template <typename Visit>
     bool receive(int wait_ms, const Visit& visit) {
         const std::byte* block = next_block(wait_ms);

@@ -32,7 +32,7 @@ class RingPoller {
     std::uint64_t overrun() const { return overrun_; }
 
   private:
-    // Maximum number of missing slots that are skipped.
+    // Number of slots that are searched for a new report. The slots before it are skipped.
     static constexpr std::uint32_t kLookAhead = 64;
 
     // Wraps a number below twice the number of slots. A division per report would cost more than the copy.

@@ -11,18 +11,18 @@ namespace acapella::collector {
 
 // The result of checking a frame. The counters of these results have the same names; bad_version also counts
 // slots in memory that contain no report.
-#define ACAPELLA_VERDICTS(X)                                                                           \
-    X(accepted)      /* the report is added to the flow table */                                       \
-    X(not_roce)      /* not UDP over IPv4 to port 4791, or a fragment of it */                         \
-    X(truncated)     /* truncated by the capture */                                                    \
-    X(bad_length)    /* lengths contradict each other, or differ from that of a report */              \
-    X(bad_icrc)      /* the invariant CRC is wrong */                                                  \
-    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or of a different version */  \
-    X(bad_qp)        /* the queue pair does not exist (any more) */                                    \
-    X(bad_key)       /* the key is not that of the memory region */                                    \
-    X(out_of_bounds) /* the address is not that of a slot of the ring */                               \
-    X(bad_version)   /* the content is not a report of the format */                                   \
-    X(psn_duplicate) /* the packet sequence number was received before, or is older than the window */ \
+#define ACAPELLA_VERDICTS(X)                                                                             \
+    X(accepted)      /* the report is added to the flow table */                                         \
+    X(not_roce)      /* not UDP over IPv4 to port 4791, or an IP fragment */                             \
+    X(truncated)     /* truncated by the capture */                                                      \
+    X(bad_length)    /* lengths contradict each other, or differ from that of a report */                \
+    X(bad_icrc)      /* the invariant CRC is wrong */                                                    \
+    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or another transport version */ \
+    X(bad_qp)        /* the queue pair does not exist (any more) */                                      \
+    X(bad_key)       /* the key is not that of the memory region */                                      \
+    X(out_of_bounds) /* the address is not that of a slot of the ring */                                 \
+    X(bad_version)   /* the content is not a report of the format */                                     \
+    X(psn_duplicate) /* the packet sequence number was received before, or is older than the window */   \
     X(psn_reordered) /* received after a later one; was counted in psn_gap_lost before */
 
 enum class Verdict : std::uint8_t {

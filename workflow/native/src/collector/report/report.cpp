@@ -115,7 +115,7 @@ Report report_of<Format::published>(const std::byte* bytes) {
 
 template <>
 Report report_of<Format::tagged>(const std::byte* bytes) {
-    namespace why = format2::trigger_bits;
+    namespace trigger_bits = format2::trigger_bits;
     Report report;
     const std::uint32_t trigger = format2::trigger.of(bytes);
     unsigned has = format2::valid.of(bytes) & 0x3ffU;
@@ -123,8 +123,8 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
         has &= ~static_cast<unsigned>(Report::kSlot);  // these counts are for TCP only
     else if ((has & Report::kSlot) == 0)
         has |= Report::kNoSlot;
-    if ((trigger & (why::fin | why::rst)) != 0) has |= Report::kEnd;
-    if ((trigger & why::syn) != 0) {
+    if ((trigger & (trigger_bits::fin | trigger_bits::rst)) != 0) has |= Report::kEnd;
+    if ((trigger & trigger_bits::syn) != 0) {
         has |= Report::kSyn;
         if ((has & Report::kSeq) != 0) has |= Report::kSynSeq;
     }

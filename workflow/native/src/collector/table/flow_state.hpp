@@ -93,7 +93,7 @@ enum class Effect : std::uint8_t {
 // Adds the first report of a flow.
 void begin(FlowState& flow, Report& report);
 // Returns true if a report is newer than the newest report of the flow, that is, if its (epoch, time,
-// sequence) is larger. In the published format, its time modulo 2^48 is later or equal.
+// sequence) is larger. In the published format, if its time modulo 2^48 is later or equal.
 bool is_newer(const FlowState& flow, Format format, const Report& report);
 
 // Adds another report. In the published format, also unwraps the 48-bit time in `report`.

@@ -8,8 +8,8 @@ namespace {
 
 // Calls visit(bytes, number in the round) for each of the reports [first, last) of a round.
 template <typename Visit>
-void each_report(std::span<const ReportRun> round, std::size_t stride, std::uint32_t first,
-                 std::uint32_t last, const Visit& visit) {
+void for_each_report(std::span<const ReportRun> round, std::size_t stride, std::uint32_t first,
+                     std::uint32_t last, const Visit& visit) {
     std::uint32_t start = 0;
     for (const ReportRun& run : round) {
         const std::uint32_t from = std::max(first, start);
@@ -82,15 +82,15 @@ void FlowTable::scatter(std::span<const ReportRun> round, std::uint32_t count, u
     const auto bound = [&](unsigned part) {
         return static_cast<std::uint32_t>(std::uint64_t{count} * part / config_.threads);
     };
-    each_report(round, bytes_of(config_.format), bound(worker), bound(worker + 1),
-                [&](const std::byte* bytes, std::uint32_t location) {
-                    const std::uint64_t hash = shards_[0]->hash_at(bytes);
-                    // The hash index uses the lowest bits and some bits above the 32nd.
-                    __extension__ using Wide = unsigned __int128;
-                    const auto shard = static_cast<std::size_t>(
-                        static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);
-                    sorted[shard].push_back({bytes, position_ + location});
-                });
+    for_each_report(round, bytes_of(config_.format), bound(worker), bound(worker + 1),
+                    [&](const std::byte* bytes, std::uint32_t location) {
+                        const std::uint64_t hash = shards_[0]->hash_at(bytes);
+                        // The hash index uses the lowest bits and some bits above the 32nd.
+                        __extension__ using Wide = unsigned __int128;
+                        const auto shard = static_cast<std::size_t>(
+                            static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);
+                        sorted[shard].push_back({bytes, position_ + location});
+                    });
 }
 
 // Numbers flows in the order of their first reports across all shards.
@@ -100,19 +100,19 @@ void FlowTable::number_new_flows() {
         flows_ = shards_[0]->records().size();
         return;
     }
-    struct New {
+    struct NewFlow {
         std::uint64_t position;
         Location location;
     };
-    std::vector<New> new_flows;
+    std::vector<NewFlow> new_flows;
     for (std::uint32_t s = 0; s < shards_.size(); ++s) {
         std::uint32_t row = shards_[s]->first_new();
         for (const std::uint64_t position : shards_[s]->new_positions())
             new_flows.push_back({position, {s, row++}});
     }
     std::sort(new_flows.begin(), new_flows.end(),
-              [](const New& a, const New& b) { return a.position < b.position; });
-    for (const New& flow : new_flows) {
+              [](const NewFlow& a, const NewFlow& b) { return a.position < b.position; });
+    for (const NewFlow& flow : new_flows) {
         locations_.push_back(flow.location);
         shards_[flow.location.shard]->set_number(flow.location.row, flows_++);
     }

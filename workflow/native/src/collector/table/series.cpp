@@ -85,14 +85,14 @@ void Series::spread(std::uint32_t row, const Report& report, const FlowState& fl
         closed.payload_bytes += spread.before(at, added.payload_bytes);
         closed.flags |= flow.flags & std::uint32_t{FlowState::kSlot};
     }
-    SeriesRow like;
-    like.position = position;
-    like.flow = row;
-    like.last_ns = report.timestamp;
-    like.flags = flow.flags & ~std::uint32_t{FlowState::kSeq | FlowState::kIat};
+    SeriesRow pattern;
+    pattern.position = position;
+    pattern.flow = row;
+    pattern.last_ns = report.timestamp;
+    pattern.flags = flow.flags & ~std::uint32_t{FlowState::kSeq | FlowState::kIat};
     const auto add_until = [&](std::uint64_t until) {
         until = std::min(until, window.start);
-        if (at < until) add_row(like, spread, added, at, until);
+        if (at < until) add_row(pattern, spread, added, at, until);
         at = std::max(at, until);
     };
     at = std::max(at, spread.first());
@@ -108,12 +108,12 @@ void Series::spread(std::uint32_t row, const Report& report, const FlowState& fl
 
 // Adds one row for the windows without reports from `first` up to, but not including, `until`, unless their
 // share is zero.
-void Series::add_row(const SeriesRow& like, const Spread& spread, const Counts& added, std::uint64_t first,
+void Series::add_row(const SeriesRow& pattern, const Spread& spread, const Counts& added, std::uint64_t first,
                      std::uint64_t until) {
     const auto share = [&](std::uint64_t amount) {
         return spread.before(until, amount) - spread.before(first, amount);
     };
-    SeriesRow out = like;
+    SeriesRow out = pattern;
     out.window_ns = first * width_ns_;
     out.windows = until - first;
     out.span_ns = out.windows * width_ns_;

@@ -84,7 +84,7 @@ class Series {
 
     void emit(std::uint32_t row, const FlowState& flow, std::uint64_t position);
     void spread(std::uint32_t row, const Report& report, const FlowState& flow, std::uint64_t position);
-    void add_row(const SeriesRow& like, const Spread& spread, const Counts& added, std::uint64_t first,
+    void add_row(const SeriesRow& pattern, const Spread& spread, const Counts& added, std::uint64_t first,
                  std::uint64_t until);
 
     static constexpr std::size_t kNoRow = static_cast<std::size_t>(-1);

@@ -149,9 +149,10 @@ class Lz4Decoder final : public FrameDecoder {
 
     LZ4F_dctx* context_ = nullptr;
     Lz4Blocks blocks_;
-    std::vector<std::byte> history_;  // the last output of a frame with linked blocks, at least kWindow of it
-    bool resumed_ = false;            // in the frame of the start, whose header was not read
-    bool trailer_ = false;            // in the checksum of that frame
+    std::vector<std::byte>
+        history_;           // with linked blocks: the last kWindow bytes of the frame's output, or more
+    bool resumed_ = false;  // in the frame of the start, whose header was not read
+    bool trailer_ = false;  // in the checksum of that frame
 };
 
 }  // namespace

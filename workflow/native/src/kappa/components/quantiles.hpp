@@ -57,9 +57,9 @@ struct OrderStatistic {
     [[nodiscard]] bool known() const { return first == last; }
 };
 
-// Determines all values. `for_each(visit)` calls visit(std::uint64_t) with every value each time it is
-// called. Memory is bounded: there is one pass, and more passes follow if one range contains more than
-// kGather values.
+// Determines the value of each statistic. `for_each(visit)` calls visit(std::uint64_t) with every value each
+// time it is called. Memory is bounded: if a range contains more than kGather values, there is more than one
+// pass.
 inline constexpr std::size_t kGather = std::size_t{1} << 16;
 
 template <typename ForEach>

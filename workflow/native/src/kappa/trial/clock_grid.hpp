@@ -35,7 +35,7 @@ class GapGrid {
         take(gap);
     }
 
-    // Adds another file of the same trial. The step between the files counts as a gap.
+    // Adds another file of the same trial. The time between their first timestamps counts as a gap.
     void add(const GapGrid& file) {
         if (file.timestamps_ == 0) return;
         if (timestamps_ == 0) {

@@ -20,7 +20,7 @@ class Hasher {
         : lanes_{{{kKeys[0] ^ seed, kKeys[1] ^ length}, {kKeys[2] ^ length, kKeys[3] ^ seed}}} {}
 
     // Hashes all of `bytes`. If there are at least 16 bytes, the last step may read some of them twice; the
-    // length in the seed distinguishes such inputs.
+    // length in the initial state distinguishes such inputs.
     void absorb(Bytes bytes) {
         const std::byte* at = bytes.data();
         std::size_t left = bytes.size();

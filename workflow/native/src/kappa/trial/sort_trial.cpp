@@ -113,9 +113,9 @@ void merge_runs(const SpillColumn<Packet>& packets, const std::vector<std::size_
     for (std::size_t i = 0; i + 1 < starts.size(); ++i)
         runs.emplace_back(packets, starts[i], starts[i + 1], buffered);
     const auto later = [&runs](std::size_t a, std::size_t b) {
-        const std::int64_t at = runs[a].head().ts_ns;
-        const std::int64_t bt = runs[b].head().ts_ns;
-        return at != bt ? at > bt : a > b;
+        const std::int64_t ts_a = runs[a].head().ts_ns;
+        const std::int64_t ts_b = runs[b].head().ts_ns;
+        return ts_a != ts_b ? ts_a > ts_b : a > b;
     };
     std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> first(later);
     for (std::size_t i = 0; i < runs.size(); ++i) first.push(i);

@@ -17,7 +17,7 @@
 
 namespace acapella::kappa {
 
-// An error that the user can correct. what() is one line that names the file.
+// An error that the user can correct. what() is one line; it names the file if the error concerns one.
 class TrialError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -60,7 +60,7 @@ struct FileInfo {
     std::uint64_t frames = 0;
     std::uint64_t taken = 0;             // selected, with an identity
     std::uint64_t truncated = 0;         // of the frames taken, those that are truncated
-    std::uint64_t without_identity = 0;  // selected, but without identifying bytes
+    std::uint64_t without_identity = 0;  // selected, but without enough identifying bytes
     std::uint64_t untimed = 0;           // frames without a timestamp
     std::uint64_t implausible = 0;       // selected, but skipped because of an implausible timestamp
     std::string end;                     // name of the FileEnd
