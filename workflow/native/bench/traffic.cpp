@@ -53,9 +53,10 @@ void add_labels(ByteVector& out, std::uint32_t number, bool from_client, bool ha
     add32(out, label << 12U | kBottom | kTtl);
 }
 
-// Adds the headers before IP: FABRIC's encapsulation, then Ethernet except in profile mpls.
+// Adds the headers before IP: FABRIC's encapsulation if the profile has it, then Ethernet except in profile
+// mpls.
 void add_link(ByteVector& out, Profile profile, std::uint32_t number, bool from_client) {
-    constexpr std::uint32_t kOpenStack = 0xfa163e;  // OUI of its virtual machines
+    constexpr std::uint32_t kOpenStack = 0xfa163e;  // MAC prefix of OpenStack's virtual machines
     const bool has_two_labels = profile == Profile::fabric || profile == Profile::single;
     const bool pseudowire = has_two_labels || profile == Profile::pw;
     if (pseudowire || profile == Profile::mpls) {

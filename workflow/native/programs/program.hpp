@@ -1,5 +1,5 @@
-// Code shared by the programs for nodes: files, errors and vendor lists. Each is one source file, linked
-// statically.
+// Code shared by the programs for nodes: files, errors and vendor lists. Each program is one source file,
+// linked statically.
 #pragma once
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ class Output {
     Output(const Output&) = delete;
     Output& operator=(const Output&) = delete;
     ~Output() {
-        struct stat found {};  // never a device
+        struct stat found {};  // never remove a device
         if (!complete_ && fstat(file_.get(), &found) == 0 && S_ISREG(found.st_mode)) unlink(path_.c_str());
     }
     [[nodiscard]] int get() const { return file_.get(); }

@@ -26,7 +26,7 @@ def require_aes() -> None:
 
 
 def read_key(path: str | os.PathLike) -> bytes:
-    """Return the 32 bytes of a key file. Raises UserError if other users can access the file, or it is not a key.
+    """Return the 32 bytes of a key file. Raises UserError if it is unreadable or no key, or others can access it.
 
     No message contains any part of the key.
     """

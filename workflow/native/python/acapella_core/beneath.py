@@ -155,6 +155,6 @@ def inside(descriptor: int, directory: Path) -> Path:
 
 
 def make_directory(path: str | os.PathLike, mode: int = 0o777) -> None:
-    """Create a directory and its parents, as `Path.mkdir`. Raises UserError as `parent`."""
+    """Create a directory and its parents if they do not exist. Raises UserError as `parent`."""
     with parent(path, make=True) as above, contextlib.suppress(FileExistsError):
         os.mkdir(Path(path).name, mode, dir_fd=above)

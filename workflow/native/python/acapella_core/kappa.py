@@ -77,7 +77,8 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
 
     Returns {"trials": [...], "pairs": [...]} of integers, strings and None; times and their sums are in ns. A file's
     sha256 takes as long as everything else, so it is None unless `hash_files` is set or its trial has several files:
-    then it determines the order of packets with equal timestamps. The files of a trial are in the given order.
+    then it determines the order of packets with equal timestamps. The result has the files of a trial in the given
+    order.
 
     memory_bytes limits memory; beyond it temporary files in the directory `spool` (default: TMPDIR, else /tmp) are
     used, with the same result. progress(done, total) is called with bytes; `done` counts decompressed bytes and may

@@ -105,7 +105,7 @@ class Topology:
 
 
 def read(path: Path) -> Topology:
-    """Read a topology file; its name is that of the file. Raises UserError naming the wrong key."""
+    """Read a topology file, whose name is also that of the topology. Raises UserError naming the wrong key."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

@@ -119,8 +119,8 @@ bool limit(__rlimit_resource what, std::uint64_t maximum) {
     return ::setrlimit(what, &limits) == 0;
 }
 
-// Sets descriptors 0, 1 and 2; all others are closed at exec. The streams are first copied to numbers above
-// 2, so that none is overwritten.
+// Sets descriptors 0, 1 and 2; all others except the executable are closed at exec. The streams are first
+// copied to numbers above 2, so that none is overwritten.
 void set_streams(const Prepared& prepared) {
     const int from[] = {prepared.program.standard_input, prepared.program.standard_output,
                         prepared.program.standard_error};

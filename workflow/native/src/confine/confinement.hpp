@@ -49,10 +49,10 @@ KernelSupport kernel_support();
 //
 // The program has no network access (seccomp, or else a network namespace) and cannot send signals to other
 // processes (seccomp, Landlock). It can access only the files in `rights.readable` (Landlock), has no open
-// files except its three standard streams, and creates no core dumps. As root, it is started with an
-// unprivileged user id that no other process has; otherwise, it is started in a user namespace. If this
-// succeeds, its processes are counted separately from the user's other processes, and limited. The program
-// and its children cannot leave its process group (seccomp).
+// files except its three standard streams and its executable, and creates no core dumps. As root, it is
+// started with an unprivileged user id that no other process has; otherwise, it is started in a user
+// namespace. If this succeeds, its processes are counted separately from the user's other processes, and
+// limited. The program and its children cannot leave its process group (seccomp).
 //
 // Features that the kernel does not support are omitted. Only system calls are used between fork and exec, so
 // other threads may hold any lock. Throws SpawnError.

@@ -1,4 +1,4 @@
-// MPLS label stacks (RFC 3032) and their payload. No field has the payload's type (RFC 4928 section 3).
+// MPLS label stacks (RFC 3032) and their payload. No field states the payload's type (RFC 4928 section 3).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

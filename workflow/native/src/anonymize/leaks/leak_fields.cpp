@@ -52,8 +52,8 @@ constexpr std::uint8_t kMptcp = 30;  // not an IPv4 option
 // Calls read_one(option, length) for each option; kind 0 ends the list, and kind 1 is a single byte. Options
 // must be zero if their kind is repeated or not in `kinds`. Only MPTCP options may be repeated.
 template <std::size_t Kinds, typename ReadOne>
-void each_option(Reader& reader, std::size_t option, std::size_t end, const std::uint8_t (&kinds)[Kinds],
-                 const ReadOne& read_one) {
+void for_each_option(Reader& reader, std::size_t option, std::size_t end, const std::uint8_t (&kinds)[Kinds],
+                     const ReadOne& read_one) {
     Seen<256> seen;
     end = std::min(end, reader.at.captured());
     while (option < end) {
@@ -88,8 +88,9 @@ void read_ipv4(Reader& reader) {
     constexpr std::size_t kHeader = 20;
     reader.ipv4(12, 2);
     if (reader.length() < kHeader) return;
-    each_option(reader, kHeader, reader.length(), kIpv4Kinds,
-                [&](std::size_t option, std::size_t length) { read_ipv4_option(reader, option, length); });
+    for_each_option(
+        reader, kHeader, reader.length(), kIpv4Kinds,
+        [&](std::size_t option, std::size_t length) { read_ipv4_option(reader, option, length); });
 }
 
 void read_ipv6_options(Reader& reader) {
@@ -141,14 +142,15 @@ void read_tcp(Reader& reader) {
     const std::size_t length = (reader.at.u8(12) >> 4) * std::size_t{4};
     if (length <= kHeader || !reader.at.has(length)) return;
     reader.header(0, length);
-    each_option(reader, kHeader, length, kTcpKinds,
-                [&](std::size_t option, std::size_t size) { read_tcp_option(reader, option, size); });
+    for_each_option(reader, kHeader, length, kTcpKinds,
+                    [&](std::size_t option, std::size_t size) { read_tcp_option(reader, option, size); });
 }
 
 // Calls read_one(begin, length) for each complete chunk or parameter (type, length, padding to words) until
-// it returns false. Returns the start of the next one.
+// it returns false. Returns the offset at which it stopped.
 template <typename ReadOne>
-std::size_t each_word_aligned(Reader& reader, std::size_t begin, std::size_t end, const ReadOne& read_one) {
+std::size_t for_each_word_aligned(Reader& reader, std::size_t begin, std::size_t end,
+                                  const ReadOne& read_one) {
     end = std::min(end, reader.at.captured());
     while (begin + 4 <= end) {
         const std::size_t length = reader.at.be16(begin + 2);
@@ -204,7 +206,7 @@ void read_sctp_chunk(Reader& reader, std::size_t chunk, std::size_t length, bool
     if (sack) return reader.blank(chunk + sack_length(kMaxInRow, 0), end);
     Seen<std::size(kSctpParameterTypes) + 1> seen;
     if (parameters != 0)
-        known = each_word_aligned(reader, parameters, end, [&](std::size_t parameter, std::size_t size) {
+        known = for_each_word_aligned(reader, parameters, end, [&](std::size_t parameter, std::size_t size) {
             const std::size_t index = index_of(kSctpParameterTypes, reader.at.be16(parameter));
             read_sctp_parameter(reader, parameter, size, !seen.first(index));
             return true;
@@ -217,12 +219,13 @@ void read_sctp(Reader& reader) {
     constexpr std::size_t kIDataHead = 20;
     Seen<256> seen;
     const std::size_t end =  // data chunks keep only the header, and nothing after it
-        each_word_aligned(reader, kHeader, reader.at.captured(), [&](std::size_t chunk, std::size_t length) {
-            const std::uint8_t type = reader.at.u8(chunk);
-            if (type == 0 || type == 64) return false;
-            read_sctp_chunk(reader, chunk, length, !seen.first(type));
-            return true;
-        });
+        for_each_word_aligned(reader, kHeader, reader.at.captured(),
+                              [&](std::size_t chunk, std::size_t length) {
+                                  const std::uint8_t type = reader.at.u8(chunk);
+                                  if (type == 0 || type == 64) return false;
+                                  read_sctp_chunk(reader, chunk, length, !seen.first(type));
+                                  return true;
+                              });
     reader.header(0, end + kIDataHead);
 }
 

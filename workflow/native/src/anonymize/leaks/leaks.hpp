@@ -94,7 +94,8 @@ class Windows {
 
 struct Leak {
     std::uint64_t frame = 0;
-    std::size_t offset = 0;  // in the anonymized frame; for payload found in a text, in the original frame
+    // in the anonymized frame; for payload of a text and for find_windows(), in the original frame
+    std::size_t offset = 0;
     std::string what;
 };
 

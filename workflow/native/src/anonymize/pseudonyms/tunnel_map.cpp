@@ -9,8 +9,9 @@ namespace {
 
 constexpr std::size_t kMaxCachedTunnels = 1U << 16;  // about 2 MiB; then the cache is cleared
 
-// Ranges of identifiers: below 2^bits[0], from there to 2^bits[1], and so on; unused elements repeat the last
-// one. Each range is permuted separately.
+// The ranges of identifiers that are permuted separately, by exponents of 2: {a, b, c} are the identifiers
+// below 2^a, those from there to below 2^b, and those from there to below 2^c. Unused elements repeat the
+// last.
 using Ranges = std::array<std::uint8_t, 3>;
 
 Ranges ranges_of(TunnelType type) {
