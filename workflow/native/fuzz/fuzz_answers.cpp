@@ -48,7 +48,7 @@ Dissection keys_of(const TsharkRow& row) {
     return keys;
 }
 
-// Checks that common tags are sorted in the order of the core, and that no tag is lost or added.
+// Checks that no tag is lost or added if the tags are sorted in the order of the core.
 void check_order(Dissection keys, std::uint8_t choices) {
     Dissection core = keys;
     for (unsigned i = 0; i < core.vlan_count; ++i)

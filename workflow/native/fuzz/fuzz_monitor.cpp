@@ -29,8 +29,8 @@ void compare_identities(const acapella::Record& record, const monitor_fuzz_ident
     acapella::PacketSpan network;
     if (!found.is_valid || !acapella::kappa::find_network_quickly(record, network)) return;
     acapella::kappa::Identifier identifier({});
-    const auto part = identifier.find(record);
-    const auto identity = identifier.hash(part.captured);
+    const auto identifying = identifier.find(record);
+    const auto identity = identifier.hash(identifying.captured);
     check(identity.high == found.high && identity.low == found.low);
 }
 

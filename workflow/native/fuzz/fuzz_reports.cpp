@@ -97,8 +97,8 @@ void check_columns(const Collector& collector) {
     check(series_batch(rows).columns.length == static_cast<std::int64_t>(rows.size()));
 }
 
-// Checks that there are at most four rows per report, regardless of their distance, and that the windows add
-// up exactly to the flows.
+// Checks that there are at most four rows per report and one more per flow, regardless of the time between
+// reports, and that the windows add up exactly to the flows.
 void check_series(const Collector& collector) {
     if (collector.config().series_ns.value_or(0) == 0) return;
     std::vector<std::array<std::uint64_t, 2>> left;

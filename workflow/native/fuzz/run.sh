@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the fuzz targets and runs them in parallel. If a target finds a fault, prints the input and fails.
+# Builds the fuzz targets and runs them in parallel. If a target finds a fault, prints the path of the input and fails.
 # Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: build directory of the C++ tests (the Makefile configures it).
 # Each target runs for SECONDS, starting from its seeds, corpus/ in this directory and the results of earlier runs. With
 # FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without results of earlier runs: the
@@ -84,8 +84,8 @@ if [ -n "${FUZZ_RUNS:-}" ]; then
     fi
 fi
 
-# Inputs found by a target are kept in corpus/ for later runs. A run with FUZZ_RUNS uses a directory that is emptied
-# first.
+# Inputs found by a target are kept in BUILD/fuzz/corpus for later runs. A run with FUZZ_RUNS uses a directory that is
+# emptied first.
 fuzz() {
     target=$1
     runs=$(runs_of "$target")

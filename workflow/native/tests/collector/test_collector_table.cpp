@@ -101,10 +101,10 @@ TEST(Flow, FilledGapIsSubtractedAndNewStartResetsCounts) {
 
 TEST(Flow, SynRestartsSequenceNumbers) {
     using namespace format2;
-    const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
+    const auto report = [](std::uint32_t time, unsigned triggers, unsigned known, std::uint32_t end,
                            std::uint32_t acked, std::uint32_t first) {
-        return with(format2_report(1, 1, time, time), first_ack, first, trigger, why, valid, known, seq_end,
-                    end, ack, acked);
+        return with(format2_report(1, 1, time, time), first_ack, first, trigger, triggers, valid, known,
+                    seq_end, end, ack, acked);
     };
     constexpr unsigned kSeq = valid_bits::slot | valid_bits::seq, kBoth = kSeq | valid_bits::ack;
     const std::vector<ByteVector> reports = {
@@ -149,8 +149,8 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
 
 TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
     using namespace format2;
-    const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint64_t started) {
-        return with(format2_report(1, 1, time, time), trigger, why, valid, known, start, started);
+    const auto report = [](std::uint32_t time, unsigned triggers, unsigned known, std::uint64_t started) {
+        return with(format2_report(1, 1, time, time), trigger, triggers, valid, known, start, started);
     };
     constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
                        kWithSlot = valid_bits::slot | valid_bits::start;

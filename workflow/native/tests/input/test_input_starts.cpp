@@ -18,7 +18,7 @@ using input::ByteStream;
 using input::Compression;
 using input::DecompressionLimits;
 
-// Returns bytes that refer to bytes up to 60,000 before them.
+// Returns bytes, most of which repeat bytes up to 60,000 positions before them.
 std::vector<std::byte> repetitive(std::size_t size) {
     std::vector<std::byte> bytes(size);
     std::uint32_t noise = 1;

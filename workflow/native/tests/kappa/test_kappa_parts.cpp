@@ -258,9 +258,9 @@ void expect_same_matches(const Trial& a, const Trial& b, std::uint64_t memory_by
     EXPECT_EQ(found.ambiguous().a, expected.ambiguous.a);
     EXPECT_EQ(found.ambiguous().b, expected.ambiguous.b);
     std::size_t packet = 0;
-    found.for_each_of_b([&](const Match& add_match, const PacketTime&) {
-        ASSERT_EQ(add_match.packet_a, expected.matches[packet++]);
-        if (add_match.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(add_match.packet_a));
+    found.for_each_of_b([&](const Match& match, const PacketTime&) {
+        ASSERT_EQ(match.packet_a, expected.matches[packet++]);
+        if (match.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(match.packet_a));
     });
     EXPECT_EQ(packet, b.size());
 }
