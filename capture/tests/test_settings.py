@@ -139,7 +139,7 @@ def test_environments_of_replays_have_defaults_and_abbreviations():
     assert (quiet.name, quiet.noise, quiet.path, quiet.replayers, quiet.speed) == ("quiet", False, "shared", 1, 1)
     assert (loaded.name, loaded.noise) == ("loaded", True)
     assert (own.sender, quiet.sender) == ("acapella", "tcpreplay")
-    assert [one.sender for one in replay_of(sender="acapella").environments] == ["acapella", "acapella"]
+    assert [each.sender for each in replay_of(sender="acapella").environments] == ["acapella", "acapella"]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_environments_of_fabric_use_all_senders_by_default():
     (path,) = fabric_replay_of().environments
     assert (path.name, path.replayers, path.speed) == ("path", 2, 1)
     found = fabric_replay_of(environments=[{"name": "one", "replayers": 1}, {"name": "two", "speed": 0.5}])
-    assert [[sender.interface for sender in one.senders(found)] for one in found.environments] == [
+    assert [[sender.interface for sender in each.senders(found)] for each in found.environments] == [
         ["eth1"],
         ["eth1", "eth2"],
     ]

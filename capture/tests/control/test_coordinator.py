@@ -303,7 +303,7 @@ def test_clock_error_is_chronys_root_distance(output, expected):
     assert clock_error_ns(output) == expected
 
 
-def test_second_process_cannot_collect_the_same_campaign(tmp_path):
+def test_second_collection_of_the_same_campaign_is_rejected(tmp_path):
     first = coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c")
     next(first)
     with pytest.raises(UserError, match="c: another process is collecting this campaign; wait"):

@@ -58,9 +58,9 @@ def delivered(node: Node, ended_early: str | None) -> node_digest.NodeDigest:
 
 def test_capture_that_ended_early_is_truncated_to_whole_frames(node):
     digest = delivered(node, "the disk is full")
-    whole = pcap(frames(FRAMES - 1))
+    truncated = pcap(frames(FRAMES - 1))
     assert (digest.facts.fault, digest.facts.frames) == (None, FRAMES - 1)
-    assert (digest.bytes, digest.sha256) == (len(whole), hashlib.sha256(whole).hexdigest())
+    assert (digest.bytes, digest.sha256) == (len(truncated), hashlib.sha256(truncated).hexdigest())
 
 
 def test_capture_truncated_without_an_early_end_has_a_fault(node):

@@ -191,7 +191,7 @@ class FullDisk(NodeTestbed):
 
 @contextlib.contextmanager
 def small_disk_or_skip(kind: str, directory: Path):
-    """Return a command prefix that mounts a file system of 24 MB at `directory`."""
+    """Mount a file system of 24 MB at `directory` in a private namespace; yield the command prefix that enters it."""
     script = f"{mount_command(kind, directory, '24M')} && echo mounted && read line; umount {directory}"
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     holder = subprocess.Popen(["unshare", "-m", "sh", "-c", script], text=True, **pipes)

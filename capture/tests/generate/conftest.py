@@ -16,7 +16,7 @@ from acapella_capture.generate.compiled import CompiledModel
 
 @dataclass(frozen=True)
 class Generated:
-    """A capture, its list of flows, and the model."""
+    """A capture, its list of flows, the model, and the expected flow table."""
 
     path: Path
     document: dict[str, Any]

@@ -89,7 +89,7 @@ sys.exit(code)
 @pytest.mark.soak
 def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, direct, variables):
     command(tmp_path, MODEL)
-    variables["ASAN_OPTIONS"] = "detect_leaks=0"  # it does not find threads in a PID namespace
+    variables["ASAN_OPTIONS"] = "detect_leaks=0"  # LeakSanitizer does not find threads in a PID namespace
     for groups, starts, code in ((6, 50, 0), (100, 2, 2)):
         python = [*direct, "unshare", "--pid", "--fork", sys.executable, "-c"]
         done = run(*python, IN_TAKEN_GROUPS.format(groups=groups, starts=starts), env=variables, cwd=tmp_path)

@@ -99,7 +99,9 @@ def test_mutated_models_are_accepted_or_rejected(tmp_path):
     chance = random.Random(19)
     accepted = rejected = 0
     texts = [models.flow(name, headers, at, 5) for at, (name, (headers, _)) in enumerate(models.TEMPLATES.items())]
-    texts += [models.flow(name, of, 0, 5, f"  malformed: {errors}") for name, (of, errors) in models.ERRORS.items()]
+    texts += [
+        models.flow(name, headers, 0, 5, f"  malformed: {errors}") for name, (headers, errors) in models.ERRORS.items()
+    ]
     for _ in range(400):
         try:
             compiled = read(tmp_path, mutated("flows:\n" + chance.choice(texts) + "\n", chance))

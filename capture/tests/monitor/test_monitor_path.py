@@ -1,6 +1,6 @@
 """A monitor on the real clock, after a link that delays, loses, duplicates and reorders packets by a known schedule.
 
-Counts decide. The link holds packets for longer than the generator sends, so that their order is that of the schedule,
+The link holds packets for longer than the generator sends, so that their order is that of the schedule,
 however busy the machine is; a run in which this does not hold is repeated with a longer delay.
 """
 
@@ -169,7 +169,7 @@ def test_delays_are_within_the_measured_noise_floor(tmp_path, delay_ns):
 
 
 def delays_beyond(delay_ns: int, directory: Path) -> tuple[float, int]:
-    """Measure a path without and with a delay; return how much more the medians differ, and the noise (ns)."""
+    """Measure a path without and with a delay; return the difference of medians minus the delay, and the noise (ns)."""
     with impaired_path.path(c_programs.built_or_skip("acapella-link")) as (prefix, link):
         link.set(Impairments())
         floor = sorted(latencies(measure(prefix, link, directory / "floor").packets[1]))

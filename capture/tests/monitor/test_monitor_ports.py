@@ -92,10 +92,10 @@ def test_simultaneous_generators_are_counted_separately(tmp_path, monkeypatch):
         wanted.append(json.loads((tmp_path / f"{number}.pcap.generated.json").read_text()))
     assert wanted[0]["seed"] != wanted[1]["seed"]
     with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
-        both = [*BOTH, "--pattern", "prbs31", "-o", tmp_path / "both"]
-        one = ["-i", "right1", "--expected", tmp_path / "1.pcap.generated.json", "-o", tmp_path / "one"]
+        both_words = [*BOTH, "--pattern", "prbs31", "-o", tmp_path / "both"]
+        second_words = ["-i", "right1", "--expected", tmp_path / "1.pcap.generated.json", "-o", tmp_path / "one"]
         for wait_s in (2, 8, 32):
-            with monitors(prefix, both, one) as counting:
+            with monitors(prefix, both_words, second_words) as counting:
                 at_ns = time.time_ns() + wait_s * 10**9
                 if generate_at(prefix, files, at_ns):
                     break
@@ -125,7 +125,7 @@ def generate_at(prefix: tuple[str, ...], files: list[Path], at_ns: int) -> bool:
         argv += generator.port_arguments(f"left{number}", mtu=1500)
         running.append(subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
     messages = [process.communicate()[1] for process in running]
-    # a monitor may use the fanout group of a generator, whose number is that of its process
+    # a monitor may use the fanout group of a generator, whose number is derived from its process id
     failed = [trials.TOO_LATE in message or FANOUT in message for message in messages]
     assert all(process.returncode == 0 or known for process, known in zip(running, failed, strict=True)), messages
     return not any(failed)

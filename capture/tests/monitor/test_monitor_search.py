@@ -25,7 +25,7 @@ from acapella.cli.main import main
 from acapella_capture.generate import model as generator_model
 from acapella_capture.generate import program as generator_program
 from acapella_capture.monitor import command, expected, finished, program, result, tables, text, trials, virtual
-from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, reached, rows
+from acapella_capture.monitor.search import Trial, highest, line_pps, longest_burst, repeat_until_reached, rows
 from acapella_capture.testbeds import local
 from acapella_core.errors import UserError
 
@@ -125,7 +125,7 @@ def test_longest_burst_fills_the_buffer(max_length, buffer):
 def test_trial_whose_rate_the_generator_did_not_reach_is_repeated(failures, runs):
     done = [Trial(10, 0, 5.0, reached=number >= failures) for number in range(10)]
     remaining = iter(done)
-    assert reached(lambda: next(remaining)) is done[runs - 1]
+    assert repeat_until_reached(lambda: next(remaining)) is done[runs - 1]
 
 
 @pytest.mark.parametrize(("packets", "last_ns", "is_good"),
@@ -265,14 +265,14 @@ def ended(table: list[dict]) -> int:
 
 def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, capsys):
     """The search ends early and is resumed once for each error."""
-    whole, tried = Device(), []
-    assert search(whole) == 0
+    uninterrupted, tried = Device(), []
+    assert search(uninterrupted) == 0
     wanted = table_of(tmp_path)
     assert ended(wanted) == wanted[0]["searches"] == 2 * 2 * 3 * 2  # ports, sizes, captures, measures
     assert not (tmp_path / "tables" / finished.NAME).exists()
     for number, (error, code) in enumerate(ERRORS, 1):
         capsys.readouterr()
-        part = Device(len(whole.trials) // 4, error)
+        part = Device(len(uninterrupted.trials) // 4, error)
         assert search(part) == code
         tried += part.trials
         rows = table_of(tmp_path)
@@ -288,7 +288,7 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
         assert ("monitor: continuing the search of an earlier run" in err) == (number > 1)
     rest = Device()
     assert search(rest) == 0
-    assert tried + rest.trials == whole.trials
+    assert tried + rest.trials == uninterrupted.trials
     assert table_of(tmp_path) == wanted
     assert not (tmp_path / "tables" / finished.NAME).exists()
 
@@ -303,8 +303,8 @@ def test_table_of_an_earlier_search_is_kept_if_a_program_is_missing(tmp_path, se
 
 @pytest.mark.soak
 def test_trials_of_a_different_search_are_not_reused(tmp_path, search, monkeypatch):
-    whole = Device()
-    assert search(whole) == 0
+    uninterrupted = Device()
+    assert search(uninterrupted) == 0
     for change in ("duration", "program", "namespaces", "file", None):
         search(Device(5, UserError("broken")))
         if change == "program":
@@ -316,7 +316,7 @@ def test_trials_of_a_different_search_are_not_reused(tmp_path, search, monkeypat
             if change == "namespaces":
                 patch.setattr(local, "__path__", [str(tmp_path)])  # without the code of the sandbox
             assert search(again, *(["--settle-seconds", "3"] if change == "duration" else [])) == 0
-        assert len(again.trials) == len(whole.trials) - (0 if change else 5), change
+        assert len(again.trials) == len(uninterrupted.trials) - (0 if change else 5), change
 
 
 def test_search_begins_near_the_previous_result(tmp_path, search):
@@ -409,12 +409,12 @@ def test_ports_used_together_share_a_trial():
     idle = Trial(100, 100, 900.0, reached=False)
     busy = Trial(100, 20, 1000.0, latency_min_ns=5, latency_mean_ns=10.0, latency_max_ns=30, jitter_ns=2.0)
     other = Trial(100, 0, 1000.0, latency_min_ns=7, latency_mean_ns=19.0, latency_max_ns=20, jitter_ns=3.0)
-    assert trials.together([(busy, 80), (other, 100)]) == Trial(
+    assert trials.combined_trial([(busy, 80), (other, 100)]) == Trial(
         200, 20, 2000.0, latency_min_ns=5, latency_mean_ns=15.0, latency_max_ns=30, jitter_ns=3.0
     )
-    assert trials.together([(busy, 80), (idle, 0)]).reached is False
-    assert trials.together([(busy, 80), (replace(idle, lost=None), 0)]).lost is None
-    assert trials.together([(idle, 0)]) == idle
+    assert trials.combined_trial([(busy, 80), (idle, 0)]).reached is False
+    assert trials.combined_trial([(busy, 80), (replace(idle, lost=None), 0)]).lost is None
+    assert trials.combined_trial([(idle, 0)]) == idle
 
 
 @pytest.mark.soak

@@ -34,9 +34,9 @@ def test_placed_nodes_fit_onto_the_hosts(hosts, wanted):
 class ScarceTestbed:
     """A testbed that advertises more than it allocates."""
 
-    def __init__(self, gives: int):
-        self.gives = gives
-        self.asked: list[int] = []
+    def __init__(self, capacity: int):
+        self.capacity = capacity
+        self.requested_counts: list[int] = []
 
     def resources(self, site):
         return (Host("h", 64, 512, 5000, 5),)
@@ -45,31 +45,31 @@ class ScarceTestbed:
         return ()
 
     def allocate(self, site, request):
-        self.asked.append(request.instances)
-        if request.instances > self.gives:
+        self.requested_counts.append(request.instances)
+        if request.instances > self.capacity:
             raise InsufficientResources("no storage", where=f"site {site}")
         return tuple(Instance(f"n{number}", site, ("r1", "r2")) for number in range(request.instances))
 
 
 def test_allocation_retries_with_one_node_fewer():
-    testbed = ScarceTestbed(gives=3)
+    testbed = ScarceTestbed(capacity=3)
     allocated = allocate_with_backoff(testbed, "S", ResourceRequest(8))
-    assert testbed.asked == [5, 4, 3]
+    assert testbed.requested_counts == [5, 4, 3]
     assert (len(allocated.instances), allocated.requested) == (3, 8)
     assert allocated.reason == "refused 4: site S: no storage"
     assert [(node.name, name) for node, name in allocated.receivers()][:4] == [
         ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
     ]  # fmt: skip
-    assert allocate_with_backoff(ScarceTestbed(gives=0), "S", ResourceRequest(2)) == SiteAllocation(
+    assert allocate_with_backoff(ScarceTestbed(capacity=0), "S", ResourceRequest(2)) == SiteAllocation(
         (), 2, "refused 1: site S: no storage"
     )
 
 
 def test_nodes_of_an_earlier_collection_are_reused_and_counted():
-    testbed = ScarceTestbed(gives=9)
+    testbed = ScarceTestbed(capacity=9)
     testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
     assert len(allocate_with_backoff(testbed, "S", ResourceRequest(6)).instances) == 6
-    assert testbed.asked == [6]
+    assert testbed.requested_counts == [6]
 
 
 def test_number_of_nodes_follows_the_number_of_ports():

@@ -89,17 +89,17 @@ def test_modes_choose_sites_and_ports():
     assert [(s.name, [port.name for port in s.ports]) for s in mine] == [("A", ["p"])]
 
 
-def ports_by_site(there, **collect) -> dict[str, list[str]]:
-    return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), there)}
+def ports_by_site(sites, **collect) -> dict[str, list[str]]:
+    return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), sites)}
 
 
 PORTS = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
-THERE = [Site("S", PORTS), Site("T", PORTS[:1])]
+SITES = [Site("S", PORTS), Site("T", PORTS[:1])]
 
 
 def test_uplinks_and_fixed_selections_skip_sites_without_ports():
-    assert ports_by_site(THERE, port_selection="uplinks") == {"S": ["b"]}
-    assert ports_by_site(THERE, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
+    assert ports_by_site(SITES, port_selection="uplinks") == {"S": ["b"]}
+    assert ports_by_site(SITES, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_uplinks_and_fixed_selections_skip_sites_without_ports():
 )
 def test_site_or_port_that_cannot_be_sampled_is_an_error(keys, why):
     with pytest.raises(UserError, match=why):
-        ports_by_site(THERE, **keys)
+        ports_by_site(SITES, **keys)
 
 
 def test_number_of_cycles_is_unknown_with_a_time_limit_only():

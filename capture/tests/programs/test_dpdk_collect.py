@@ -112,7 +112,7 @@ def test_ring_is_limited_by_lockable_memory(limits, kib):
     assert ring_kib(32768, limits) == kib
 
 
-BEHIND = """
+P4_CONFIG = """
 capture: {{sample_s: 0.5, method: fpga, format: pcapng, snaplen: 64, p4_program: {program}, p4_control: {control}}}
 collect: {{port_selection: uplinks}}
 local: {{sites: 2, traffic: [{{kind: ping, path: jumbo}}]}}
@@ -123,7 +123,7 @@ local: {{sites: 2, traffic: [{{kind: ping, path: jumbo}}]}}
 @AS_USER
 def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
     control = write_file(open_directory / "control", dpdk.DROP_ARP)
-    samples = collected(caller, open_directory / "behind", BEHIND.format(program=dpdk.FORWARD, control=control))
+    samples = collected(caller, open_directory / "behind", P4_CONFIG.format(program=dpdk.FORWARD, control=control))
     assert [sample["method"] for sample in samples] == ["fpga", "fpga"]
     for sample in samples:
         read = dpdk.read_pcapng(open_directory / "behind" / "raw" / sample["file"])

@@ -185,9 +185,9 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
     """As in SQLite's tests, the n-th write, fsync, rename or malloc fails, except calls of io_uring and libc."""
-    whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
-    assert whole.status == 0 and total > 0, whole.stderr
-    assert [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]] == FEW
+    faultless, total = with_fault(tmp_path / "faultless", preload, f"{kind}:0")
+    assert faultless.status == 0 and total > 0, faultless.stderr
+    assert [frame for path in faultless.files() for frame in dpdk.read_pcap(path)[0]] == FEW
     limit = min(total, 200) if kind == "malloc" else total
     for number in random.Random(kind).sample(range(1, limit + 1), limit if SOAK else min(limit, CHOSEN[kind])):
         directory = tmp_path / f"{number}"
@@ -202,8 +202,8 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
             found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
             assert left == 0, (path, what)
             frames += found
-        places = [FEW.index(frame) for frame in frames]
-        assert places == sorted(set(places)), what
+        positions = [FEW.index(frame) for frame in frames]
+        assert positions == sorted(set(positions)), what
         assert run.status > 0 or frames == FEW, what
         assert sum("error: " in line for line in run.stderr.splitlines()) == (run.status != 0), what
         shutil.rmtree(directory)

@@ -11,7 +11,7 @@ CONTROL = f"{dpdk.DROP_ARP}table exact add match 0x0800 action keep 100\n"
 
 
 def some_traffic(count: int) -> list[dpdk.Frame]:
-    """Return IPv4 frames, every third one ARP, every fifth IPv6; one needs many mbufs."""
+    """Return a mix of IPv4, ARP and IPv6 frames; one of them needs many mbufs."""
     types = [0x0806 if n % 3 == 0 else 0x86DD if n % 5 == 0 else 0x0800 for n in range(count)]
     frames = dpdk.some_frames(count)
     frames[1] = dpdk.some_frames(1, sizes=(20000,))[0]

@@ -91,9 +91,9 @@ def test_second_run_is_independent_of_the_first(tmp_path, capture):
 
 
 def test_file_interfaces_are_sent_to_the_ports_in_order(tmp_path, capture):
-    """A saved recording of two ports returns to these ports."""
+    """A recording of two ports that is saved and loaded again is sent to the same ports."""
     parts = [FRAMES[:200], FRAMES[200:300]]
-    order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda one: one[:2])
+    order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda entry: entry[:2])
     blocks = [pcapng_files.SECTION, *2 * [pcapng_files.interface(options=pcapng_files.option(9, b"\x09"))]]
     blocks += [pcapng_files.packet_block(port, frame.ts_ns, frame.data, frame.wire) for _, port, frame in order]
     devices = [("--vdev", f"net_pcap{i},tx_pcap={tmp_path}/out{i}.pcap", "--tx", f"net_pcap{i}") for i in range(2)]
@@ -296,8 +296,8 @@ def test_c_tests_pass_with_sanitizers():
     check_c_tests("queues", "lead", "replay", "bridge", "command", "session")
 
 
-@pytest.mark.parametrize(("pace", "own", "bursts"), [("bursts", 0, 20), ("single", 80, 80)])
-def test_simultaneous_packets_are_one_burst_unless_paced_singly(tmp_path, pace, own, bursts):
+@pytest.mark.parametrize(("pace", "resolved", "bursts"), [("bursts", 0, 20), ("single", 80, 80)])
+def test_simultaneous_packets_are_one_burst_unless_paced_singly(tmp_path, pace, resolved, bursts):
     frames = [dpdk.Frame(FRAMES[i // 4].ts_ns, FRAMES[i].wire, FRAMES[i].data) for i in range(80)]
     capture = replayer.write_capture(tmp_path / "bursts.pcap", frames)
     with replayer.Replayer(*NULL, "--pace", pace) as program:
@@ -305,7 +305,7 @@ def test_simultaneous_packets_are_one_burst_unless_paced_singly(tmp_path, pace, 
         program.run()
         found = program.departures(tmp_path / pace)
         assert program.end() == 0, program.messages
-    assert sum(each.flags & 1 for each in found) == own
+    assert sum(each.flags & 1 for each in found) == resolved
     assert sum(each.flags >> 1 & 1 for each in found) == bursts
     assert pace == "single" or all(
         len({each.departed_ns for each in found[at : at + 4]}) == 1 for at in range(0, 80, 4)

@@ -139,7 +139,7 @@ def test_interface_counter_excludes_packets_dropped_by_a_kernel_queue(tmp_path, 
 
 
 def run_while_forwarding(bridged, capture, tmp_path, *bridge: str) -> dict:
-    """Send 20 packets to left1 while the bridge forwards the frames of a capture to it; return the event `done`."""
+    """Send 20 packets on left1 while the bridge forwards the frames of a capture to it; return the event `done`."""
     slow = [dpdk.Frame(number * 50_000_000, 60, bytes(59) + bytes([number])) for number in range(20)]
     with replayer.loaded(replayer.write_capture(tmp_path / "few.pcap", slow), *bridge, prefix=bridged) as program:
         program.ask("run 0 1 1000000", "running")

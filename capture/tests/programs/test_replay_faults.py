@@ -13,7 +13,7 @@ from acapella_testing.soak import SOAK
 
 FRAMES = dpdk.some_frames(300, seed=11, sizes=(60, 512, 1514))
 FILES = ("saved.pcapng", "departures")
-WHOLE = ["loaded", "done", "saved", "saved"]  # events without a fault
+EVENTS = ["loaded", "done", "saved", "saved"]  # events without a fault
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def results(program: replayer.Replayer, capture: Path, directory: Path) -> list[
     """Load, run and write both files; return the events, and the messages of errors."""
     lines = [f"load {capture}", "run 0 1 100000000", f"save {directory}/saved.pcapng"]
     lines.append(f"departures {directory}/departures")
-    events = [program.ask(line, kind, "error") for line, kind in zip(lines, WHOLE, strict=True)]
+    events = [program.ask(line, kind, "error") for line, kind in zip(lines, EVENTS, strict=True)]
     assert all(event["error_ns"] for event in events if event["event"] == "done")
     assert program.end() == 0, program.messages
     return [event.get("message", event["event"]) for event in events]
@@ -47,7 +47,7 @@ def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[l
 @pytest.mark.parametrize(("kind", "max_calls"), [("sync", 11), ("rename", 11), ("malloc", 11 if SOAK else 5)])
 def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind, max_calls):
     found, complete = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails
-    assert found == WHOLE
+    assert found == EVENTS
     assert set(complete) == set(FILES)
     failed = 0
     for number in range(1, max_calls + 1):
@@ -55,8 +55,8 @@ def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, p
         assert files == {
             name: complete[name] for name, text in zip(FILES, found[2:], strict=True) if text == "saved"
         }, (number, found)
-        failed += found != WHOLE
-        if found == WHOLE and kind != "malloc":  # there are fewer calls; memory may be optional
+        failed += found != EVENTS
+        if found == EVENTS and kind != "malloc":  # there are fewer calls; memory may be optional
             break
     assert failed >= 2
 

@@ -67,7 +67,7 @@ def test_bridge_with_several_queues_keeps_the_order_of_flows(tmp_path, bridged):
         assert program.end() == 0, program.messages
     assert by_flow(replayer.received(tmp_path / "live.pcap")) == expected
     assert by_flow(replayer.received(tmp_path / "replayed.pcap")) == expected
-    assert [one.queue for one in departed] == [
+    assert [each.queue for each in departed] == [
         frame.queue for frame in dpdk.read_pcapng(tmp_path / "saved.pcapng").frames
     ]
     received = [queue["received"] for queue in port["queues"]]
@@ -94,7 +94,7 @@ def test_bridge_of_tap_devices_uses_their_queues(tmp_path, direct):
         assert program.end() == 0, program.messages
     assert by_flow(replayer.received(tmp_path / "live.pcap")) == by_flow([frame.data for frame in frames])
     assert by_flow(replayer.received(tmp_path / "replayed.pcap")) == by_flow([frame.data for frame in frames])
-    assert all(one["received"] == one["forwarded"] + sum(one["dropped"].values()) > 0 for one in port["queues"])
+    assert all(queue["received"] == queue["forwarded"] + sum(queue["dropped"].values()) > 0 for queue in port["queues"])
     assert sum(queue["received"] for queue in port["queues"]) == port["received"] >= len(frames)
     assert sum(sum(port["queues"]) for port in done["ports"]) == done["sent"] == recorded["packets"]
 

@@ -97,7 +97,7 @@ def test_two_runs_in_a_row_have_their_own_departures(agent):
 def test_saved_recordings_are_new_files_with_a_checksum(agent, peer):
     peer.record()
     found = [peer.ask(save={})["done"] for _ in range(2)]
-    assert [one["file"] for one in found] == ["recording-1.pcapng", "recording-2.pcapng"]
+    assert [each["file"] for each in found] == ["recording-1.pcapng", "recording-2.pcapng"]
     saved = agent.agent.replayer.directory / "recording-1.pcapng"
     assert saved.read_bytes() == b"recording of 2 packets"
     assert saved.stat().st_mode & 0o777 == 0o600
@@ -218,8 +218,8 @@ def test_silent_connections_do_not_block_a_controller(agent):
     silent = [socket.create_connection(("127.0.0.1", agent.port)) for _ in range(MAX_UNAUTHENTICATED + 20)]
     check_welcome(agent)
     agent.counted("evicted", 20)
-    for one in silent:
-        one.close()
+    for connection in silent:
+        connection.close()
 
 
 def test_second_controller_is_refused_while_the_first_is_connected(agent, peer):

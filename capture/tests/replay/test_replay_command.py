@@ -31,7 +31,7 @@ def message(done: subprocess.CompletedProcess) -> str:
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def workspace(tmp_path, monkeypatch):
     """Provide a directory with a capture of 20 packets, a stand-in as the program, and TMPDIR inside."""
     replay_capture.write(tmp_path / "trace.pcap", "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=20)
     stand_in_on_path(tmp_path, monkeypatch)
@@ -41,40 +41,40 @@ def place(tmp_path, monkeypatch):
 
 
 @contextlib.contextmanager
-def agent(place, *arguments: object):
+def agent(workspace, *arguments: object):
     """Run an agent; yield its process, and the options of a controller."""
-    secret = secret_file(place)
+    secret = secret_file(workspace)
     with replay_commands.agent(*arguments, "--secret", secret) as (process, address):
         yield process, ("--control", address, "--secret", secret)
 
 
-def replay_of_file(place, monkeypatch, **behavior: object) -> subprocess.CompletedProcess:
+def replay_of_file(workspace, monkeypatch, **behavior: object) -> subprocess.CompletedProcess:
     """Replay the capture with a stand-in that behaves this way."""
-    stand_in_on_path(place, monkeypatch, **behavior)
-    return replay(place / "trace.pcap", "-i", "lo")
+    stand_in_on_path(workspace, monkeypatch, **behavior)
+    return replay(workspace / "trace.pcap", "-i", "lo")
 
 
 @pytest.mark.parametrize("compressed", [False, True])
-def test_file_is_replayed_and_its_departures_are_written(place, compressed):
-    capture = place / ("trace.pcap.gz" if compressed else "trace.pcap")
+def test_file_is_replayed_and_its_departures_are_written(workspace, compressed):
+    capture = workspace / ("trace.pcap.gz" if compressed else "trace.pcap")
     if compressed:
-        capture.write_bytes(gzip.compress((place / "trace.pcap").read_bytes()))
-    done = replay(capture, "--interface", "lo", "--loops", 2, "--speed", 4, "--departures", place / "d.parquet")
+        capture.write_bytes(gzip.compress((workspace / "trace.pcap").read_bytes()))
+    done = replay(capture, "--interface", "lo", "--loops", 2, "--speed", 4, "--departures", workspace / "d.parquet")
     assert done.returncode == 0, done
     assert done.stdout.splitlines() == [
         "40 packets, 40 sent",
         "departure error: median 0 ns, 99th percentile 0 ns, largest 0 ns",
         "0 packets more than 1 us late, 2 preemptions, largest gap of the polling loop 4.321 us",
     ]
-    table = pq.read_table(place / "d.parquet")
+    table = pq.read_table(workspace / "d.parquet")
     metadata = [table.schema.metadata[key].decode() for key in (b"recording_sha256", b"speed", b"pacing")]
     assert metadata == [sha256_of(capture), "4", "bursts"]
     assert table.num_rows == 40
-    assert list((place / "tmp").iterdir()) == []
+    assert list((workspace / "tmp").iterdir()) == []
 
 
-def test_packets_longer_than_the_mtu_are_explained(place, monkeypatch):
-    done = replay_of_file(place, monkeypatch, too_long=3)
+def test_packets_longer_than_the_mtu_are_explained(workspace, monkeypatch):
+    done = replay_of_file(workspace, monkeypatch, too_long=3)
     mtu = Path("/sys/class/net/lo/mtu").read_text().strip()
     assert done.returncode == 1
     assert done.stdout.splitlines()[:2] == [
@@ -83,23 +83,23 @@ def test_packets_longer_than_the_mtu_are_explained(place, monkeypatch):
     ]
 
 
-def test_truncated_packets_are_a_warning(place, monkeypatch):
-    assert "truncated" not in replay(place / "trace.pcap", "-i", "lo").stderr
-    done = replay_of_file(place, monkeypatch, truncated=3)
+def test_truncated_packets_are_a_warning(workspace, monkeypatch):
+    assert "truncated" not in replay(workspace / "trace.pcap", "-i", "lo").stderr
+    done = replay_of_file(workspace, monkeypatch, truncated=3)
     assert done.returncode == 0
     assert "acapella: warning: 3 of 20 packets were truncated by the capture and are sent truncated" in done.stderr
 
 
-def test_departures_that_cannot_be_written_are_an_error_before_packets_are_sent(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, fault="scheduled:die")
-    done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "none" / "d.parquet")
-    assert f"--departures {place / 'none' / 'd.parquet'}: no such directory" in message(done)
-    assert not (place / "none").exists()
-    assert "not a regular file" in message(replay(place / "trace.pcap", "-i", "lo", "--departures", place))
+def test_departures_that_cannot_be_written_are_an_error_before_packets_are_sent(workspace, monkeypatch):
+    stand_in_on_path(workspace, monkeypatch, fault="scheduled:die")
+    done = replay(workspace / "trace.pcap", "-i", "lo", "--departures", workspace / "none" / "d.parquet")
+    assert f"--departures {workspace / 'none' / 'd.parquet'}: no such directory" in message(done)
+    assert not (workspace / "none").exists()
+    assert "not a regular file" in message(replay(workspace / "trace.pcap", "-i", "lo", "--departures", workspace))
 
 
-def test_packets_dropped_by_the_kernel_or_missed_by_a_bridge_give_warnings_and_exit_code_1(place, monkeypatch):
-    done = replay_of_file(place, monkeypatch, lost=3, missed=3)
+def test_packets_dropped_by_the_kernel_or_missed_by_a_bridge_give_warnings_and_exit_code_1(workspace, monkeypatch):
+    done = replay_of_file(workspace, monkeypatch, lost=3, missed=3)
     assert done.returncode == 1
     assert "acapella: warning: the kernel did not send all packets of net_fake0: 3 dropped" in done.stderr
     line = "acapella: warning: net_fake0: packets were not received during the run: 3 missed by the device\n"
@@ -117,15 +117,15 @@ def test_packets_dropped_by_the_kernel_or_missed_by_a_bridge_give_warnings_and_e
         ("saved", "error", "departures failed: injected"),
     ],
 )
-def test_failed_program_is_a_one_line_error(place, monkeypatch, event, kind, why):
-    stand_in_on_path(place, monkeypatch, fault=f"{event}:{kind}")
-    done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "d.parquet")
+def test_failed_program_is_a_one_line_error(workspace, monkeypatch, event, kind, why):
+    stand_in_on_path(workspace, monkeypatch, fault=f"{event}:{kind}")
+    done = replay(workspace / "trace.pcap", "-i", "lo", "--departures", workspace / "d.parquet")
     lines = [line for line in done.stderr.splitlines() if line.startswith("acapella: error:")]
     assert done.returncode == 2
     assert lines == [f"acapella: error: acapella-dpdk-replay: {why}"]
     assert done.stderr.count("is down") == why.count("is down"), "not printed twice"
-    assert not (place / "d.parquet").exists()
-    assert list((place / "tmp").iterdir()) == []
+    assert not (workspace / "d.parquet").exists()
+    assert list((workspace / "tmp").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -169,27 +169,27 @@ def test_failed_program_is_a_one_line_error(place, monkeypatch, event, kind, why
         (("--control", "127.0.0.1:1", "status", "--secret", "SECRET"), "connection failed: Connection refused"),
     ],
 )  # fmt: skip
-def test_usage_error_is_one_line(place, arguments, why):
+def test_usage_error_is_one_line(workspace, arguments, why):
     """Words in capitals are files: a capture, a secret, and a secret that others can read."""
-    (place / "open").write_text("0" * 64)
-    (place / "open").chmod(0o644)
-    files = {"FILE": place / "trace.pcap", "SECRET": secret_file(place), "OPEN": place / "open"}
+    (workspace / "open").write_text("0" * 64)
+    (workspace / "open").chmod(0o644)
+    files = {"FILE": workspace / "trace.pcap", "SECRET": secret_file(workspace), "OPEN": workspace / "open"}
     done = replay(*(files.get(argument, argument) for argument in arguments))
     assert done.returncode in (2, 75)
     assert why in message(done)
     assert done.stdout == ""
 
 
-def test_new_secret_is_private_and_not_printed(place):
-    done = replay("--new-secret", place / "s")
+def test_new_secret_is_private_and_not_printed(workspace):
+    done = replay("--new-secret", workspace / "s")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert re.fullmatch(r"[0-9a-f]{64}\n", (place / "s").read_text())
-    assert (place / "s").stat().st_mode & 0o777 == 0o600
+    assert re.fullmatch(r"[0-9a-f]{64}\n", (workspace / "s").read_text())
+    assert (workspace / "s").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("content", ["", "0" * 64 + "\n"])
-def test_new_secret_does_not_replace_a_file(place, content):
-    path = place / "s"
+def test_new_secret_does_not_replace_a_file(workspace, content):
+    path = workspace / "s"
     path.write_text(content)
     done = replay("--new-secret", path)
     assert done.returncode == 2
@@ -199,30 +199,30 @@ def test_new_secret_does_not_replace_a_file(place, content):
     assert path.read_text() == content
 
 
-def test_new_secret_that_cannot_be_written_leaves_no_file(place, monkeypatch):
+def test_new_secret_that_cannot_be_written_leaves_no_file(workspace, monkeypatch):
     monkeypatch.setattr(command, "make_secret", Mock(side_effect=UserError("cannot write: No space left on device")))
-    assert "No space left" in message(replay("--new-secret", place / "s"))
-    assert not (place / "s").exists()
-    why = f"--new-secret {place}/trace.pcap/s: cannot write: Not a directory"
-    assert why in message(replay("--new-secret", place / "trace.pcap" / "s"))
+    assert "No space left" in message(replay("--new-secret", workspace / "s"))
+    assert not (workspace / "s").exists()
+    why = f"--new-secret {workspace}/trace.pcap/s: cannot write: Not a directory"
+    assert why in message(replay("--new-secret", workspace / "trace.pcap" / "s"))
 
 
 @pytest.mark.soak
-def test_actions_control_an_agent_from_the_command_line(place):
-    (place / "out").mkdir()
-    with agent(place, "--bridge", "lo", "lo", "--output", place / "out") as (process, options):
+def test_actions_control_an_agent_from_the_command_line(workspace):
+    (workspace / "out").mkdir()
+    with agent(workspace, "--bridge", "lo", "lo", "--output", workspace / "out") as (process, options):
         assert "record: from_ns" in replay(*options, "record", "--until", "+500").stdout
         assert "busy" not in (stopped := replay(*options, "stop")).stderr
         assert stopped.returncode == 0
         assert "packets 2" in stopped.stdout
         assert "file recording-1.pcapng" in replay(*options, "save").stdout
         for number in (1, 2):
-            done = replay(*options, "run", "--loops", number, "--departures", place / f"{number}.parquet")
+            done = replay(*options, "run", "--loops", number, "--departures", workspace / f"{number}.parquet")
             assert done.returncode == 0, done
             assert f"{2 * number} packets, {2 * number} sent" in done.stdout
-            table = pq.read_table(place / f"{number}.parquet")
+            table = pq.read_table(workspace / f"{number}.parquet")
             assert table.num_rows == 2 * number
-            recording = place / "out" / "recording-1.pcapng"
+            recording = workspace / "out" / "recording-1.pcapng"
             assert table.schema.metadata[b"recording_sha256"].decode() == sha256_of(recording)
         assert "clear: done" in replay(*options, "clear").stdout
         assert "nothing to replay" in message(replay(*options, "run"))
@@ -230,12 +230,12 @@ def test_actions_control_an_agent_from_the_command_line(place):
         assert "quit: done" in replay(*options, "quit").stdout
         assert process.wait(TIMEOUT_S) == 0
         assert process.stderr.read().splitlines()[-1].startswith("replay: ended; connections 9, sessions 9, ")
-    assert list((place / "tmp").iterdir()) == []
+    assert list((workspace / "tmp").iterdir()) == []
 
 
-def test_agent_whose_program_dies_ends_with_one_line(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, fault="status:die")
-    with agent(place, place / "trace.pcap", "-i", "lo") as (process, options):
+def test_agent_whose_program_dies_ends_with_one_line(workspace, monkeypatch):
+    stand_in_on_path(workspace, monkeypatch, fault="status:die")
+    with agent(workspace, workspace / "trace.pcap", "-i", "lo") as (process, options):
         assert "ended: link of net_fake0 is down" in message(replay(*options, "status"))
         assert process.wait(TIMEOUT_S) == 2
         errors = [line for line in process.stderr.read().splitlines() if "error" in line]
@@ -246,15 +246,15 @@ def test_agent_whose_program_dies_ends_with_one_line(place, monkeypatch):
 @pytest.mark.parametrize(
     ("mode", "number"), [("file", signal.SIGTERM), ("agent", signal.SIGINT), ("run", signal.SIGINT)]
 )
-def test_interrupted_command_leaves_nothing(place, mode, number):
-    """The run lasts until 2100, so that the signal arrives during it."""
+def test_interrupted_command_leaves_nothing(workspace, mode, number):
+    """The run starts in 2100, so that the signal arrives before it."""
     later = ("--at", "2100-01-01T00:00:00Z")
     with contextlib.ExitStack() as parts:
         if mode == "file":
-            process = parts.enter_context(started(place / "trace.pcap", "-i", "lo", *later))
+            process = parts.enter_context(started(workspace / "trace.pcap", "-i", "lo", *later))
             wait_until(lambda: process.pid in (parent for parent, _ in processes().values()), "program")
         else:
-            process, options = parts.enter_context(agent(place, place / "trace.pcap", "-i", "lo"))
+            process, options = parts.enter_context(agent(workspace, workspace / "trace.pcap", "-i", "lo"))
         if mode == "run":
             process = parts.enter_context(started(*options, "run", *later))
             assert process.stdout.readline().startswith("start: ")
@@ -266,21 +266,21 @@ def test_interrupted_command_leaves_nothing(place, mode, number):
         if mode == "run":
             assert "idle, lo" in replay(*options, "status").stdout
             replay(*options, "quit")
-    assert list((place / "tmp").iterdir()) == []
+    assert list((workspace / "tmp").iterdir()) == []
 
 
-def test_agent_that_receives_another_signal_while_it_ends_leaves_nothing(place, monkeypatch):
-    stand_in_on_path(place, monkeypatch, fault="quit:sigterm")
-    with agent(place, place / "trace.pcap", "-i", "lo") as (process, options):
+def test_agent_that_receives_another_signal_while_it_ends_leaves_nothing(workspace, monkeypatch):
+    stand_in_on_path(workspace, monkeypatch, fault="quit:sigterm")
+    with agent(workspace, workspace / "trace.pcap", "-i", "lo") as (process, options):
         assert "quit: done" in replay(*options, "quit").stdout
         assert process.wait(TIMEOUT_S) == 0
-    assert list((place / "tmp").iterdir()) == []
+    assert list((workspace / "tmp").iterdir()) == []
 
 
-def test_killed_agent_leaves_no_program_and_the_next_command_removes_its_files(place):
-    with agent(place, place / "trace.pcap", "-i", "lo") as (process, _), Tree.below(process.pid) as tree:
+def test_killed_agent_leaves_no_program_and_the_next_command_removes_its_files(workspace):
+    with agent(workspace, workspace / "trace.pcap", "-i", "lo") as (process, _), Tree.below(process.pid) as tree:
         process.kill()
         process.wait(TIMEOUT_S)
         assert tree.gone_within(60) == []
-    assert replay(place / "trace.pcap", "-i", "lo").returncode == 0
-    assert list((place / "tmp").iterdir()) == []
+    assert replay(workspace / "trace.pcap", "-i", "lo").returncode == 0
+    assert list((workspace / "tmp").iterdir()) == []

@@ -34,7 +34,9 @@ MS = 1_000_000
 def agents(*options: dict):
     """Run agents with stand-ins that have these options; the clock of an agent is ahead by option `clock` (ns), too."""
     with contextlib.ExitStack() as running:
-        yield [running.enter_context(listening(stand_in_argv(**one), clock_ns=one.get("clock", 0))) for one in options]
+        yield [
+            running.enter_context(listening(stand_in_argv(**each), clock_ns=each.get("clock", 0))) for each in options
+        ]
 
 
 def controlled(found) -> Group:
@@ -140,7 +142,9 @@ def test_injected_skew_is_within_the_uncertainty(monkeypatch, clock, late):
     monkeypatch.setattr(actions, "report", lambda given, show: outcomes.extend(given) or 0)
     with agents({}, {"clock": clock, "late": late}) as found, recorded(found) as group:
         actions.run(group, RunPlan(), silent)
-    deviations = [actions.skew.deviation(one.remote.name, one.summary.errors_ns, one.clock) for one in outcomes]
+    deviations = [
+        actions.skew.deviation(outcome.remote.name, outcome.summary.errors_ns, outcome.clock) for outcome in outcomes
+    ]
     (skew,) = actions.skew.skews(deviations)
     assert abs(skew.skew_ns - (late - clock)) <= skew.error_ns
     assert abs(outcomes[1].clock.offset_ns - clock) <= outcomes[1].clock.error_ns
@@ -201,7 +205,7 @@ def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
             assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), silent) == 0
         warnings = sorted(line for line in capsys.readouterr().err.splitlines() if "warning" in line)
         assert len(warnings) == 2
-        for agent, line in zip(sorted(found, key=lambda one: one.name), warnings, strict=True):
+        for agent, line in zip(sorted(found, key=lambda each: each.name), warnings, strict=True):
             assert line.startswith(f"acapella: warning: replayer {agent.name}: ")
             assert line.endswith("; its departures are complete")
     assert [table.num_rows for table in tables_of(tmp_path, 1, 2)] == [2, 2]

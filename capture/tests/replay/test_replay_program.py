@@ -165,8 +165,8 @@ def test_program_ends_with_its_parent(number):
 
 
 def test_interfaces_get_a_ring_for_each_queue():
-    one, two = (ProgramSettings(ports=("lo",), queues=queues).argv("program") for queues in (None, 2))
-    rings = [int(argv[2].split("framecnt=")[1].split(",")[0]) for argv in (one, two)]
+    default, double = (ProgramSettings(ports=("lo",), queues=queues).argv("program") for queues in (None, 2))
+    rings = [int(argv[2].split("framecnt=")[1].split(",")[0]) for argv in (default, double)]
     assert rings[1] * 2 <= rings[0]
-    assert "qpairs" not in one[2] and "--queues" not in one
-    assert two[2].endswith(",qpairs=2") and two[two.index("--queues") + 1] == "2"
+    assert "qpairs" not in default[2] and "--queues" not in default
+    assert double[2].endswith(",qpairs=2") and double[double.index("--queues") + 1] == "2"

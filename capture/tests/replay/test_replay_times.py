@@ -72,10 +72,10 @@ OFFSETS = st.tuples(st.integers(-(10**9), 10**9), st.integers(0, 10**9))
 
 
 @given(OFFSETS, OFFSETS)
-def test_joined_offset_includes_both(one, other):
-    union = Offset(*one).union(Offset(*other))
-    assert union.offset_ns - union.error_ns <= min(offset - error for offset, error in (one, other))
-    assert union.offset_ns + union.error_ns >= max(offset + error for offset, error in (one, other))
+def test_joined_offset_includes_both(first, second):
+    union = Offset(*first).union(Offset(*second))
+    assert union.offset_ns - union.error_ns <= min(offset - error for offset, error in (first, second))
+    assert union.offset_ns + union.error_ns >= max(offset + error for offset, error in (first, second))
 
 
 def test_measured_offset_matches_an_injected_clock():

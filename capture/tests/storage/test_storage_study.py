@@ -68,7 +68,7 @@ def test_events_that_bpftrace_or_the_kernel_loses_are_counted():
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
-    """Provide files like those of /proc/sys/vm, where writing one of a pair sets the other to 0."""
+    """Provide a function that reads files like those in /proc/sys/vm; writing one of a pair sets the other to 0."""
     directory = tmp_path / "vm"
     values = {"dirty_ratio": 20, "dirty_background_ratio": 0, "dirty_bytes": 0, "dirty_background_bytes": 4096}
     for name, value in values.items():
@@ -159,17 +159,17 @@ def test_traced_and_missed_bytes_of_both_writers_equal_the_written_bytes(tmp_pat
     buffered, direct = measured["runs"]
     assert (buffered["writer"], buffered["call"]) == ("buffered", "writev")
     assert (direct["writer"], direct["call"]) == ("direct", "io_uring")
-    for one in (buffered, direct):
-        assert one["offered"] == one["written"] + one["lost"]
-        assert one["written"] > 0
-        assert all(each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0 for each in one["intervals"])
-        assert sum(each["latency_ns"] for each in one["intervals"]) >= one["intervals"][-1]["longest_ns"] > 0
-        assert one["missed_bytes"] >= 0
-        assert one["lost_messages"] == 0
-        assert one["missed_bytes"] == 0 or one["skipped_events"] != 0, "only the kernel skips events"
+    for result in (buffered, direct):
+        assert result["offered"] == result["written"] + result["lost"]
+        assert result["written"] > 0
+        assert all(each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0 for each in result["intervals"])
+        assert sum(each["latency_ns"] for each in result["intervals"]) >= result["intervals"][-1]["longest_ns"] > 0
+        assert result["missed_bytes"] >= 0
+        assert result["lost_messages"] == 0
+        assert result["missed_bytes"] == 0 or result["skipped_events"] != 0, "only the kernel skips events"
     # the direct writer writes the unaligned end without O_DIRECT, which is not traced
-    for one, written in ((buffered, buffered["written_bytes"]), (direct, direct["written_bytes"] // 4096 * 4096)):
-        assert sum(each["bytes"] for each in one["intervals"]) + one["missed_bytes"] == written
+    for result, written in ((buffered, buffered["written_bytes"]), (direct, direct["written_bytes"] // 4096 * 4096)):
+        assert sum(each["bytes"] for each in result["intervals"]) + result["missed_bytes"] == written
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 

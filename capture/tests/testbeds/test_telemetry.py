@@ -41,7 +41,7 @@ def server() -> Iterator[http.server.HTTPServer]:
 
 
 def matrix(query: str) -> dict:
-    """Return readings: p1 receives 1000 bytes/s and sends 500, p2 was read once, one series has no port name.
+    """Return readings: p1 and elsewhere receive 1000 bytes/s and send 500, p2 was read once, one port has no name.
 
     The last reading is 5 s old, the first 65 s.
     """

@@ -117,7 +117,7 @@ def network_slice(fabric) -> tuple[NetworkSlice, SlicePlan, ResourceRequest]:
     return NetworkSlice(fabric.loopback.settings(), "one"), plan, ResourceRequest(len(plan.nodes), disk_gb=10)
 
 
-def test_slice_whose_creation_has_no_response_is_used(fabric):
+def test_slice_created_although_the_status_is_an_error_is_used(fabric):
     """FABRIC also lists the slice late."""
     fabric.orchestrator.faults.create_status = [503] * 3 + [500]
     fabric.orchestrator.faults.hidden = 4

@@ -100,7 +100,7 @@ NO_FRAMES = {"frames": 0, "dropped": 0, "snaplen": 100, "file": None}
 
 @pytest.fixture
 def runner_with_stubs(monkeypatch) -> Runner:
-    """Return a runner whose nodes are stubs; results, measurements and flags are those of the program."""
+    """Return a runner whose nodes, emulation, probes, transfers and captures are stubs; results and flags are real."""
     created = Runner.__new__(Runner)
     created._settings, created._topology = SETTINGS, SETTINGS.topology
     created._environment, created._hosts = {"processors": 2}, Mock(spec=Hosts)

@@ -132,14 +132,15 @@ def test_grid_file_lists_the_runs_in_order():
 
 def test_estimate_adds_the_busiest_link_and_a_fixed_time_per_run():
     grid = {"algorithm": ["reno"], "delay_ms": [0], "buffer_bytes": [10_000], "rate_mbps": [8]}
-    one = settings_of(grid=grid | {"size_bytes": [1_000_000]})
-    (cell,) = plan(one)
-    assert ideal_s(one.topology, cell) == 1.0
-    assert estimate_s(one, [cell]) == pytest.approx(1.0 + RUN_S + PROBE_S + 0.01)
-    assert estimate_s(one, []) == 0
-    many = settings_of(topology="multipath", grid=grid | {"size_bytes": [1_000_000], "streams": [6], "ratio": [1, 2]})
+    linear = settings_of(grid=grid | {"size_bytes": [1_000_000]})
+    (cell,) = plan(linear)
+    assert ideal_s(linear.topology, cell) == 1.0
+    assert estimate_s(linear, [cell]) == pytest.approx(1.0 + RUN_S + PROBE_S + 0.01)
+    assert estimate_s(linear, []) == 0
+    grid |= {"size_bytes": [1_000_000], "streams": [6], "ratio": [1, 2]}
+    multipath = settings_of(topology="multipath", grid=grid)
     # l1 carries four flows, l2 two; with ratio 2, l1 has twice the rate
-    assert {cell.ratio: ideal_s(many.topology, cell) for cell in plan(many)} == {1: 4.0, 2: 2.0}
+    assert {cell.ratio: ideal_s(multipath.topology, cell) for cell in plan(multipath)} == {1: 4.0, 2: 2.0}
 
 
 def test_paper_grid_is_in_config_with_an_estimate_below_20_minutes():

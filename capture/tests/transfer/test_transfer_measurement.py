@@ -76,7 +76,9 @@ def with_outliers(found: list[list[int]], share: float, late_ns: int) -> list[li
     """Return arrivals, a random share of which has late timestamps, as from a busy core."""
     generator = random.Random(1)
     delays = [generator.randrange(late_ns) if generator.random() < share else 0 for _ in found]
-    return [[n, sent, arrived + by, previous] for (n, sent, arrived, previous), by in zip(found, delays, strict=True)]
+    return [
+        [n, sent, arrived + late, previous] for (n, sent, arrived, previous), late in zip(found, delays, strict=True)
+    ]
 
 
 def queue_bytes(found: list[list[int]]) -> int:
@@ -143,7 +145,12 @@ def test_link_that_is_faster_than_the_probe_has_a_lower_bound():
     ("rate", "size", "bound", "flags"),
     [
         (None, None, 30_000_000, ["probe_limited"]),
-        (30_000_000, 50_000, 30_000_000, ["probe_limited"]),  # smaller values are not evidence
+        (
+            30_000_000,
+            50_000,
+            30_000_000,
+            ["probe_limited"],
+        ),  # after a slow probe, values that are too small are not evidence
         (50_000_000, 200_000, 45_000_000, ["buffer_off", "probe_limited", "rate_off"]),
         (None, None, 45_000_000, ["probe_limited", "rate_off"]),  # the rate is at least the bound
         (30_000_000, 50_000, None, ["buffer_off", "rate_off"]),
@@ -278,7 +285,7 @@ class DistantNodes:
         return [node, script.name]
 
     def run(self, node, argv, *, timeout_s):
-        """Answer the probe of flow n after 90 + n ms and the emulated delay."""
+        """Return what the probe of flow n prints: round trips of 90 + n ms plus the emulated delay."""
         server, client = int(argv[4]), int(argv[5])
         assert client - CLIENT_PORT == server - SERVER_PORT
         own_ns = 90_000_000 + 1_000_000 * (server - SERVER_PORT)
@@ -367,7 +374,7 @@ REPORT = {"start": {"timestamp": {"timesecs": 1_001}}, "end": {"sum_sent": {"sec
 
 
 def started(number: int, *, after_ns: int = 0, lasts_ns: int | None = 3 * SECOND) -> Flow:
-    """Return a flow whose client ran for some time; None: it did not print its end."""
+    """Return a flow whose client ran for some time. ``lasts_ns`` is None if it did not print its end."""
     flow = Flow(number, "main", 40001, 5201, 1000, 0, "iperf3-0.json", started_ns=BEGIN_NS + after_ns)
     flow.ended_ns = None if lasts_ns is None else flow.started_ns + lasts_ns
     return flow

@@ -65,7 +65,7 @@ def attempt(campaign: Path, text: str, **variables: str) -> subprocess.Completed
 
 
 def broken_program(directory: Path, name: str, script: str) -> str:
-    """Write a program that fails on some conditions, or runs the real one; return PATH with it."""
+    """Write a program that fails if ``script`` succeeds, and else runs the real program; return PATH with it."""
     real = shutil.which(name, path=sandbox.search_path())
     processes.executable(directory / name, f'#!/bin/sh\n{script} && exit 1\nexec {real} "$@"\n')
     return f"{directory}:{environment()['PATH']}"

@@ -19,7 +19,7 @@ def test_linear_slice_has_five_nodes_and_one_bottleneck():
     assert topology.path_of_flow(7) == "main"
 
 
-def test_multipath_slice_has_three_paths_over_two_crossing_links():
+def test_multipath_slice_has_three_paths_over_two_emulated_links():
     topology = read_topology("multipath")
     assert len(topology.nodes) == 7
     assert [topology.path_of_flow(flow) for flow in range(6)] == ["red", "green", "blue"] * 2

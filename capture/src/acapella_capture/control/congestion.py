@@ -12,7 +12,7 @@ from typing import Any
 
 from ..testbeds.base import Direction, Rates, Readings, Telemetry, Testbed
 
-SHARES = {"rx": (0, 1), "tx": (1, 0), "both": (1, 1)}  # whether the port's Tx and Rx are mirrored
+FACTORS = {"rx": (0, 1), "tx": (1, 0), "both": (1, 1)}  # of the port's Tx and Rx: 1 if mirrored, otherwise 0
 AT_RISK, CONGESTED, UNKNOWN = "at risk", "congested", "unknown"
 
 
@@ -38,8 +38,8 @@ class MirrorPort:
 
 def offered_bps(rates: Rates, direction: Direction) -> float:
     """Return the rate that a mirror has to carry: Mirrored(Tx) + Mirrored(Rx) for both (Patchwork, section 6.2.2)."""
-    of_tx, of_rx = SHARES[direction]
-    return of_tx * rates.tx_bps + of_rx * rates.rx_bps
+    tx_factor, rx_factor = FACTORS[direction]
+    return tx_factor * rates.tx_bps + rx_factor * rates.rx_bps
 
 
 Series = Sequence[tuple[float, float]]
@@ -51,14 +51,14 @@ def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, floa
     After a counter reset, the bytes since the reset are added. If Tx and Rx are read at different times, Rx is
     interpolated at the Tx times.
     """
-    of_tx, of_rx = SHARES[direction]
+    tx_factor, rx_factor = FACTORS[direction]
     tx, rx = growth(readings.tx), growth(readings.rx)
-    if not of_tx:
+    if not tx_factor:
         return rx
-    return [(time, counted_bytes + of_rx * interpolate(rx, time)) for time, counted_bytes in tx]
+    return [(time, counted_bytes + rx_factor * interpolate(rx, time)) for time, counted_bytes in tx]
 
 
-def around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
+def readings_around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
     """Return the readings between two times, with the last one before and the first one after them."""
     first = max((time for time, _ in readings if time <= start_s), default=start_s)
     last = min((time for time, _ in readings if time >= end_s), default=end_s)
@@ -79,7 +79,7 @@ def mean_bps(readings: Series) -> float | None:
 
 
 def growth(readings: Series) -> list[tuple[float, float]]:
-    """Return the bytes counted since the first reading."""
+    """Return (time in s, bytes counted since the first reading) for each reading."""
     total, counted = 0.0, [(at, 0.0) for at, _ in readings[:1]]
     for (_, previous), (at, current) in pairwise(readings):
         total += current - previous if current >= previous else current
@@ -122,12 +122,12 @@ def verdict(
     """Return manifest key `congestion` for the mirrored port `name` between two times (ns since 1970).
 
     `congested`: the mean rate over some interval of the counters exceeds the capacity. Otherwise `at risk`, never
-    `clear`, because counters do not show bursts within their interval. `unknown`: without readings or capacity. `loss`
-    contains bounds for the share of bytes lost.
+    `clear`, because counters do not show bursts within their interval. `unknown`: fewer than two readings, or no known
+    capacity. `loss` contains bounds for the share of bytes lost.
     """
     start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
     counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()
-    readings = Readings(around(counted.tx, start_s, end_s), around(counted.rx, start_s, end_s))
+    readings = Readings(readings_around(counted.tx, start_s, end_s), readings_around(counted.rx, start_s, end_s))
     tx, rx = mean_bps(readings.tx), mean_bps(readings.rx)
     series = mirrored(readings, direction)
     peak = peak_bps(series)

@@ -113,7 +113,7 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
 
 
 def wait_for_sites(jobs: Sequence[SiteJob]) -> None:
-    """Wait until all sites have released their resources (with a time limit), even if Ctrl-C is pressed again.
+    """Wait until all sites have ended, and thus released their resources, even if Ctrl-C is pressed again.
 
     After an interrupted Thread.join, Python 3.11 regards a running thread as finished, so this function waits for the
     event `ended` instead.

@@ -31,7 +31,7 @@ SUFFIX = ".columns"
 MEMORY_BYTES = (
     2 << 30
 )  # memory for flows and header stacks, like the default of digest.memory_mb; about 330 bytes per flow
-OWN_NODE_SHARE = 4  # on a node of the user, a quarter of the available memory is used
+OWN_NODE_DIVISOR = 4  # on a node of the user, at most a quarter of the available memory is used
 MEM_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+([0-9]{1,15}) kB$")
 # Runs a command at the lowest CPU priority, and as the first to be killed if memory runs out (proc(5)).
 LOW_PRIORITY = 'echo 1000 > /proc/self/oom_score_adj; exec nice -n 19 "$@"'
@@ -133,14 +133,14 @@ def digest(testbed: Testbed, node: str, planned: PlannedSample, columns: str, se
 def memory_limit(testbed: Testbed, node: str, settings: CollectSettings) -> int:
     """Return the memory that a digest may use on its node, in bytes. Raises CannotDigest.
 
-    On a node of the user, the limit is a share of the available memory.
+    On a node of the user, the limit is also a share of the available memory.
     """
     if testbed.allocates:
         return min(MEMORY_BYTES, settings.ram_gb * GB // 2)
     found = MEM_AVAILABLE.search(run_checked(testbed, node, ["cat", "/proc/meminfo"], timeout_s=READ_S))
     if found is None:
         raise CannotDigest("/proc/meminfo has no MemAvailable", where=f"node {node}")
-    return min(MEMORY_BYTES, int(found[1]) * 1024 // OWN_NODE_SHARE)
+    return min(MEMORY_BYTES, int(found[1]) * 1024 // OWN_NODE_DIVISOR)
 
 
 def programs_on_node(testbed: Testbed, node: str, lists: dict[str, bytes]) -> tuple[str, list[str]]:

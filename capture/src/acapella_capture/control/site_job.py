@@ -97,7 +97,7 @@ class SiteJob:
         self.shared.testbed.announce_mirrors(self.site.name, [(port, direction) for port in self._first])
 
     def _choose_ports(self, plan: SitePlan, cycle: int, history: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-        """Return the ports of a cycle. If all nodes were allocated, the ports of the first cycle are already chosen."""
+        """Return the ports of a cycle; for the first one, the announced ports if all requested nodes were allocated."""
         receivers = self._request.instances * self.shared.testbed.receivers_per_instance
         if cycle == 0 and self._first is not None and plan.receivers == receivers:
             return self._first
@@ -135,8 +135,8 @@ class SiteJob:
         """Run the cycles. Return the reason if they stopped early, or None at the end of the plan."""
         receivers = {f"{node.name} {name}": (node, name) for node, name in self._allocation.receivers()}
         own_ports = self._own_receivers()
-        count_of_receivers = len(receivers) if own_ports is None else receivers_at(self.shared.testbed, self.site, 0)
-        plan = SitePlan(self.shared.settings, self.site, count_of_receivers)
+        receiver_count = len(receivers) if own_ports is None else receivers_at(self.shared.testbed, self.site, 0)
+        plan = SitePlan(self.shared.settings, self.site, receiver_count)
         deadline_ns = self._deadline_ns()
         history: list[tuple[str, ...]] = []
         names: Counter = Counter()

@@ -183,9 +183,9 @@ def keys_of(flow: Flow, sizes: np.ndarray, known: dict[Key | None, int]) -> np.n
     if truncated:
         untruncated = (index % np.uint64(every) != 0) | (sizes < truncated)
     columns = np.stack([untruncated.astype(np.uint64), *(values_of(field, index) for field in fields)])
-    different, inverse = np.unique(columns, axis=1, return_inverse=True)
-    numbers = np.zeros(different.shape[1], np.int64)
-    for at, (is_untruncated, *values) in enumerate(different.T.tolist()):
+    distinct, inverse = np.unique(columns, axis=1, return_inverse=True)
+    numbers = np.zeros(distinct.shape[1], np.int64)
+    for at, (is_untruncated, *values) in enumerate(distinct.T.tolist()):
         replaced = {(field.header, field.name): value for field, value in zip(fields, values, strict=True)}
         key = key_of(flow, replaced, None if is_untruncated else truncated)
         numbers[at] = known.setdefault(key, len(known))

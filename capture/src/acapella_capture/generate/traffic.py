@@ -20,7 +20,7 @@ MAX_EXPONENT = 700.0  # of draws.exp
 MAX_WEIGHTS = 256
 THRESHOLD_UNITS = 1 << 32
 
-Trace = Callable[[str, str], tuple[tuple[int, ...], tuple[int, ...]]]  # (file, where): gaps in ns, sizes in bytes
+TraceReader = Callable[[str, str], tuple[tuple[int, ...], tuple[int, ...]]]  # (file, where): gaps (ns), sizes (bytes)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Origin:
 
     seed: int
     flow: int
-    trace: Trace
+    trace: TraceReader
 
     def key(self, stream: str) -> int:
         """Return the key of a sequence of random values."""

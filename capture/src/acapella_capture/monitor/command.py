@@ -5,7 +5,7 @@
 
 FILE is a capture (pcap or pcapng, optionally compressed with gzip) whose timestamps are the arrival times. With
 --interface, packets are received until --duration has passed, no packet has arrived for --stop-when-idle, or SIGINT,
-SIGTERM or SIGHUP arrives. In a terminal, a table shows the counts every second. This needs root, or CAP_NET_RAW.
+SIGTERM or SIGHUP arrives. In a terminal, a table shows the counts every second. --interface needs root, or CAP_NET_RAW.
 
 Each packet of acapella generate contains a stamp: its flow, its sequence number and its departure. Packets without a
 stamp and malformed packets are also counted. With --expected, packets lost at the end of a flow are counted, and
@@ -372,16 +372,16 @@ def lowest(args: argparse.Namespace) -> float:
 
 def searches(
     args: argparse.Namespace, link: trials.Link, size: int, near: float | None, done: finished.FinishedTrials
-) -> Iterator[tuple[str, search.Found]]:
+) -> Iterator[tuple[str, search.SearchResult]]:
     """Yield the measures of a packet size and their results. ``near``: an estimate of the rate."""
     key = (len(link.pairs), size, link.snaplen)
 
     def trial(pps: float) -> search.Trial:
         packets = max(2, round(pps * args.trial_seconds))
-        return done.run((*key, pps), lambda: search.reached(lambda: trials.run(link, size, pps, packets)))
+        return done.run((*key, pps), lambda: search.repeat_until_reached(lambda: trials.run(link, size, pps, packets)))
 
     def burst(packets: int) -> search.Trial:
-        run = lambda: search.reached(lambda: trials.run(link, size, args.max_rate, packets))  # noqa: E731
+        run = lambda: search.repeat_until_reached(lambda: trials.run(link, size, args.max_rate, packets))  # noqa: E731
         return done.run((*key, "burst", packets), run)
 
     yield "throughput", search.highest(trial, lowest(args), args.max_rate, lowest(args), near)

@@ -53,7 +53,7 @@ def port_lines(ports: Sequence[Mapping], before: Sequence[Mapping], interval_s: 
 
 
 def flow_lines(ports: Sequence[Mapping]) -> list[str]:
-    """Return a line for each flow of the events."""
+    """Return a line for each flow in an event."""
     rows = [
         [
             f"{number}:{flow['flow']}" if len(ports) > 1 else str(flow["flow"]),

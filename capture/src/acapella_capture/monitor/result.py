@@ -106,7 +106,7 @@ def ports(content: bytes):
 
 
 def bucket_limits(bucket: int) -> tuple[int | None, int | None]:
-    """Return the first values of a histogram's bucket and of the next bucket, in ns; None: no limit."""
+    """Return the first value of a histogram's bucket, and that of the next bucket, in ns; None: no limit."""
     if bucket == BUCKETS:
         return None, 0
 

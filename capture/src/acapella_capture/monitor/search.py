@@ -39,7 +39,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of a search: the highest value without loss, the trial with this value, and all trials in order.
 
     ``value`` is None if even the trial with the lowest value failed.
@@ -65,8 +65,8 @@ def line_pps(line_bps: float, frame_bytes: int) -> float:
     return line_bps / (8 * (frame_bytes + OVERHEAD_BYTES))
 
 
-def reached(trial: Callable[[], Trial]) -> Trial:
-    """Return a trial whose packets were offered at the requested rate; after ATTEMPTS trials, the last one."""
+def repeat_until_reached(trial: Callable[[], Trial]) -> Trial:
+    """Run a trial until its packets were offered at the requested rate, at most ATTEMPTS times; return the last one."""
     for _ in range(ATTEMPTS - 1):
         if (result := trial()).reached:
             return result
@@ -75,7 +75,7 @@ def reached(trial: Callable[[], Trial]) -> Trial:
 
 def highest(
     trial: Callable[[float], Trial], lower: float, upper: float, resolution: float, near: float | None = None
-) -> Found:
+) -> SearchResult:
     """Return the highest value from ``lower`` to ``upper`` without loss, by halving an interval.
 
     The search ends if the interval, at whose lower end no packet was lost, is at most ``resolution`` wide. With
@@ -95,7 +95,7 @@ def highest(
         middle = (low + high) / 2
         low, high = (middle, high) if good(middle) else (low, middle)
     best = next((result for value, result in done if value == low), None)
-    return Found(low, best, tuple(done))
+    return SearchResult(low, best, tuple(done))
 
 
 def bracket(
@@ -117,7 +117,7 @@ def bracket(
     return low, high
 
 
-def longest_burst(trial: Callable[[int], Trial], max_length: int) -> Found:
+def longest_burst(trial: Callable[[int], Trial], max_length: int) -> SearchResult:
     """Return the longest burst, from 1 to ``max_length`` packets, of which all packets arrive; ``trial`` sends it."""
     good, bad = 0, max_length + 1
     done: list[tuple[float, Trial]] = []
@@ -130,10 +130,10 @@ def longest_burst(trial: Callable[[int], Trial], max_length: int) -> Found:
         else:
             bad = length
     best = next((result for value, result in reversed(done) if value == good), None)
-    return Found(good or None, best, tuple(done))
+    return SearchResult(good or None, best, tuple(done))
 
 
-def rows(searches: Iterable[tuple[int, int, str, str, Found]], planned: int) -> Iterator[dict[str, Any]]:
+def rows(searches: Iterable[tuple[int, int, str, str, SearchResult]], planned: int) -> Iterator[dict[str, Any]]:
     """Yield the rows of monitor_searches from (ports, frame bytes, capture, measure, result).
 
     ``planned``: number of searches of the run.

@@ -26,7 +26,7 @@ HEADERS = [
 REACHED_SHARE = 0.95  # minimum share of the requested rate
 POLL_S = 0.1
 CLOSE_S = 10
-TOGETHER_S = (3, 6, 12, 24)  # time for several generators to start; the next value is used if one was too late
+START_DELAYS_S = (3, 6, 12, 24)  # time for several generators to start; the next value is used if one was too late
 TOO_LATE = "is in the past"  # text in the message of a generator
 START_S = 60  # timeout of the generator, in addition to the duration
 
@@ -54,23 +54,23 @@ class TooLate(UserError):
 
 def run(link: Link, frame_bytes: int, rate_pps: float, packets: int) -> Trial:
     """Send packets to each port, at a rate, and count what arrives. Raises UserError if a program fails."""
-    for together_s in TOGETHER_S[:-1]:
+    for start_delay_s in START_DELAYS_S[:-1]:
         try:
-            return attempt(link, frame_bytes, rate_pps, packets, together_s)
+            return attempt(link, frame_bytes, rate_pps, packets, start_delay_s)
         except TooLate:
             continue
-    return attempt(link, frame_bytes, rate_pps, packets, TOGETHER_S[-1])
+    return attempt(link, frame_bytes, rate_pps, packets, START_DELAYS_S[-1])
 
 
-def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, together_s: float) -> Trial:
-    """Run a trial; several generators start together after ``together_s``. Raises UserError, TooLate.
+def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, start_delay_s: float) -> Trial:
+    """Run a trial; several generators start together after ``start_delay_s``. Raises UserError, TooLate.
 
-    A port that receives packets of a different pair is an error.
+    With several pairs, a duplicate is an error, because it may be a packet of a different pair.
     """
     link = replace(link, pairs=tuple(sorted(link.pairs, key=lambda pair: program.sort_key(pair[1]))))
     with scratch_directory() as scratch:
         (scratch / "model.yaml").write_text(json.dumps(model(frame_bytes, rate_pps, packets)))
-        sender = Senders(link, scratch, START_S + packets / rate_pps, together_s)
+        sender = Senders(link, scratch, START_S + packets / rate_pps, start_delay_s)
         settings = Settings(interfaces=tuple(port for _, port in link.pairs), max_flows=1, every_s=POLL_S)
         if link.snaplen is not None:
             settings = replace(settings, write=scratch / "packets.pcapng", snaplen=link.snaplen)
@@ -88,13 +88,13 @@ def attempt(link: Link, frame_bytes: int, rate_pps: float, packets: int, togethe
                     fix="connect each --send with its --interface only",
                 )  # fmt: skip
             found.append((trial_of(wanted, row, rate_pps, packets), row["unique"]))
-        return together(found)
+        return combined_trial(found)
 
 
 class Senders(Sender):
     """The generators of all ports. The first failure ends the trial."""
 
-    def __init__(self, link: Link, scratch: Path, limit_s: float, together_s: float = 0):
+    def __init__(self, link: Link, scratch: Path, limit_s: float, start_delay_s: float = 0):
         super().__init__(link.settle_s)
         command = (Path(sys.executable).with_name("acapella"), "generate", scratch / "model.yaml")
         self._argvs = [
@@ -102,13 +102,13 @@ class Senders(Sender):
             for number, (port, _) in enumerate(link.pairs)
         ]
         self._limit_s = limit_s
-        self._together_ns = round(together_s * 1e9)
+        self._start_delay_ns = round(start_delay_s * 1e9)
         self._processes: list[subprocess.Popen] = []
         self._started_s = 0.0
 
     def start(self) -> None:
         # Several generators start at the same time.
-        at = ["--at", departure(time.time_ns() + self._together_ns)] if len(self._argvs) > 1 else []
+        at = ["--at", departure(time.time_ns() + self._start_delay_ns)] if len(self._argvs) > 1 else []
         for argv in self._argvs:
             process = subprocess.Popen([*argv, *at], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             self._processes.append(process)
@@ -145,7 +145,7 @@ def departure(at_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns:09d}Z"
 
 
-def together(trials: Sequence[tuple[Trial, int]]) -> Trial:
+def combined_trial(trials: Sequence[tuple[Trial, int]]) -> Trial:
     """Return one trial for ports that were used at the same time, from the trial of each port and its arrived packets.
 
     Packets and rates are summed. The loss is unknown if it is unknown for one port. The jitter is the maximum.

@@ -2,7 +2,7 @@
 
 No peer without the secret can stop the agent. A connection without proof of the secret has a short timeout, and the
 oldest of too many is closed. A controller whose connection is lost does not leave anything running: the recording or
-the run that it started ends, and the next controller can connect. After `bye`, it continues.
+the run that it started ends, and the next controller can connect. After `bye`, the recording or run continues.
 """
 
 import asyncio

@@ -14,7 +14,7 @@ from typing import Any
 from ..control.watchdog import CLOCK, clock_error_ns, parse_clock
 
 ROUND_TRIPS = 16
-PROGRAM_S = 10  # timeout of chronyc and pmc
+PROGRAM_S = 10  # timeout of the clock program, which runs chronyc, pmc or timedatectl
 
 
 @dataclass(frozen=True)

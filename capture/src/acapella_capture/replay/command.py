@@ -126,7 +126,7 @@ def add_port_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--packets", type=count(1 << 30), metavar="N",
-        help=f"record at most N packets (default: {DEFAULT_PACKETS}; with FILE: all of it)",
+        help=f"record at most N packets (default: {DEFAULT_PACKETS}; with FILE: all its packets)",
     )  # fmt: skip
     group.add_argument(
         "--max-frame", type=count(65_000), metavar="BYTES",
@@ -215,15 +215,15 @@ def run(args: argparse.Namespace) -> int:
     if args.in_band and not args.bridge:
         raise UserError("--in-band requires --bridge PORT PORT --listen ADDRESS:PORT")
     if args.listen:
-        refuse_others(args, "agent", "--listen")
+        reject_other_options(args, "agent", "--listen")
         return listen(args)
     if args.bridge:
         raise UserError("--bridge requires --listen ADDRESS:PORT --secret FILE")
-    refuse_others(args, "file", "FILE --interface")
+    reject_other_options(args, "file", "FILE --interface")
     return replay_file(args)
 
 
-def refuse_others(args: argparse.Namespace, use: str, usage: str) -> None:
+def reject_other_options(args: argparse.Namespace, use: str, usage: str) -> None:
     """Raise UserError if an option is set that has no effect in this ``usage`` of the command."""
     for name, default in args.defaults.items():
         if name in ("help", "what", "new_secret", "debug") or name in USES[use]:
@@ -348,7 +348,7 @@ def control(args: argparse.Namespace) -> int:
     """Send an action to replayers. Return the exit code."""
     if args.what not in ACTIONS:
         raise UserError(f"choose an action: {', '.join(ACTIONS)}", where=f"--control {args.what or ''}".strip())
-    refuse_others(args, args.what if args.what in USES else "control", f"--control {args.what}")
+    reject_other_options(args, args.what if args.what in USES else "control", f"--control {args.what}")
     hosts = args.control.split(",")
     for host in hosts:
         frame_socket.parse(host) if frame_socket.is_frame_address(host) else address(host)

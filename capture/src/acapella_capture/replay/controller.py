@@ -219,7 +219,7 @@ class Group:
 
     def __enter__(self) -> Self:
         try:
-            self.each(Remote.__enter__)  # in parallel: the first ones are not silent until the last one is connected
+            self.each(Remote.__enter__)  # in parallel: no agent waits in silence for the others
         except BaseException:
             for remote in self.remotes:
                 remote.close()

@@ -49,7 +49,7 @@ class ProgramSettings:
     priority: int | None = None
     wake_ns: int | None = None
     huge: bool = False
-    mtu: int | None = None  # MTUs of interfaces in a different network namespace; None: this namespace
+    mtu: int | None = None  # MTU of interfaces in a different network namespace; None: they are in this one
 
     def argv(self, program: str | Path | None = None) -> list[str]:
         """Return the command line. Raises UserError if there is no such interface, or no program."""

@@ -42,7 +42,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
         "--memory-mb",
         type=int,
         metavar="MB",
-        help="memory that the percentages refer to (default: the machine's free memory)",
+        help="memory that the percentages refer to (default: the machine's free and cached memory)",
     )
     parser.add_argument("--disk-mbps", nargs="+", type=speed, default=[None], metavar="MB/S",
                         help="disk speeds; own: not throttled (default: own)")  # fmt: skip

@@ -14,7 +14,7 @@ SNAPLENS = (200, 64)  # bytes kept per frame: Table 1, Table 2
 SIZES = (1514, 1024, 512, 128)  # bytes without FCS
 WRITERS = ("buffered", "direct")
 THRESHOLDS = (60, 80)  # vm.dirty_background_ratio and vm.dirty_ratio, percent, for both tables
-PARTS = (0.9, 0.7, 0.5, 0.25)  # fractions of the rate without a limit, until a run loses nothing
+FRACTIONS = (0.9, 0.7, 0.5, 0.25)  # of the rate achieved without a limit, until a run loses nothing
 CORES = 1  # cores that write
 END_S = 120  # timeout for flushing the page cache after a run
 
@@ -32,12 +32,12 @@ def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float)
     nothing."""
     first = run(directory, writer, snaplen, size, seconds, None)
     yield first
-    max_bytes = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0
+    max_fps = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0
     lost = first["lost"]
-    for part in PARTS if max_bytes else ():
+    for fraction in FRACTIONS if max_fps else ():
         if not lost:
             return
-        row = run(directory, writer, snaplen, size, seconds, max_bytes * part)
+        row = run(directory, writer, snaplen, size, seconds, max_fps * fraction)
         lost = row["lost"]
         yield row
 

@@ -328,7 +328,7 @@ def describe(
 
 
 def with_copy(row: Row, stored: StoredCapture | None) -> Row:
-    """Return a row whose file is the fetched copy, if it is an object in storage. Raises UserError without a copy."""
+    """Return a row whose file is the fetched copy, if it is an object in storage. Raises UserError if there is none."""
     if row.query and stored is None:
         raise UserError(f"{row.query} is in storage; Snakemake fetches it", where=row.sample, fix="run snakemake")
     return replace(row, file=Path(stored.file)) if row.query and stored.file else row

@@ -23,7 +23,7 @@ PRINT = """echo "interface $dev"
     ip -o link show dev "$dev"
     ethtool -k "$dev" 2> /dev/null
     ethtool -g "$dev" 2> /dev/null"""
-# Changes the interfaces given as arguments, and prints their settings. A NIC that lacks a setting keeps its own.
+# Configures the interfaces given as arguments, except for what a NIC does not support, and prints their settings.
 SCRIPT = f"""for dev; do
     for feature in {" ".join(OFFLOADS)}; do ethtool -K "$dev" "$feature" off 2> /dev/null; done
     maximum=$(ethtool -g "$dev" 2> /dev/null | sed -n "s/^RX:[[:space:]]*//p" | head -n 1)

@@ -1,8 +1,8 @@
 """Delays packets in a slice: with netem if the kernel has it, otherwise with acapella-link, one process on each
 machine that delays packets.
 
-The return direction is delayed at the first router, towards the sender; the data direction is delayed at the last
-router, towards the receiver. So packets are delayed after an emulated link between routers.
+The return direction is delayed at the first router, towards the sender; with delay_on: both, the data direction is also
+delayed, at the last router, towards the receiver. So packets are delayed after an emulated link between routers.
 
 acapella-link reads packets from a TUN device per direction and writes them back when they are due. Policy routing rules
 send packets for the host to the TUN device if they arrive from another node, but not if they come from that device.

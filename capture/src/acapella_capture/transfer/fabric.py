@@ -62,7 +62,7 @@ class Lease:
         self._check()
 
     def report(self, line: str) -> None:
-        """Print the progress after a run, and extend the lease if LEASE_CHECK_S have passed."""
+        """Print the progress after a run, and check the lease if LEASE_CHECK_S have passed since the last check."""
         report(line)
         if time.monotonic() > self._next:
             self._check()

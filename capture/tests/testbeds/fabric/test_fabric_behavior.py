@@ -57,7 +57,7 @@ def test_request_without_an_answer_has_one_effect(fabric, lost):
 
 
 def test_created_slice_that_is_listed_late_is_found(fabric):
-    """The answer to the creation is lost, and the first lists do not contain the slice yet."""
+    """It is created although the status is an error, and the first lists do not contain it yet."""
     with fabric.faulty(create_status=[503] * 3 + [500], hidden=4), fabric.allocated():
         assert len(fabric.orchestrator.slices) == 1
     assert not fabric.slices

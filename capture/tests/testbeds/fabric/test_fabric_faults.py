@@ -153,11 +153,11 @@ def test_other_slice_failures_are_not_insufficient_resources(fabric, testbed):
 
 @pytest.mark.soak
 def test_added_instances_join_the_slice_or_leave_it_unchanged(fabric, testbed, instance):
-    both = testbed.allocate(SITE, ResourceRequest(2))
-    assert both[0] == instance and len({each.name for each in both}) == 2
+    instances = testbed.allocate(SITE, ResourceRequest(2))
+    assert instances[0] == instance and len({each.name for each in instances}) == 2
     with fabric.faulty(modify_fails=True), pytest.raises(InsufficientResources):
         testbed.allocate(SITE, ResourceRequest(3))
-    assert testbed.instances(SITE) == both == testbed.allocate(SITE, ResourceRequest(2))
+    assert testbed.instances(SITE) == instances == testbed.allocate(SITE, ResourceRequest(2))
     assert len(testbed.allocate(SITE, ResourceRequest(3))) == 3
     assert len(fabric.orchestrator.slices) == 1
 

@@ -163,13 +163,13 @@ TRACKING = "C0A80001,192.168.0.1,2,1795732541.0,{:.9f},0,0,0,0,0,0.0002,0.0001,6
 def check_skew(manifest: dict, tables: list, ahead_ns: int | None) -> None:
     """Check skew and clocks of two replayers; their clocks are this machine's, except for the offset ``ahead_ns``."""
     metadata = [table.schema.metadata for table in tables]
-    offsets_ns = [int(one[b"clock_offset_ns"]) for one in metadata]
-    errors_ns = [int(one[b"clock_error_ns"]) for one in metadata]
+    offsets_ns = [int(values[b"clock_offset_ns"]) for values in metadata]
+    errors_ns = [int(values[b"clock_error_ns"]) for values in metadata]
     if ahead_ns is None:
-        assert {one[b"clock_source"] for one in metadata} == {b"round trips"}
+        assert {values[b"clock_source"] for values in metadata} == {b"round trips"}
         assert all(abs(offset) <= error for offset, error in zip(offsets_ns, errors_ns, strict=True))
     else:
-        assert {one[b"clock_source"] for one in metadata} == {b"chrony"}
+        assert {values[b"clock_source"] for values in metadata} == {b"chrony"}
         assert offsets_ns == [0, ahead_ns] and min(errors_ns) >= 200_000
     medians = []
     for table, offset_ns in zip(tables, offsets_ns, strict=True):

@@ -144,7 +144,7 @@ def test_manifest_describes_the_trial_and_lists_its_files(campaign, sent, model)
         "received": len(sent), "sent": len(arriving), "lost": len(sent) - unique, "reordered": 0,
         "duplicated": len(arriving) - unique, "full": 0, "unsent": 0,
     }  # fmt: skip
-    assert {one["file"]: one["sha256"] for one in generated["files"]} == {
+    assert {entry["file"]: entry["sha256"] for entry in generated["files"]} == {
         path.name: sha256_of(path) for path in (campaign / "generated" / "lossy-1").iterdir()
     }
     assert manifests.read(campaign / "raw" / "direct-1.json")["generated"]["link"] is None

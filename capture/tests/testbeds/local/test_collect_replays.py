@@ -117,8 +117,10 @@ def check_complete(raw: Path, trial: str, expected: list) -> None:
     dropped = manifest_of(raw, trial)["replay"]["dropped"]
     assert len(set(packets)) == len(packets) >= len(expected) - sum(dropped.values()), dropped
     for expedited in (True, False):
-        found, sent = ([one for one in some if (one[3] == 0xB8) == expedited] for some in (packets, expected))
-        assert found == [one for one in sent if one in set(found)] and len(found) > 20
+        found, sent = (
+            [packet for packet in listed if (packet[3] == 0xB8) == expedited] for listed in (packets, expected)
+        )
+        assert found == [packet for packet in sent if packet in set(found)] and len(found) > 20
 
 
 @AS_ROOT
@@ -182,7 +184,7 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         manifest = manifest_of(acapella, trial)
         assert any("replayed by acapella replay from site1-host1" in note for note in manifest["notes"])
         replay = manifest["replay"]
-        assert [one["file"] for one in replay["departures"]] == [f"{trial}.departures.parquet"]
+        assert [table["file"] for table in replay["departures"]] == [f"{trial}.departures.parquet"]
         assert (replay["replayers"], replay["speed"], replay["skew_ns"]) == (1, 1, None)
         path = {"kind": "shared", "link": "uplink-site2", "rate_bps": 50_000_000, "queue_bytes": 65536}
         assert replay["path"] == path
@@ -215,7 +217,7 @@ def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acape
         packets = contents(acapella / f"{trial}.pcap")
         assert set(packets) <= set(expected) and len(set(packets)) == len(packets)
         assert len(packets) >= len(expected) - sum(replay["dropped"].values()), "no packet is lost without a counter"
-        tables = [pq.read_table(acapella / one["file"]) for one in replay["departures"]]
+        tables = [pq.read_table(acapella / entry["file"]) for entry in replay["departures"]]
         requested = [table["requested_ns"].to_pylist() for table in tables]
         merged = sorted(times for own in requested for times in own)
         gaps = {after - before for before, after in itertools.pairwise(merged)}

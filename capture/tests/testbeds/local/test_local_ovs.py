@@ -95,8 +95,8 @@ def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path
     crossed = stacks_of(uplink, tmp_path)
     for sample, (_, *tags) in zip(downlinks, EXPECTED.values(), strict=True):
         ipv4, ipv6, arp = ([*tag, kind] for tag, kind in zip(tags, (IPV4, IPV6, ARP), strict=True))
-        for stacks in (stacks_of(sample, tmp_path), [one for one in crossed if one[0] == arp[0]]):
-            assert [one for one in stacks if one not in (ipv4, ipv6, arp)] == []
+        for stacks in (stacks_of(sample, tmp_path), [stack for stack in crossed if stack[0] == arp[0]]):
+            assert [stack for stack in stacks if stack not in (ipv4, ipv6, arp)] == []
             assert stacks.count(ipv4) == 4 and stacks.count(ipv6) >= 4 and stacks.count(arp) >= 2
 
 

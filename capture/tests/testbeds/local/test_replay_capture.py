@@ -82,10 +82,10 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, unit_ns)
 def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(tmp_path, order, unit_ns):
     path, parts = write_five(tmp_path, order, unit_ns), [tmp_path / "1", tmp_path / "2"]
     assert replay_capture.split(path, parts) == [0, 10 * unit_ns]
-    whole = path.read_bytes()
-    packets = [whole[24 + 76 * n : 100 + 76 * n] for n in range(5)]
-    assert parts[0].read_bytes() == whole[:24] + b"".join(packets[::2])
-    assert parts[1].read_bytes() == whole[:24] + b"".join(packets[1::2])
+    content = path.read_bytes()
+    packets = [content[24 + 76 * n : 100 + 76 * n] for n in range(5)]
+    assert parts[0].read_bytes() == content[:24] + b"".join(packets[::2])
+    assert parts[1].read_bytes() == content[:24] + b"".join(packets[1::2])
     assert replay_capture.mean_gap_ns(path) == 10 * unit_ns
 
 

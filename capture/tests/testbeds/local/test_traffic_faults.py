@@ -40,19 +40,19 @@ def collected(broken, open_directory):
     return done, open_directory / "faults" / "raw"
 
 
-def of_runs(raw: Path) -> list[dict]:
+def sample_manifests(raw: Path) -> list[dict]:
     """Return the manifests of samples, without those of trials, in order of time."""
     found = [manifests.read(path) for path in raw.glob("run*.json")]
     return sorted(found, key=lambda manifest: manifest["actual"]["start_ns"])
 
 
 def test_all_samples_are_taken(collected):
-    assert len(of_runs(collected[1])) == 6
-    assert sum(manifest["frames_captured"] for manifest in of_runs(collected[1])) > 0
+    assert len(sample_manifests(collected[1])) == 6
+    assert sum(manifest["frames_captured"] for manifest in sample_manifests(collected[1])) > 0
 
 
 def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
-    first, *_, last = [manifest["traffic"] for manifest in of_runs(collected[1])]
+    first, *_, last = [manifest["traffic"] for manifest in sample_manifests(collected[1])]
     assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
     # sites that sample simultaneously share traffic, so it starts at most once per sample
     for facts, fewest, most in ((first, 1, 2), (last, 3, 6)):

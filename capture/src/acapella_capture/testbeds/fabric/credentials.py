@@ -1,7 +1,8 @@
 """Credentials of a FABRIC user, and a valid token.
 
-Sources in this order: fabric_rc, the environment (FABRIC_*), the directories of a FABRIC JupyterHub. Needs neither
-FABRIC's client nor, except for a refresh, the network. Messages never contain tokens or keys.
+Sources in this order: fabric_rc (named by the config or FABRIC_RC_FILE, or in a directory of a FABRIC JupyterHub), the
+environment (FABRIC_*), defaults. Needs neither FABRIC's client nor, except for a refresh, the network. Messages never
+contain tokens or keys.
 """
 
 import base64

@@ -42,7 +42,7 @@ CLOCK = "timedatectl show --property=NTPSynchronized --value"  # yes, no, or not
 
 @dataclass
 class SiteSlice:
-    """A site's slice: its instances, and FABRIC's objects of its nodes and their interfaces by receiver."""
+    """A site's slice: its instances, FABRIC's objects of its nodes, and data about their receivers."""
 
     slice_id: str
     instances: tuple[Instance, ...]

@@ -28,12 +28,12 @@ def is_boolean(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def is_texts(value: Any) -> bool:
+def is_text_list(value: Any) -> bool:
     """Return whether a value is a list of strings."""
     return isinstance(value, list) and all(map(is_text, value))
 
 
-def is_text_by_text(value: Any) -> bool:
+def is_text_object(value: Any) -> bool:
     """Return whether a value is an object whose values are strings."""
     return isinstance(value, dict) and all(map(is_text, (*value, *value.values())))
 
@@ -42,10 +42,10 @@ PROGRAM: dict[str, Check] = {"status": is_status, "out": is_text, "log": is_text
 REQUIRED: Mapping[str, Mapping[str, Check]] = {
     "run": PROGRAM,
     "state": PROGRAM,
-    "checksums": {"size": is_count, "sha256": is_text, "checksums": is_texts},
+    "checksums": {"size": is_count, "sha256": is_text, "checksums": is_text_list},
     "extract_part": {"path": is_text},
     "is_used": {"used": is_boolean},
-    "interfaces": {"interfaces": is_text_by_text},
+    "interfaces": {"interfaces": is_text_object},
 }  # for other commands, any object is a valid reply
 
 

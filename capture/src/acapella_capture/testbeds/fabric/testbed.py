@@ -393,7 +393,7 @@ class FabricTestbed(NodePrograms):
         return self.slices.open(found[0].slice_id, user_only=False)
 
     def _usable_slice(self, site: str) -> Any | None:
-        """Return the site's active slice, or None. A failed slice is deleted."""
+        """Return the site's usable slice, or None. A failed slice is deleted unless all of its nodes are active."""
         record = self.slices.find_slice(site)
         if record is None or record.state in GONE:
             self._forget([site])

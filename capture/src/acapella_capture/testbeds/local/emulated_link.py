@@ -1,4 +1,4 @@
-"""An emulated link for generated packets: a router at site1 through which acapella-link passes them.
+"""An emulated link for generated packets: a router at site1 that passes them through acapella-link.
 
     sender -- [ site1: br1 ] -- direct -- [ site2: br0 ] -- receiver
                   |

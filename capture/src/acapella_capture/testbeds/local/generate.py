@@ -43,7 +43,7 @@ class Generator:
     def __init__(self, network: Network, settings: GenerateSettings, *, bridges: bool):
         if network.sites < 2:
             raise UserError("requires at least two sites", where=KEY, fix="local.sites: 2")
-        if not bridges:  # it forwards only frames between the hosts of a slice, with their MAC addresses
+        if not bridges:  # Open vSwitch forwards only frames with the MAC addresses of hosts in the same slice
             raise UserError("not supported by Open vSwitch", where=KEY, fix="local.switch: bridge")
         self.settings = settings
         self.network = network

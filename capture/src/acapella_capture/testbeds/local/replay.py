@@ -200,7 +200,7 @@ class Replayer:
             self._make_queue()
         before = drops.dropped_frames(path.queue_interfaces)
         sent_packets = sender.send()
-        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
+        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the time to drain both queues
         if not self._load:  # with it, the queues are never empty
             wait_until(lambda: not any(drops.queued_bytes(*interface) for interface in path.queue_interfaces))
         self._dropped = drops.since(before, drops.dropped_frames(path.queue_interfaces))

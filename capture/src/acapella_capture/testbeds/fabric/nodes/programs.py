@@ -37,7 +37,7 @@ class NodePrograms(Testbed):
         )
         self._transfer = Transfer(self._remote, self._download, self.settings.part_mb * MB)
         self._dpdk_devices: dict[tuple[str, str], DpdkDevice] = {}  # by node and interface
-        self._used_nodes: set[str] = set()  # nodes on which remains of a killed collection were removed
+        self._cleaned_nodes: set[str] = set()  # nodes on which remains of a killed collection were removed
 
     @abstractmethod
     def _node(self, name: str): ...
@@ -77,10 +77,10 @@ class NodePrograms(Testbed):
 
         Does nothing after the first capture of this collection on the node: its own captures may be there.
         """
-        if node not in self._used_nodes:
+        if node not in self._cleaned_nodes:
             self.end_programs(node)
             self._remote.call(node, "remove_captures")
-            self._used_nodes.add(node)
+            self._cleaned_nodes.add(node)
 
     def dpdk_device(self, node: str, interface: str) -> DpdkDevice:
         if (node, interface) not in self._dpdk_devices:
