@@ -27,7 +27,7 @@ from acapella_capture.monitor import expected, live, program, result, trials
 from acapella_capture.programs.dpdk import FANOUT
 from acapella_core.errors import UserError
 
-BOTH = ("-i", "right0", "-i", "right1")
+BOTH_PORTS = ("-i", "right0", "-i", "right1")
 FLOWS = [
     Flow(150, 10_000, 30 + index, "prbs31", encapsulation) for index, encapsulation in enumerate(("", "vlan", "ipip"))
 ]
@@ -49,7 +49,7 @@ def test_packets_of_two_ports_are_counted_as_scheduled(tmp_path):
     directories = [new_directory(tmp_path / str(port)) for port in range(2)]
     captures, outcomes = zip(*map(traffic.write, directories, [FLOWS] * 2, schedules), strict=True)
     with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
-        words = [*BOTH, "--expected", directories[0] / "sent.generated.json", "-o", tmp_path / "tables"]
+        words = [*BOTH_PORTS, "--expected", directories[0] / "sent.generated.json", "-o", tmp_path / "tables"]
         with monitors(prefix, words) as (monitor,):
             veth.send_capture(prefix, "right0", captures[0])  # not received: this machine sends it
             with ThreadPoolExecutor() as senders:
@@ -92,7 +92,7 @@ def test_simultaneous_generators_are_counted_separately(tmp_path, monkeypatch):
         wanted.append(json.loads((tmp_path / f"{number}.pcap.generated.json").read_text()))
     assert wanted[0]["seed"] != wanted[1]["seed"]
     with veth.namespace(("left0", "right0"), ("left1", "right1")) as prefix:
-        both_words = [*BOTH, "--pattern", "prbs31", "-o", tmp_path / "both"]
+        both_words = [*BOTH_PORTS, "--pattern", "prbs31", "-o", tmp_path / "both"]
         second_words = ["-i", "right1", "--expected", tmp_path / "1.pcap.generated.json", "-o", tmp_path / "one"]
         for wait_s in (2, 8, 32):
             with monitors(prefix, both_words, second_words) as counting:

@@ -36,9 +36,9 @@ MAX_PPS = 1_000_000.0
 def no_senders(tmp_path, monkeypatch) -> list[trials.Link]:
     """Replace the generators of trials; provide the links for which they would have been started."""
     links: list[trials.Link] = []
-    nothing = Namespace(on_event=None, close=lambda: None)
+    stub = Namespace(on_event=None, close=lambda: None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(trials, "Senders", lambda link, *_: links.append(link) or nothing)
+    monkeypatch.setattr(trials, "Senders", lambda link, *_: links.append(link) or stub)
     return links
 
 

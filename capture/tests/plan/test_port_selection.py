@@ -26,8 +26,8 @@ rates_bps = st.floats(min_value=0, max_value=1e11)
 
 
 def view_of(ports, receivers, cycle=0, history=(), rates=None, **options) -> SiteView:
-    there = tuple(Port(name, None) for name in ports)
-    return SiteView("S", cycle, there, receivers, rates or {}, tuple(history), **options)
+    candidates = tuple(Port(name, None) for name in ports)
+    return SiteView("S", cycle, candidates, receivers, rates or {}, tuple(history), **options)
 
 
 def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tuple[str, ...]]:
@@ -96,8 +96,8 @@ def test_documented_custom_selection_is_found_by_name(tmp_path, monkeypatch):
     module = text[text.index("    # my_selection.py") : text.index("    # pyproject.toml")]
     write_file(tmp_path / "my_selection.py", textwrap.dedent(module))
     monkeypatch.syspath_prepend(tmp_path)
-    mine = EntryPoint("quietest", "my_selection:quietest", selection.GROUP)
-    monkeypatch.setattr(selection, "entry_points", lambda group, name="quietest": [mine] * (name == mine.name))
+    plugin = EntryPoint("quietest", "my_selection:quietest", selection.GROUP)
+    monkeypatch.setattr(selection, "entry_points", lambda group, name="quietest": [plugin] * (name == plugin.name))
     quietest = selection.find_selection("quietest")
     rates = {name: Rates(rate, 0) for name, rate in (("a", 9.0), ("b", 5.0), ("c", 7.0), ("idle", 0.0))}
     assert run_of(quietest, ["a", "b", "c", "idle"], 1, 4, rates) == [("b",), ("c",), ("b",), ("c",)]

@@ -85,8 +85,8 @@ def test_modes_choose_sites_and_ports():
     sites = [Site("A", slices), site("B", "p")]
     assert [s.name for s in sites_to_sample(settings(), sites)] == ["A", "B"]
     assert [s.name for s in sites_to_sample(settings(collect={"mode": "sites", "sites": ["B"]}), sites)] == ["B"]
-    mine = sites_to_sample(settings(collect={"mode": "slice", "slice": "mine"}), sites)
-    assert [(s.name, [port.name for port in s.ports]) for s in mine] == [("A", ["p"])]
+    selected = sites_to_sample(settings(collect={"mode": "slice", "slice": "mine"}), sites)
+    assert [(s.name, [port.name for port in s.ports]) for s in selected] == [("A", ["p"])]
 
 
 def ports_by_site(sites, **collect) -> dict[str, list[str]]:

@@ -52,9 +52,9 @@ def test_killed_capture_contains_whole_records(tmp_path, writer, name):
     assert left < 1100
     stamps = [frame.ts_ns for frame in frames]
     assert stamps == sorted(stamps)
-    beat = json.loads((tmp_path / "c.json.part").read_text())
-    assert beat["state"] == "running"
-    assert beat["frames"]["written"] <= len(frames)
+    heartbeat = json.loads((tmp_path / "c.json.part").read_text())
+    assert heartbeat["state"] == "running"
+    assert heartbeat["frames"]["written"] <= len(frames)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.json.part", part.name]
     if shutil.which("tshark"):
         assert len(run_program("tshark", "-r", part).stdout.splitlines()) == len(frames)
@@ -92,16 +92,16 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
     entries = [entry for entry in run.accounts["files"] if entry["state"] != "removed"]
     assert len(entries) > 1
     # In order, without a gap within a file; there may be one after a file whose last bytes did not fit.
-    number = {frame.data: at for at, frame in enumerate(FRAMES)}
+    numbers = {frame.data: number for number, frame in enumerate(FRAMES)}
     written = 0
     for path, entry in zip(run.files(), entries, strict=True):
-        more, rest = dpdk.read_capture(path)
-        assert (len(more), rest, path.stat().st_size) == (entry["frames"], 0, entry["bytes"])
+        frames, rest = dpdk.read_capture(path)
+        assert (len(frames), rest, path.stat().st_size) == (entry["frames"], 0, entry["bytes"])
         assert path.name.endswith(".part") == (entry["state"] == "truncated")
-        first = number[more[0].data]
+        first = numbers[frames[0].data]
         assert first >= written
-        assert [frame.data for frame in more] == [frame.data for frame in FRAMES[first : first + len(more)]]
-        written = first + len(more)
+        assert [frame.data for frame in frames] == [frame.data for frame in FRAMES[first : first + len(frames)]]
+        written = first + len(frames)
     assert sorted(path.name for path in left.iterdir() if "lost" not in path.name) == sorted(
         ["c.json", *(entry["file"] for entry in entries)]
     )
@@ -161,9 +161,9 @@ def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
     check_c_tests("clock", "output")
 
 
-FEW = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
+FAULT_FRAMES = dpdk.some_frames(400, sizes=(64, 1514, 9000))  # 1.4 MB
 # Number of calls of each kind that fail, one per run. `make soak` tests all, but at most 200 allocations.
-CHOSEN = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}
+FAILING_CALLS = {"write": 2, "sync": 1, "rename": 1, "malloc": 2}
 
 
 def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int]:
@@ -174,7 +174,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
     directory.mkdir()
     count, program = directory / "count", dpdk.plain_build() / "acapella-dpdk-capture"
     files = ["--rotate-bytes", "500K", "--buffer-bytes", "128K", "--write", directory / "c.pcap"]
-    argv = [program, *dpdk.from_file(directory, FEW), "--writer", "buffered", *files]
+    argv = [program, *dpdk.from_file(directory, FAULT_FRAMES), "--writer", "buffered", *files]
     fault = {"LD_PRELOAD": str(preload), "ACAPELLA_FAIL": call, "ACAPELLA_FAIL_FROM": str(directory / "c")}
     done = run_program(*argv, timeout=dpdk.LIMIT_S, env=os.environ | fault | {"ACAPELLA_FAIL_COUNT": str(count)})
     counted = dict(map(str.split, count.read_text().splitlines())) if count.exists() else {}
@@ -182,14 +182,14 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", CHOSEN)
+@pytest.mark.parametrize("kind", FAILING_CALLS)
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
     """As in SQLite's tests, the n-th write, fsync, rename or malloc fails, except calls of io_uring and libc."""
     faultless, total = with_fault(tmp_path / "faultless", preload, f"{kind}:0")
     assert faultless.status == 0 and total > 0, faultless.stderr
-    assert [frame for path in faultless.files() for frame in dpdk.read_pcap(path)[0]] == FEW
+    assert [frame for path in faultless.files() for frame in dpdk.read_pcap(path)[0]] == FAULT_FRAMES
     limit = min(total, 200) if kind == "malloc" else total
-    for number in random.Random(kind).sample(range(1, limit + 1), limit if SOAK else min(limit, CHOSEN[kind])):
+    for number in random.Random(kind).sample(range(1, limit + 1), limit if SOAK else min(limit, FAILING_CALLS[kind])):
         directory = tmp_path / f"{number}"
         run, _ = with_fault(directory, preload, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {run.status}, {run.stderr}"
@@ -202,8 +202,8 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
             found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
             assert left == 0, (path, what)
             frames += found
-        positions = [FEW.index(frame) for frame in frames]
+        positions = [FAULT_FRAMES.index(frame) for frame in frames]
         assert positions == sorted(set(positions)), what
-        assert run.status > 0 or frames == FEW, what
+        assert run.status > 0 or frames == FAULT_FRAMES, what
         assert sum("error: " in line for line in run.stderr.splitlines()) == (run.status != 0), what
         shutil.rmtree(directory)

@@ -77,7 +77,9 @@ def test_lengths_and_checksums_include_the_trailer_as_payload(tmp_path):
 
 
 def test_fragments_keep_their_layer_4_header(tmp_path):
-    headers = [IP(src="10.0.0.1", dst="10.0.0.2", flags=flags, frag=at) for flags, at in (("MF", 0), ("MF", 8), (0, 8))]
+    headers = [
+        IP(src="10.0.0.1", dst="10.0.0.2", flags=flags, frag=offset) for flags, offset in (("MF", 0), ("MF", 8), (0, 8))
+    ]
     frames = [bytes(ETHERNET / header / DATAGRAM / Raw(b"x" * 64)) for header in headers]
     for i, (before, after) in enumerate(zip(frames, replayed(tmp_path, frames, "--tag", "fixed"), strict=True)):
         assert after[34:] == before[34:] + trailer(START_NS + i * 1000, 0, 0)

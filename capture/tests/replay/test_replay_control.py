@@ -88,7 +88,7 @@ def tables_of(directory, *numbers: int) -> list[pa.Table]:
 def test_actions_print_an_acknowledgment_of_every_replayer(lines):
     with agents({}, {}) as found, controlled(found) as group:
         requests = (messages.Record(), messages.Stop(), messages.Clear())
-        assert [actions.simple(group, request, lines.append) for request in requests] == [0, 0, 0]
+        assert [actions.send_request(group, request, lines.append) for request in requests] == [0, 0, 0]
     names = [agent.name for agent in found]
     assert [line.split(": ")[:2] for line in lines] == [
         [name, action] for action in ("record", "stop", "clear") for name in names
@@ -195,7 +195,7 @@ def test_replayer_that_waits_for_a_slow_one_is_not_lost(monkeypatch, request_):
 
     monkeypatch.setattr(controller, "KEEPALIVE_S", 0.05)
     with impatient_and_slow(monkeypatch, "request", wait) as found, recorded(found) as group:
-        assert actions.simple(group, request_, silent) == 0
+        assert actions.send_request(group, request_, silent) == 0
 
 
 def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):

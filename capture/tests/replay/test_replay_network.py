@@ -66,7 +66,9 @@ def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, bridged,
     ]
     times = table["departed_ns"].to_pylist()
     assert begin < times[0] and times == sorted(times) and times[-1] < end
-    assert all(at >= wanted for at, wanted in zip(times, table["requested_ns"].to_pylist(), strict=True))
+    assert all(
+        arrival >= requested for arrival, requested in zip(times, table["requested_ns"].to_pylist(), strict=True)
+    )
 
 
 def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, bridged, agent, controlled, capture):

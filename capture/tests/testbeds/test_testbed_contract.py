@@ -61,8 +61,8 @@ def test_captures_are_linked_by_sample_name(tmp_path):
 def test_local_keeps_the_contract(caller):
     config = str(HERE.parents[3] / "pyproject.toml")
     # The last two run for one caller each; the contract covers traffic and Open vSwitch for both callers, too.
-    once = {"test_local_traffic.py": caller.prefix or os.geteuid(), "test_local_ovs.py": not caller.prefix}
-    modules = ["test_local_testbed.py", *(module for module, selected in once.items() if selected)]
+    is_selected = {"test_local_traffic.py": caller.prefix or os.geteuid(), "test_local_ovs.py": not caller.prefix}
+    modules = ["test_local_testbed.py", *(module for module, selected in is_selected.items() if selected)]
     files = [str(HERE), *(str(HERE.parent / "local" / name) for name in modules)]
     arguments = [caller.python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
     done = run(*caller.prefix, caller.python, "-c", IN_SANDBOX, *arguments, env=caller.env(), timeout=900, cwd="/")

@@ -231,7 +231,7 @@ def test_netem_gets_delay_loss_and_reordering():
 
 
 @pytest.mark.parametrize(
-    ("percent", "total", "found", "off"),
+    ("percent", "total", "found", "flagged"),
     [
         (0, 10_000, 0, False),
         (0, 10_000, 1, True),
@@ -246,8 +246,8 @@ def test_netem_gets_delay_loss_and_reordering():
         (5, 0, 0, False),
     ],
 )
-def test_number_of_lost_packets_is_compared_with_the_requested_share(percent, total, found, off):
-    assert is_share_off(found, total, percent) == off
+def test_number_of_lost_packets_is_compared_with_the_requested_share(percent, total, found, flagged):
+    assert is_share_off(found, total, percent) == flagged
 
 
 @pytest.mark.parametrize(

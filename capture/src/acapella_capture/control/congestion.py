@@ -80,24 +80,28 @@ def mean_bps(readings: Series) -> float | None:
 
 def growth(readings: Series) -> list[tuple[float, float]]:
     """Return (time in s, bytes counted since the first reading) for each reading."""
-    total, counted = 0.0, [(at, 0.0) for at, _ in readings[:1]]
-    for (_, previous), (at, current) in pairwise(readings):
+    total, counted = 0.0, [(time_s, 0.0) for time_s, _ in readings[:1]]
+    for (_, previous), (time_s, current) in pairwise(readings):
         total += current - previous if current >= previous else current
-        counted.append((at, total))
+        counted.append((time_s, total))
     return counted
 
 
-def interpolate(series: Series, at: float) -> float:
+def interpolate(series: Series, time_s: float) -> float:
     """Return the bytes at a time between two readings; outside of them, the first or last value."""
     for (start, first), (end, last) in pairwise(series):
-        if start <= at <= end and end > start:
-            return first + (last - first) * (at - start) / (end - start)
-    return series[-1][1] if series and at > series[-1][0] else 0.0
+        if start <= time_s <= end and end > start:
+            return first + (last - first) * (time_s - start) / (end - start)
+    return series[-1][1] if series and time_s > series[-1][0] else 0.0
 
 
 def peak_bps(series: Series) -> tuple[float, float] | None:
     """Return the highest rate between two successive readings (bit/s) and the time between them (s)."""
-    rates = [((b - a) * 8 / (t - s), t - s) for (s, a), (t, b) in pairwise(series) if t > s]
+    rates = [
+        ((last - first) * 8 / (end - start), end - start)
+        for (start, first), (end, last) in pairwise(series)
+        if end > start
+    ]
     return max(rates, default=None)
 
 
@@ -107,7 +111,7 @@ def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort)
     All bytes counted by readings between the two times were offered. Meanwhile, the mirror can have delivered at most
     what the line rate allows plus a full queue. A queue of unknown size is assumed to hold 0.1 s at line rate.
     """
-    counts = [counted_bytes for at, counted_bytes in series if start_s <= at <= end_s]
+    counts = [counted_bytes for time_s, counted_bytes in series if start_s <= time_s <= end_s]
     if len(counts) < 2 or not port.capacity_bps:
         return 0.0
     offered = counts[-1] - counts[0]
@@ -149,5 +153,5 @@ def verdict(
         "counter_overhead_bytes": port.counter_overhead_bytes,
         "buffer_bytes": port.buffer_bytes,
         "loss": {"low": low, "high": high},
-        "readings": [[round(at * 1e9), round(counted_bytes)] for at, counted_bytes in series],
+        "readings": [[round(time_s * 1e9), round(counted_bytes)] for time_s, counted_bytes in series],
     }

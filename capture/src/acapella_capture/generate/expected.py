@@ -92,8 +92,8 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         steps = np.arange(len(index) + 1, dtype=np.int64) * gaps.remainder // gaps.denominator
         return gaps.ns + np.diff(steps)
     if gaps.kind == "rate":
-        gaps_ns, rest = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
-        return gaps_ns + carries_of(rest, gaps.denominator)
+        gaps_ns, remainders = np.divmod(sizes * (BITS * SECOND_NS), gaps.denominator)
+        return gaps_ns + carries_of(remainders, gaps.denominator)
     if gaps.kind == "random":
         return random_values(gaps.random, index)
     if gaps.kind == "list":
@@ -106,17 +106,17 @@ def gaps_of(gaps: Gaps, index: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return result
 
 
-def carries_of(rest: np.ndarray, denominator: int) -> np.ndarray:
-    """Return the growth of the integer part of the running sum of rest / denominator at each element.
+def carries_of(remainders: np.ndarray, denominator: int) -> np.ndarray:
+    """Return the growth of the integer part of the running sum of remainders / denominator at each element.
 
     The sums are computed over parts of the array, so that they fit into 64 bits.
     """
-    carry, step, grown = 0, MAX_SUM // denominator - 1, []
-    for at in range(0, len(rest), step):
-        wholes, rests = np.divmod(carry + np.cumsum(rest[at : at + step]), denominator)
-        grown.append(np.diff(wholes, prepend=0))
-        carry = int(rests[-1])
-    return np.concatenate(grown)
+    carry, step, carries = 0, MAX_SUM // denominator - 1, []
+    for first in range(0, len(remainders), step):
+        sums, rest = np.divmod(carry + np.cumsum(remainders[first : first + step]), denominator)
+        carries.append(np.diff(sums, prepend=0))
+        carry = int(rest[-1])
+    return np.concatenate(carries)
 
 
 def times_of(flow: Flow, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -185,10 +185,10 @@ def keys_of(flow: Flow, sizes: np.ndarray, known: dict[Key | None, int]) -> np.n
     columns = np.stack([untruncated.astype(np.uint64), *(values_of(field, index) for field in fields)])
     distinct, inverse = np.unique(columns, axis=1, return_inverse=True)
     numbers = np.zeros(distinct.shape[1], np.int64)
-    for at, (is_untruncated, *values) in enumerate(distinct.T.tolist()):
+    for column, (is_untruncated, *values) in enumerate(distinct.T.tolist()):
         replaced = {(field.header, field.name): value for field, value in zip(fields, values, strict=True)}
         key = key_of(flow, replaced, None if is_untruncated else truncated)
-        numbers[at] = known.setdefault(key, len(known))
+        numbers[column] = known.setdefault(key, len(known))
     return numbers[inverse.reshape(-1)]
 
 
@@ -254,8 +254,8 @@ def table_of(known: list[Key | None], keys: np.ndarray, times: np.ndarray, sizes
     grouped, lengths = times[order], sizes[order]
     differences = np.diff(grouped, append=0)
     rows = []
-    for at in np.argsort(order[starts], kind="stable"):
-        first, end = int(starts[at]), int(ends[at])
+    for row in np.argsort(order[starts], kind="stable"):
+        first, end = int(starts[row]), int(ends[row])
         gaps = differences[first : end - 1]
         tags, labels, tunnels, version, src, dst, proto, src_port, dst_port = known[keys[order[first]]]
         address = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address

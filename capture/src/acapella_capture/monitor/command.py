@@ -437,5 +437,5 @@ def rows_of_counts(settings: program.Settings, counted: program.RunResult, scrat
     if correct:
         for number, line in enumerate(drifts):
             if line is not None:
-                (ports[number],) = program.count(settings.only(number), scratch, line).ports
+                (ports[number],) = program.count(settings.for_file(number), scratch, line).ports
     return tables.rows_of(ports, settings.wanted, drifts, corrected=correct)

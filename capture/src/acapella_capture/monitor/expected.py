@@ -12,7 +12,7 @@ from acapella_core.errors import UserError
 from acapella_core.validation import first_error
 
 MAGIC = b"ACFLWv1\0"  # magic number of the list that acapella-monitor reads (capture/monitor/src/files/flow_list.h)
-NONE = 0xFFFFFFFF
+NO_OFFSET = 0xFFFFFFFF
 RECORD = np.dtype(
     [
         ("sequences", "<u8"),
@@ -44,8 +44,8 @@ class ExpectedFlows:
         for record, flow in zip(records, self.flows, strict=True):
             stamped = flow["stamp_offset"] is not None
             record["sequences"] = flow["packets"] + flow["dropped"]
-            record["stamp_offset"] = flow["stamp_offset"] if stamped else NONE
-            record["pattern_offset"] = flow["pattern_offset"] if stamped else NONE
+            record["stamp_offset"] = flow["stamp_offset"] if stamped else NO_OFFSET
+            record["pattern_offset"] = flow["pattern_offset"] if stamped else NO_OFFSET
             record["pattern"] = patterns[flow["pattern"]]
         return records
 

@@ -56,7 +56,7 @@ class Settings:
     every_s: float | None = None  # time between events
     live_flows: int = 0  # flows in events
 
-    def only(self, number: int) -> "Settings":
+    def for_file(self, number: int) -> "Settings":
         """Return the settings for one of the files, without a log or a capture of packets."""
         return replace(self, files=self.files[number : number + 1], packets=False, write=None)
 

@@ -88,20 +88,20 @@ def read(path: Path) -> list[PortResult]:
 
 def ports(content: bytes):
     """Yield the ports of a file's content. Raises ValueError if its length is wrong."""
-    at = len(MAGIC)
-    (count,) = np.frombuffer(content, "<u8", 1, at)
-    at += 8
+    offset = len(MAGIC)
+    (count,) = np.frombuffer(content, "<u8", 1, offset)
+    offset += 8
     for _ in range(int(count)):
-        (counts,) = np.frombuffer(content, PORT, 1, at)
-        at += PORT.itemsize
-        intervals = np.frombuffer(content, INTERVAL, int(counts["intervals"]), at)
-        at += intervals.nbytes
-        (flow_count,) = np.frombuffer(content, "<u8", 1, at)
-        at += 8
-        flows = np.frombuffer(content, FLOW, int(flow_count), at)
-        at += flows.nbytes
+        (counts,) = np.frombuffer(content, PORT, 1, offset)
+        offset += PORT.itemsize
+        intervals = np.frombuffer(content, INTERVAL, int(counts["intervals"]), offset)
+        offset += intervals.nbytes
+        (flow_count,) = np.frombuffer(content, "<u8", 1, offset)
+        offset += 8
+        flows = np.frombuffer(content, FLOW, int(flow_count), offset)
+        offset += flows.nbytes
         yield PortResult(counts["name"].decode(errors="replace"), counts, intervals, flows)
-    if at != len(content):
+    if offset != len(content):
         raise ValueError("trailing bytes")
 
 

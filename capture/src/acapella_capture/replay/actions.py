@@ -53,7 +53,7 @@ class Outcome:
     done: dict[str, Any]
 
 
-def simple(group: Group, request: messages.Request, show: Print) -> int:
+def send_request(group: Group, request: messages.Request, show: Print) -> int:
     """Send one request to all agents and print their acknowledgments."""
     for remote, done in zip(group.remotes, group.request(request), strict=True):
         show(f"{remote.name}: {messages.NAMES[type(request)]}: {counters(done) or 'done'}")

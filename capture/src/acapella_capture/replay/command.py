@@ -357,10 +357,10 @@ def control(args: argparse.Namespace) -> int:
     if args.rolling and (args.start or args.until):
         raise UserError("--rolling cannot be combined with --from and --until", where="record")
     with Group(hosts, read_secret(args.secret)) as group:
-        return act(args, group)
+        return perform(args, group)
 
 
-def act(args: argparse.Namespace, group: Group) -> int:
+def perform(args: argparse.Namespace, group: Group) -> int:
     """Perform an action. Return the exit code."""
     if args.what == "run":
         check_target(args.departures)
@@ -368,7 +368,7 @@ def act(args: argparse.Namespace, group: Group) -> int:
         return actions.run(group, plan, show)
     if args.what == "status":
         return actions.status(group, show)
-    return actions.simple(group, request_of(args), show)
+    return actions.send_request(group, request_of(args), show)
 
 
 def request_of(args: argparse.Namespace) -> messages.Request:

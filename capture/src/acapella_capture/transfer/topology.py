@@ -9,7 +9,7 @@ SERVER_PORT = 5201  # port of flow 0; the others follow
 CLIENT_PORT = 40001
 
 
-def read_topology(named: str) -> topology.Topology:
+def read_topology(name_or_path: str) -> topology.Topology:
     """Read a built-in topology by name, or a file. Raises UserError naming the wrong key."""
-    built_in = BUILT_IN / f"{named}.yaml"
-    return topology.read(built_in if built_in.is_file() else Path(named))
+    built_in = BUILT_IN / f"{name_or_path}.yaml"
+    return topology.read(built_in if built_in.is_file() else Path(name_or_path))

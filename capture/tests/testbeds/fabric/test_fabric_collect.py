@@ -76,9 +76,10 @@ def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, collect
     data = (done.raw / manifest["file"]).read_bytes()
     assert len(data) == 24 + manifest["frames_captured"] * (16 + 14 + 20 + 8)
     assert bytes((203, 0, 113, 77)) not in data
-    there = {path.name: path.read_bytes() for path in fabric.nodes.home("UTAH-listener1").rglob("*") if path.is_file()}
-    assert {PROGRAM, "manuf"} <= there.keys()
-    assert not [name for name, found in there.items() if key.read_bytes() in found]
+    home = fabric.nodes.home("UTAH-listener1")
+    node_files = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    assert {PROGRAM, "manuf"} <= node_files.keys()
+    assert not [name for name, found in node_files.items() if key.read_bytes() in found]
 
 
 def test_collection_fails_early_if_a_file_to_upload_is_missing(fabric, tmp_path, collection):

@@ -205,12 +205,12 @@ def collector(fabric: Loopback) -> list:
 )
 def test_failed_step_is_one_line_with_node_and_the_end_of_its_log(fabric, collection, monkeypatch, step, failing):
     """``failing``: a program, the pattern of the command lines with which it fails, and its message."""
-    broken, when, reason = failing
+    broken, pattern, reason = failing
     monkeypatch.setattr(node_build, "LOG_BYTES", 1000)  # a node may write any length
     with_packages(fabric)
     if step == "compile":
         (fabric.nodes.home(NODE) / "installed").touch()
-    script = f'case "$*" in {when}) echo "{reason}" >&2; exit 100 ;; esac\nexec /usr/bin/{broken} "$@"\n'
+    script = f'case "$*" in {pattern}) echo "{reason}" >&2; exit 100 ;; esac\nexec /usr/bin/{broken} "$@"\n'
     executable(fabric.nodes.program(broken), f"#!/bin/sh\n{script}")
     done = collection(collect=ONE, capture={"method": "dpdk"}, image=IMAGE)
     log = done.campaign / "logs" / "collect" / f"{NODE}-{PROGRAM}-{step.replace(' ', '-')}.log"

@@ -24,7 +24,7 @@ from acapella_core.errors import UserError
 
 CREATE = "/slices/creates"
 HOUR_NS = 3600 * 10**9
-ONE = ResourceRequest(1)
+ONE_INSTANCE = ResourceRequest(1)
 CAPTURE = parse_settings({"testbed": "fabric"}).capture
 
 
@@ -48,7 +48,7 @@ def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, testb
     """Trials create slices in the main thread, which Ctrl-C interrupts, and FABRIC may list a new slice late."""
     interrupt_creation(fabric, testbed.session, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert testbed.leftovers() == ("acapella-c-STAR",) == tuple(fabric.slices)
     check_release(testbed)
     assert not fabric.slices
@@ -56,7 +56,7 @@ def test_slice_whose_creation_is_interrupted_is_named_and_released(fabric, testb
 
 def test_failed_slice_request_is_an_error_in_one_line(fabric, testbed):
     with fabric.faulty(create_status=[503] * 4), pytest.raises(UserError, match="rejects the slice request") as raised:
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert not isinstance(raised.value, InsufficientResources) and "\n" not in str(raised.value)
     assert not fabric.orchestrator.slices
 
@@ -76,7 +76,7 @@ def test_token_that_expires_during_a_collection_is_refreshed_once(fabric, token)
 def test_token_is_refreshed_before_it_expires(fabric, token, testbed, monkeypatch):
     remaining_s = credentials.remaining_s
     monkeypatch.setattr(credentials, "remaining_s", lambda each: 60 if each == token else remaining_s(each))
-    testbed.allocate(SITE, ONE)
+    testbed.allocate(SITE, ONE_INSTANCE)
     assert testbed.session.token() != token
     assert fabric.orchestrator.refreshes == ["refresh-1"]
 
@@ -139,15 +139,15 @@ def test_logs_and_messages_contain_no_secret(fabric, token, caplog):
 
 def test_refused_allocation_leaves_no_slice(fabric, testbed):
     with fabric.faulty(refuse=True), pytest.raises(InsufficientResources, match="Insufficient resources"):
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert [each.state for each in fabric.orchestrator.slices.values()] == ["Dead"]  # its hosts are free again
-    assert len(testbed.allocate(SITE, ONE)) == 1
+    assert len(testbed.allocate(SITE, ONE_INSTANCE)) == 1
 
 
 def test_other_slice_failures_are_not_insufficient_resources(fabric, testbed):
     fault = fabric.faulty(refuse=True, notice="playbook failed")
     with fault, pytest.raises(UserError, match="StableError: playbook failed") as raised:
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert not isinstance(raised.value, InsufficientResources) and not fabric.slices
 
 
@@ -166,7 +166,7 @@ def test_slice_that_times_out_is_deleted_as_soon_as_it_is_stable(fabric):
     """FABRIC refuses to delete a slice that is Configuring."""
     fabric.orchestrator.faults.queries = 10
     with fabric.testbed(wait_timeout_s=0.001) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.001 s"):
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert not fabric.slices
 
 
@@ -174,7 +174,7 @@ def test_slice_that_is_never_stable_is_named(fabric):
     testbed = fabric.testbed(wait_timeout_s=0.3, release_timeout_s=0.3)
     error = r"still allocated: acapella-c-STAR \(.*the slice is Configuring"
     with fabric.faulty(stuck=True), pytest.raises(NotReleased, match=error) as raised:
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert raised.value.names == ("acapella-c-STAR",)
     assert "Configuring after 0.3 s" in str(raised.value), "the reason of the failure is lost"
     fabric.testbed().release()
@@ -187,7 +187,7 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
     orchestrator = fabric.orchestrator
     orchestrator.faults.stuck = True
     with fabric.testbed(wait_timeout_s=300) as testbed, ThreadPoolExecutor() as threads:
-        allocating = threads.submit(testbed.allocate, SITE, ONE)
+        allocating = threads.submit(testbed.allocate, SITE, ONE_INSTANCE)
         wait_until(orchestrator.alive)
         testbed.interrupt_waits()
         before = orchestrator.count("GET", "/slices")
@@ -205,7 +205,7 @@ def test_node_without_ssh_is_released_and_client_messages_are_not_printed(fabric
     fabric.nodes.booting = 1000
     testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # timeout for SSH only
     with pytest.raises(UserError, match="not reachable by SSH"):
-        testbed.allocate(SITE, ONE)
+        testbed.allocate(SITE, ONE_INSTANCE)
     assert not fabric.slices and testbed.instances(SITE) == ()
     assert capfd.readouterr().err == ""
 
@@ -281,13 +281,13 @@ def test_reading_stops_if_the_node_extends_a_part(fabric, testbed, instance, tmp
 
 
 def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
-    (instance,) = fabric.testbed("a").allocate(SITE, ONE)
+    (instance,) = fabric.testbed("a").allocate(SITE, ONE_INSTANCE)
     with fabric.allocated(campaign="a-b") as (other, _):
         assert other.leftovers() == ()
         testbed = fabric.testbed("a")
         assert testbed.leftovers() == ("acapella-a-STAR",)
         posts = fabric.orchestrator.posts(CREATE)
-        assert testbed.allocate(SITE, ONE) == (instance,)
+        assert testbed.allocate(SITE, ONE_INSTANCE) == (instance,)
         assert fabric.orchestrator.posts(CREATE) == posts and testbed.leftovers() == ()
         testbed.release()
         assert fabric.slices == ["acapella-a-b-STAR"]
@@ -297,7 +297,7 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
 
 @pytest.mark.parametrize("name", ["acapella-c-2", "acapella-c-slice"])
 def test_user_slice_with_a_similar_name_is_kept(fabric, name):
-    fabric.testbed("other").allocate(SITE, ONE)
+    fabric.testbed("other").allocate(SITE, ONE_INSTANCE)
     (stored,) = fabric.orchestrator.alive()
     stored.name = name
     with fabric.allocated() as (testbed, _):
@@ -309,7 +309,7 @@ def test_user_slice_with_a_similar_name_is_kept(fabric, name):
 def test_other_slices_are_deleted_if_one_cannot_be(fabric):
     testbed = fabric.testbed(release_timeout_s=0.3)
     for site in (SITE, "UTAH"):
-        testbed.allocate(site, ONE)
+        testbed.allocate(site, ONE_INSTANCE)
     with fabric.faulty(kept=f"acapella-c-{SITE}"), pytest.raises(UserError, match="cannot delete the slice"):
         testbed.release()
     assert fabric.slices == [f"acapella-c-{SITE}"] == list(fabric.testbed().leftovers())
@@ -357,7 +357,7 @@ def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     """This holds in the same collection, in a later one that reuses the slice, and for uploads and downloads."""
     keys = fabric.nodes.key, fabric.nodes.new_key()
     first = fabric.testbed()
-    (instance,) = first.allocate(SITE, ONE)
+    (instance,) = first.allocate(SITE, ONE_INSTANCE)
     assert first.run(instance.name, ["sh", "-c", "echo some > file"], timeout_s=60).status == 0
     fabric.nodes.key = keys[1]
     fabric.nodes.lose_connections()
@@ -365,7 +365,7 @@ def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     assert keys[1].get_base64() in message and str(tmp_path / "acapella_known_hosts") in message
     refused(first, fabric, lambda testbed: testbed.put(instance.name, tmp_path / "slice_key.pub", "sent"))
     refused(first, fabric, lambda testbed: testbed.fetch(instance.name, "file", tmp_path / "fetched"))
-    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, ONE))
+    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, ONE_INSTANCE))
     assert (tmp_path / "acapella_known_hosts").stat().st_mode & 0o777 == 0o600
     fabric.nodes.key = keys[0]
     assert first.run(instance.name, ["true"]).status == 0
@@ -400,5 +400,5 @@ def test_damaged_or_public_host_key_file_is_rejected(tmp_path):
 def test_new_slice_may_have_different_host_keys(fabric, testbed):
     testbed.release()
     fabric.nodes.key = fabric.nodes.new_key()
-    (instance,) = testbed.allocate(SITE, ONE)
+    (instance,) = testbed.allocate(SITE, ONE_INSTANCE)
     assert testbed.run(instance.name, ["true"]).status == 0

@@ -21,7 +21,7 @@ from acapella_core.errors import UserError
 
 CORPUS = Path(__file__).resolve().parents[5] / "shared" / "corpus" / "fim" / "advertised_topo.graphml"
 PORTS = ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15")
-ONE = ResourceRequest(1)
+ONE_INSTANCE = ResourceRequest(1)
 DRY_RUN = """
 import sys
 from acapella_capture.settings import parse_settings
@@ -116,7 +116,7 @@ def test_host_in_maintenance_does_not_prevent_a_different_nic_model(fabric, test
     preferred, other = (HOST | {"nics": {f"SmartNIC-ConnectX-{model}": 1}} for model in (6, 5))
     fabric.orchestrator.sites["UTAH"] = [preferred | {"maintenance": True}, other]
     fabric.orchestrator.states["UTAH"] = "PartMaint"
-    (instance,) = testbed.allocate("UTAH", ONE)
+    (instance,) = testbed.allocate("UTAH", ONE_INSTANCE)
     assert testbed.mirror_capacity_bps(instance, instance.receivers[0]) == 25 * 10**9
     with pytest.raises(InsufficientResources):
         testbed.allocate("UTAH", ResourceRequest(2))
@@ -237,7 +237,7 @@ def test_swapped_mirrors_move_together_in_two_modifications(fabric, testbed, ins
 
 def test_fixed_mirrors_stay_after_a_crash(fabric):
     crashed = fabric.testbed(move_mirrors=False)
-    (instance,) = crashed.allocate(SITE, ONE)
+    (instance,) = crashed.allocate(SITE, ONE_INSTANCE)
     crashed.mirror(instance, instance.receivers[0], PORTS[0], "both")
     with fabric.allocated(move_mirrors=False) as (testbed, _):
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
@@ -305,7 +305,13 @@ def test_placement_agrees_with_fabrics_validator(tmp_path):
     def valid(site: str, models: list[str]) -> bool:
         created = fablib.new_slice(name=f"{site}{len(models)}")
         for number, model in enumerate(models):
-            node = created.add_node(name=f"n{number}", site=site, cores=ONE.cores, ram=ONE.ram_gb, disk=ONE.disk_gb)
+            node = created.add_node(
+                name=f"n{number}",
+                site=site,
+                cores=ONE_INSTANCE.cores,
+                ram=ONE_INSTANCE.ram_gb,
+                disk=ONE_INSTANCE.disk_gb,
+            )
             node.add_component(model=model, name="nic")
         return NodeValidator.validate_nodes(created.get_nodes(), known, None)[0]
 

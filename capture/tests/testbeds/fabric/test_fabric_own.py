@@ -50,8 +50,8 @@ def mirror_first_port(testbed: OwnSliceTestbed, site: str = "UTAH") -> None:
     testbed.mirror(instance, instance.receivers[0], testbed.site(site).ports[0].name, "both")
 
 
-def everything(fabric) -> tuple[dict, set]:
-    """Return all elements of the user's slice with all properties, and all connections."""
+def elements_and_connections(fabric) -> tuple[dict, set]:
+    """Return all elements of the user's slice with all properties except GraphID, and all connections."""
     model = networkx.parse_graphml(mine(fabric).model)
     names = {node: properties["NodeID"] for node, properties in model.nodes(data=True)}
     elements = {names[node]: {key: value for key, value in properties.items() if key != "GraphID"}
@@ -62,7 +62,7 @@ def everything(fabric) -> tuple[dict, set]:
 @pytest.fixture
 def before(fabric) -> tuple[dict, set]:
     """Return the elements of the user's slice at the beginning of the test."""
-    return everything(fabric)
+    return elements_and_connections(fabric)
 
 
 def mirrors(fabric) -> list[tuple[str, str]]:
@@ -84,7 +84,7 @@ def test_slice_is_unchanged_after_a_collection(fabric, before, collection):
     for each in done.manifests():
         assert VLAN.fullmatch(each["port"]) and "captured_at" not in each and each["frames_captured"] > 0
         assert each["instance"] == f"acapella-first-{each['site']}-listener1"
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
     assert fabric.orchestrator.posts("/slices/creates") == 1, "only the user's slice"
     assert fabric.orchestrator.renewals == []
 
@@ -116,7 +116,7 @@ def test_plan_names_the_level(fabric, before, collection):
     assert "level site needs the permission Net.PortMirroring" in plan.out
     assert "nodes are added to your slice (fabric.nodes: own) and removed at the end" in plan.out
     assert "project permissions: Component.SmartNIC_ConnectX_6 or Component.SmartNIC_ConnectX_5 or " in plan.out
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
     plan = collection("--dry-run", collect=OWN)
     assert plan.status == 0 and "sampling level host" in plan.out and "level slice needs fabric.nodes: own" in plan.out
 
@@ -128,12 +128,12 @@ def test_own_nodes_need_the_slice_name():
 
 def test_release_removes_only_nodes_and_mirrors_of_the_campaign(fabric):
     other = allocated(fabric, "c-more", "STAR")
-    before = everything(fabric)
+    before = elements_and_connections(fabric)
     testbed = allocated(fabric, site="STAR")
     mirror_first_port(testbed, "STAR")
     assert our_nodes(fabric) == {"acapella-c-STAR-listener1", "acapella-c-more-STAR-listener1"}
     check_release(testbed)
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
     check_release(other)
     assert our_nodes(fabric) == set()
 
@@ -207,14 +207,14 @@ def test_refused_nodes_leave_the_slice_unchanged(fabric, before):
     with fabric.faulty(modify_fails=True), pytest.raises(UserError, match="Insufficient resources"):
         testbed.allocate("UTAH", REQUEST)
     check_release(testbed)
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
 
 
 def test_ctrl_c_while_a_node_is_added_leaves_the_slice_unchanged(fabric, before, collection):
     with fabric.interrupted_while_stuck(lambda: mine(fabric).state == "Modifying", held_s=0.5):
         done = collection(collect=OWN, nodes="own")
     assert done.status == 130, done.printed
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
 
 
 def test_failed_mirror_leaves_the_slice_unchanged(fabric, before):
@@ -223,7 +223,7 @@ def test_failed_mirror_leaves_the_slice_unchanged(fabric, before):
     with faults, pytest.raises(UserError, match="the slice is ModifyError"):
         mirror_first_port(testbed)
     check_release(testbed, "UTAH")
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
 
 
 def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric, before):
@@ -235,7 +235,7 @@ def test_refused_second_mirror_of_a_port_leaves_the_first_one(fabric, before):
         with pytest.raises(UserError, match=f"port {SHARED_PORT} is mirrored already"):
             testbed.mirror(instance, instance.receivers[1], second.name, "both")
         assert mirrors(fabric) == [(SHARED_PORT, VLAN.fullmatch(first.name)[1])]
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_release_all_removes_nodes_and_mirrors_left_by_a_crash_at_every_level(fa
     done = collection("--release-all", collect=OWN, nodes=nodes)
     assert done.status == 0, done.err
     assert f"still allocated: {SLICE}/acapella-first-UTAH-listener1\n" in done.out and "released" in done.out
-    assert everything(fabric) == before
+    assert elements_and_connections(fabric) == before
     assert not [*fabric.nodes.directory.glob("n*/acapella-*")], "the user's nodes are not touched"
 
 

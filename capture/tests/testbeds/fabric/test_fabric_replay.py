@@ -26,13 +26,13 @@ from acapella_capture.testbeds.local import replay_capture
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
-MINE, NODE, PACKETS = "acapella-mine-UTAH", "UTAH-listener1", 40
-SECOND = "UTAH-listener2"
+USER_SLICE, NODE, PACKETS = "acapella-mine-UTAH", "UTAH-listener1", 40
+SECOND_NODE = "UTAH-listener2"
 DESTINATION = "02:00:00:00:00:77"
 PORT = "HundredGigE0/0/0/5"
 SENDER = {"node": NODE, "interface": "left0", "destination_mac": DESTINATION}
-OTHER = {"node": SECOND, "interface": "side0", "destination_mac": "02:00:00:00:00:78"}
-REPLAY = {"slice": MINE, "senders": [SENDER], "site": "STAR", "port": PORT}
+SECOND_SENDER = {"node": SECOND_NODE, "interface": "side0", "destination_mac": "02:00:00:00:00:78"}
+REPLAY = {"slice": USER_SLICE, "senders": [SENDER], "site": "STAR", "port": PORT}
 MACS = [replay.SENDER_MAC.format(number) for number in (1, 2)]
 
 
@@ -46,7 +46,10 @@ def _program(monkeypatch) -> None:
 def path(fabric) -> Iterator[tuple[str, ...]]:
     """Provide the user's slice, whose nodes send from left0 to left1 and from side0 to side1 in a network namespace."""
     fabric.testbed("mine").allocate("UTAH", ResourceRequest(2))
-    with veth.namespace(("left0", "left1"), ("side0", "side1")) as prefix, fabric.nodes.inside(prefix, NODE, SECOND):
+    with (
+        veth.namespace(("left0", "left1"), ("side0", "side1")) as prefix,
+        fabric.nodes.inside(prefix, NODE, SECOND_NODE),
+    ):
         yield prefix
 
 
@@ -94,9 +97,9 @@ def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watc
     """It sends from one interface in one environment, and from two interfaces of one node in the other (same clock)."""
     environments = [{"name": "path", "replayers": 1}, {"name": "both", "speed": 4}]
     with replayer.tcpdump(path, "left1", tmp_path / "arrived.pcap"):
-        done = replays(senders=[SENDER, OTHER | {"node": NODE}], environments=environments)
+        done = replays(senders=[SENDER, SECOND_SENDER | {"node": NODE}], environments=environments)
     assert done.status == 0, done.printed
-    raw, recording = done.raw, done.raw / replay.WHOLE
+    raw, recording = done.raw, done.raw / replay.REPLAYED_CAPTURE
     found = {path.stem: read(path) for path in raw.glob("[bp]*th-?.json")}
     assert sorted(found) == ["both-1", "both-2", "path-1", "path-2"]
     for name in ("path-1", "path-2"):
@@ -113,7 +116,7 @@ def test_uploaded_program_sends_the_trials(fabric, path, tmp_path, replays, watc
     assert [file.read_bytes() for file in fabric.nodes.home(NODE).rglob(replay.PROGRAM)] == [
         replay.program().read_bytes()
     ]
-    assert fabric.slices == [MINE], "the user's slice is kept, ours is not"
+    assert fabric.slices == [USER_SLICE], "the user's slice is kept, ours is not"
     runs, reads = watched
     assert len(runs) == 2 + 2 * 2 and max(reads) > runs[-1][1]
     assert not [read_ns for read_ns in reads for after_ns, end_ns in runs[:2] if after_ns < read_ns < end_ns]
@@ -136,13 +139,13 @@ def check_one_clock(raw: Path, manifest: dict) -> None:
 def test_replayers_start_at_one_time_and_their_skew_is_measured(fabric, path, replays, given, ahead_ns):
     """``ahead_ns``: how far the second node's clock is ahead, according to its chronyc; None: it runs no chronyd."""
     if ahead_ns is not None:
-        for node, offset_ns in ((NODE, 0), (SECOND, ahead_ns)):
+        for node, offset_ns in ((NODE, 0), (SECOND_NODE, ahead_ns)):
             (fabric.nodes.home(node) / "chronyc.csv").write_text(TRACKING.format(-offset_ns / 1e9))
     captured = [fabric.directory / name for name in ("left.pcap", "side.pcap")]
     with replayer.tcpdump(path, "left1", captured[0]), replayer.tcpdump(path, "side1", captured[1]):
-        done = replays(capture=given, senders=[SENDER, OTHER], repeats=1)
+        done = replays(capture=given, senders=[SENDER, SECOND_SENDER], repeats=1)
     assert done.status == 0, done.printed
-    for number, (file, mac, sender) in enumerate(zip(captured, MACS, (SENDER, OTHER), strict=True), 1):
+    for number, (file, mac, sender) in enumerate(zip(captured, MACS, (SENDER, SECOND_SENDER), strict=True), 1):
         sent, left = dpdk.read_pcap(done.raw / f"replayed-{number}of2.pcap")
         assert left == 0 and len(sent) == PACKETS // 2
         assert {frame.data[:12].hex(":") for frame in sent} == {f"{sender['destination_mac']}:{mac}"}
@@ -184,12 +187,12 @@ def test_replayers_are_stopped_if_one_of_them_cannot_start(fabric, path, replays
     schedule = NodeSender.schedule
 
     def schedule_first(self, at_ns: int, speed_ppm: int) -> int:
-        if self.node.endswith(SECOND):
+        if self.node.endswith(SECOND_NODE):
             raise UserError("the second refuses")
         return schedule(self, at_ns + 3600 * 10**9, speed_ppm)
 
     monkeypatch.setattr(NodeSender, "schedule", schedule_first)
-    check_trials_failed(replays(capture=given, senders=[SENDER, OTHER]), "the second refuses")
+    check_trials_failed(replays(capture=given, senders=[SENDER, SECOND_SENDER]), "the second refuses")
     (events,) = fabric.nodes.home(NODE).rglob("replay-1-events")
     ended = map(json.loads, events.read_text().splitlines())
     assert [event["stopped_by"] for event in ended if event["event"] == "done"] == ["stop", "stop"]
@@ -214,17 +217,18 @@ def test_program_left_by_a_killed_collection_is_terminated(fabric, path, replays
 
 def check_nothing_runs(fabric: Loopback) -> None:
     """Check that every program that was started on the sending nodes has ended."""
-    assert fabric.nodes.started(NODE) + fabric.nodes.started(SECOND)
-    assert fabric.nodes.running(NODE) + fabric.nodes.running(SECOND) == []
+    assert fabric.nodes.started(NODE) + fabric.nodes.started(SECOND_NODE)
+    assert fabric.nodes.running(NODE) + fabric.nodes.running(SECOND_NODE) == []
 
 
 def test_plan_lists_the_replay_and_uploads_nothing(fabric, replays):
     environments = [{"name": "path", "replayers": 1}, {"name": "fast", "speed": 4}]
-    plan = replays("--dry-run", senders=[SENDER, OTHER], environments=environments)
+    plan = replays("--dry-run", senders=[SENDER, SECOND_SENDER], environments=environments)
     assert plan.status == 0 and not plan.campaign.exists()
     assert f"2 times in each environment, by {replay.PROGRAM}\n" in plan.out
     assert (
-        f"replay: uploaded to slice {MINE}: node {NODE}, interface left0; node {SECOND}, interface side0\n" in plan.out
+        f"replay: uploaded to slice {USER_SLICE}: node {NODE}, interface left0; node {SECOND_NODE}, interface side0\n"
+        in plan.out
     )
     assert (
         "replay: trials path-1 to path-2; fast-1 to fast-2, by 2 replayers together, 4 times as fast as recorded\n"
@@ -248,15 +252,18 @@ def test_collection_fails_early_if_the_program_is_missing(fabric, tmp_path, repl
     ("change", "why"),
     [
         ({"slice": "none"}, "no slice 'none' in the project"),
-        ({"senders": [OTHER | {"node": "x"}]}, f"no node 'x' in slice '{MINE}'"),
-        ({"senders": [SENDER, OTHER | {"interface": "left9"}]}, f"replay on node {MINE}/{SECOND}: ended: "),
+        ({"senders": [SECOND_SENDER | {"node": "x"}]}, f"no node 'x' in slice '{USER_SLICE}'"),
+        (
+            {"senders": [SENDER, SECOND_SENDER | {"interface": "left9"}]},
+            f"replay on node {USER_SLICE}/{SECOND_NODE}: ended: ",
+        ),
     ],
 )
 def test_trials_that_cannot_be_sent_fail_with_the_reason(fabric, path, replays, change, why):
     done = replays(**change)
     check_trials_failed(done, why)
     assert not [*done.raw.glob("path-*.departures.parquet")]
-    assert fabric.slices == [MINE]
+    assert fabric.slices == [USER_SLICE]
     check_nothing_runs(fabric)
 
 

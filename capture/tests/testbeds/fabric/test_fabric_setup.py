@@ -14,8 +14,10 @@ def test_receivers_send_no_frames_and_a_clock_that_is_not_synchronized_is_a_note
         assert any(note.startswith(f"the clock of {instance.name} was not synchronized") for note in testbed.notes())
     changing = ("cloud-init", "ip link set", "ethtool", "install")
     assert next(line for line in commands if line.startswith(changing)) == "cloud-init status --wait"
-    off = {f"sysctl -q -w net/ipv6/conf/{receiver}/disable_ipv6=1" for receiver in instance.receivers}
-    assert off | {f"nmcli device set {receiver} managed no" for receiver in instance.receivers} <= set(commands)
+    without_ipv6 = {f"sysctl -q -w net/ipv6/conf/{receiver}/disable_ipv6=1" for receiver in instance.receivers}
+    assert without_ipv6 | {f"nmcli device set {receiver} managed no" for receiver in instance.receivers} <= set(
+        commands
+    )
 
 
 APT = """#!/bin/sh

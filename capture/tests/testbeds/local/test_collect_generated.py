@@ -104,10 +104,10 @@ def test_monitor_counts_the_packets_in_the_schedule_of_the_link(campaign, sent):
         assert [row["name"] for row in flows] == ["udp", "tcp"] and port["name"] == sample
         for row in flows:
             own = [sequence for flow, sequence in arriving if flow == row["flow"]]
-            everything = [sequence for flow, sequence in sent if flow == row["flow"]]
+            sequences = [sequence for flow, sequence in sent if flow == row["flow"]]
             unique = len(set(own))
             assert [row[name] for name in ("expected", "packets", "unique", "lost", "duplicates")] == [
-                len(everything), len(own), unique, len(everything) - unique, len(own) - unique
+                len(sequences), len(own), unique, len(sequences) - unique, len(own) - unique
             ]  # fmt: skip
             assert (row["first_sequence"], row["last_sequence"]) == (min(own), max(own))
             assert (row["reordered"], row["bit_errors"]) == (0, 0)

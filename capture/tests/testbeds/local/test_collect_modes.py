@@ -19,7 +19,7 @@ PERIOD_NS = 2 * 10**9
 MIRROR_MBPS = 10
 # One UDP stream of 40 Mbit/s passes only through the ports of its sender and its receiver; port2 carries no traffic.
 STREAM = "{kind: iperf3_udp, rate_mbps: 40, client: site1-host1, server: site2-host1, span: run}"
-BUSIEST = f"""
+BUSIEST_CONFIG = f"""
 testbed: local
 capture: {{sample_s: 1, snaplen: 100}}
 local: {{mirror_rate_mbps: {MIRROR_MBPS}, traffic: [{STREAM}]}}
@@ -32,7 +32,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, b
 def campaign(anyone, tmp_path_factory) -> Path:
     """Sample a port in each of two cycles, with two samples each, over a mirror port that is too slow."""
     directory = tmp_path_factory.mktemp("busiest") / "c"
-    done = anyone.collect(directory, BUSIEST)
+    done = anyone.collect(directory, BUSIEST_CONFIG)
     assert done.returncode == 0, done.stderr
     return directory
 
@@ -109,7 +109,7 @@ network.Network.build, testbed.tear_down = build_with_small_disk, unmount_and_te
 size, tcpdump.DRAIN_S = sys.argv.pop(1), int(sys.argv.pop(1))
 sys.exit(collect.main())
 """
-FILLING = """
+SMALL_DISK_CONFIG = """
 testbed: local
 capture: {{sample_s: 20, snaplen: 2000}}
 local: {{sites: 2, traffic: [{stream}]}}
@@ -127,7 +127,7 @@ def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_pa
 
     tcpdump cannot write its buffer to a full disk, so the test hardly waits for it to drain.
     """
-    config = write_file(tmp_path / "config.yaml", FILLING.format(stream=STREAM, reserve=reserve))
+    config = write_file(tmp_path / "config.yaml", SMALL_DISK_CONFIG.format(stream=STREAM, reserve=reserve))
     program = write_file(tmp_path / "small.py", SMALL_DISK)
     argv = [anyone.python, program, size, 1 if full else 10, tmp_path / "c", "--config", config]
     done = run(*argv, env=anyone.env(), timeout=600)

@@ -45,21 +45,21 @@ def sampled(testbed: LocalTestbed, instance: Instance, receiver: str, port: str,
 def stack(frame: bytes) -> list[str | int]:
     """Return a frame's VLAN ids and MPLS labels from the outside, and the EtherType or frame below them."""
     found: list[str | int] = []
-    kind, at = struct.unpack_from("!H", frame, 12)[0], 14
+    kind, offset = struct.unpack_from("!H", frame, 12)[0], 14
     while kind == VLAN:
-        tag, kind = struct.unpack_from("!HH", frame, at)
+        tag, kind = struct.unpack_from("!HH", frame, offset)
         found.append(f"vlan {tag & 0xFFF}")
-        at += 4
+        offset += 4
     if kind != MPLS:
         return [*found, kind]
     last = False
     while not last:
-        (word,) = struct.unpack_from("!I", frame, at)
+        (word,) = struct.unpack_from("!I", frame, offset)
         found.append(f"label {word >> 12}")
         last = bool(word >> 8 & 1)
-        at += 4
-    first = {4: IPV4, 6: IPV6}.get(frame[at] >> 4)
-    return [*found, first] if first else [*found, "frame", *stack(frame[at:])]
+        offset += 4
+    first = {4: IPV4, 6: IPV6}.get(frame[offset] >> 4)
+    return [*found, first] if first else [*found, "frame", *stack(frame[offset:])]
 
 
 EXPECTED = {  # by encapsulation of the slice: host, and tags of IPv4, IPv6, ARP
@@ -211,14 +211,14 @@ def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, 
         with capturing(*samples):
             before = passed(slow)
             transfer(slow, "-u", "-b", "30M", "-t", "1", "-l", "500")
-            through = [after - then for after, then in zip(passed(slow), before, strict=True)]
-        assert through[1] > 0.9 * through[0] > 1000  # full mirrors do not delay mirrored traffic
+            delivered = [after - then for after, then in zip(passed(slow), before, strict=True)]
+        assert delivered[1] > 0.9 * delivered[0] > 1000  # full mirrors do not delay mirrored traffic
         for number, sample in enumerate(samples):
             counted = sample.counted
             shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", f"limit{number}"]).stdout
             assert 0 < sample.counts.received == counted.delivered_frames
             assert counted.offered_frames == counted.delivered_frames + int(re.search(r"dropped (\d+)", shown)[1])
-            assert counted.offered_frames >= through[number]
+            assert counted.offered_frames >= delivered[number]
             assert counted.offered_frames > 2 * counted.delivered_frames
             assert counted.offered_bytes > counted.delivered_bytes == sum(map(len, sample.frames(tmp_path)))
         slow.release("site1")

@@ -55,9 +55,9 @@ def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
     first, *_, last = [manifest["traffic"] for manifest in sample_manifests(collected[1])]
     assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
     # sites that sample simultaneously share traffic, so it starts at most once per sample
-    for facts, fewest, most in ((first, 1, 2), (last, 3, 6)):
+    for facts, minimum, maximum in ((first, 1, 2), (last, 3, 6)):
         broken, ping = facts[0], facts[2]
-        assert fewest <= ping["started"] <= most
+        assert minimum <= ping["started"] <= maximum
         times = min(ping["started"], MAX_SILENT_SAMPLES)  # after that, it is skipped
         assert [(fact["started"], fact["failed"]) for fact in (broken, ping)] == [(times, times), (ping["started"], 0)]
         assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])

@@ -30,7 +30,7 @@ from .replay_sender import KEY, PACING, PROGRAM, NodeSender, program
 
 SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 SENDER = "acapella replay"
-WHOLE = "replayed.pcap"  # name of the sent capture in raw/
+REPLAYED_CAPTURE = "replayed.pcap"  # name of the sent capture in raw/
 CONVERT_S = 600
 LEAD_NS = 2_000_000_000  # per replayer: from the command, which SSH has to transmit, to the start of a run
 PPM = 1_000_000
@@ -119,11 +119,11 @@ def write_capture(given: str | None, target: Path, source_mac: str, destination_
 
 def write_parts(given: str | None, directory: Path, destination_macs: Sequence[str]) -> list[Part]:
     """Write the capture of each replayer to a directory. Raises UserError if there are fewer frames than replayers."""
-    recording = directory / WHOLE
+    recording = directory / REPLAYED_CAPTURE
     write_capture(given, recording, SENDER_MAC.format(1), destination_macs[0])
     count = len(destination_macs)
     if count == 1:
-        return [Part(recording, WHOLE)]
+        return [Part(recording, REPLAYED_CAPTURE)]
     names = [f"replayed-{number}of{count}.pcap" for number in range(1, count + 1)]
     offsets = replay_capture.split(recording, [directory / name for name in names], f"{KEY}.capture")
     for number, (name, mac) in enumerate(zip(names, destination_macs, strict=True), 1):

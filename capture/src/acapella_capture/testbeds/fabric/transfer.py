@@ -50,9 +50,9 @@ class Transfer:
                 stream.truncate(min(intact * self.part_bytes, size))
                 check_space(stream, size, target)
                 for number in range(intact, len(sums)):
-                    at = number * self.part_bytes
-                    stream.seek(at)
-                    stream.write(self._part(node, path, number, sums[number], min(self.part_bytes, size - at)))
+                    offset = number * self.part_bytes
+                    stream.seek(offset)
+                    stream.write(self._part(node, path, number, sums[number], min(self.part_bytes, size - offset)))
                     stream.flush()
                 stream.seek(0)
                 if hashlib.file_digest(stream, "sha256").hexdigest() != reply["sha256"]:

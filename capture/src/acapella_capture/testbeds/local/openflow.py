@@ -55,14 +55,14 @@ def edge_flows(site: int, slice_: Slice) -> Iterator[str]:
 def label_flows(host: int, slice_: Slice, tag: str) -> Iterator[str]:
     """Yield the rules for IP with one or two labels."""
     near, far = host, FAR_SIDE + host
-    twice = slice_.encapsulation == "mpls2"
-    outer = f"push_mpls:{MPLS},set_field:{slice_.transport_label}->mpls_label," if twice else ""
-    if twice:
+    two_labels = slice_.encapsulation == "mpls2"
+    outer = f"push_mpls:{MPLS},set_field:{slice_.transport_label}->mpls_label," if two_labels else ""
+    if two_labels:
         yield f"table=1,in_port={far},mpls,mpls_label={slice_.transport_label},actions=pop_mpls:{MPLS},resubmit(,2)"
     for ip, match in MATCHES.items():
         label = slice_.service_label(ip)
         yield f"priority=2,in_port={near},{match},actions=push_mpls:{MPLS},set_field:{label}->mpls_label,{outer}{tag}"
-        table = 2 if twice else 1
+        table = 2 if two_labels else 1
         yield f"table={table},in_port={far},mpls,mpls_label={label},actions=pop_mpls:{ETHERTYPES[ip]},output:{near}"
 
 
@@ -89,16 +89,16 @@ def pseudowire_flows(site: int, host: int, slice_: Slice) -> Iterator[str]:
 def core_flows(site: int, sites: int, slice_: Slice) -> Iterator[str]:
     """Yield the rules of a site's core bridge for a slice. Sites form a chain; no frame returns to its ingress port."""
 
-    def towards(other: int) -> int:
+    def port_to(other: int) -> int:
         return UPLINK + (site + 1 if other > site else site - 1)
 
     local_hosts = slice_.hosts if site in slice_.sites else ()
-    uplinks = sorted({towards(other) for other in slice_.sites if other != site})
+    uplinks = sorted({port_to(other) for other in slice_.sites if other != site})
     match = f"dl_vlan={slice_.vlan},dl_dst="
     mac = edge_mac if slice_.encapsulation == "pseudowire" else slice_.host_mac
     for other in slice_.sites:
         for host in slice_.hosts:
-            yield f"{match}{mac(other, host)},actions=output:{host if other == site else towards(other)}"
+            yield f"{match}{mac(other, host)},actions=output:{host if other == site else port_to(other)}"
     ports = [*local_hosts, *uplinks]
     if ports:
         yield f"{match}{MULTICAST},actions={','.join(f'output:{port}' for port in ports)}"

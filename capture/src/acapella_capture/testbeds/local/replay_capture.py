@@ -56,8 +56,8 @@ def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) ->
     """
     addresses = mac_bytes(target_mac, source_mac)
     with map_pcap(path, mmap.ACCESS_WRITE, key) as data:
-        for at, captured in record_offsets(data, byte_order(data), key):
-            frame = at + RECORD_HEADER_BYTES
+        for offset, captured in record_offsets(data, byte_order(data), key):
+            frame = offset + RECORD_HEADER_BYTES
             if captured > len(addresses) and frame + captured <= len(data):
                 data[frame : frame + len(addresses)] = addresses
 
@@ -84,15 +84,15 @@ def record_offsets(data: mmap.mmap, order: str, key: str) -> Iterator[tuple[int,
     are more than MAX_PACKETS.
     """
     length = struct.Struct(f"{order}I")
-    at, number = FILE_HEADER_BYTES, 0
-    while at + RECORD_HEADER_BYTES <= len(data):
+    offset, number = FILE_HEADER_BYTES, 0
+    while offset + RECORD_HEADER_BYTES <= len(data):
         number += 1
         if number > MAX_PACKETS:
             fix = "replay a part of it, for example one that editcap -r writes"
             raise UserError(f"the capture has more than {MAX_PACKETS:,} packets", where=key, fix=fix)
-        (captured,) = length.unpack_from(data, at + 8)
-        yield at, captured
-        at += RECORD_HEADER_BYTES + captured
+        (captured,) = length.unpack_from(data, offset + 8)
+        yield offset, captured
+        offset += RECORD_HEADER_BYTES + captured
 
 
 def records(path: Path, key: str = KEY) -> Iterator[tuple[int, bytes]]:
@@ -101,9 +101,9 @@ def records(path: Path, key: str = KEY) -> Iterator[tuple[int, bytes]]:
         order = byte_order(data)
         time = struct.Struct(f"{order}II")
         unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
-        for at, captured in record_offsets(data, order, key):
-            seconds, fraction = time.unpack_from(data, at)
-            yield seconds * 10**9 + fraction * unit_ns, data[at : at + RECORD_HEADER_BYTES + captured]
+        for offset, captured in record_offsets(data, order, key):
+            seconds, fraction = time.unpack_from(data, offset)
+            yield seconds * 10**9 + fraction * unit_ns, data[offset : offset + RECORD_HEADER_BYTES + captured]
 
 
 def mean_gap_ns(path: Path) -> float:

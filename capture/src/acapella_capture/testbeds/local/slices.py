@@ -62,9 +62,9 @@ def default_slices(sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
     groups = [tuple(range(n, min(n + width, hosts_per_site + 1))) for n in range(1, hosts_per_site + 1, width)]
     if sites == 1 and len(groups[-1]) == 1:
         groups[-2:] = [groups[-2] + groups[-1]]
-    everywhere = tuple(range(1, sites + 1))
+    all_sites = tuple(range(1, sites + 1))
     return tuple(
-        Slice(f"slice{n + 1}", n, ENCAPSULATIONS[n % len(ENCAPSULATIONS)], group, everywhere)
+        Slice(f"slice{n + 1}", n, ENCAPSULATIONS[n % len(ENCAPSULATIONS)], group, all_sites)
         for n, group in enumerate(groups)
     )
 

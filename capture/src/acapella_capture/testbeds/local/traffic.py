@@ -138,9 +138,9 @@ def endpoints(network: Network, number: int, client: str | None, server: str | N
         if name is not None and name not in named:
             where = f"local.traffic[{number}].{role}"
             raise UserError(f"no host {name!r}; known: {', '.join(named)}", where=where)
-    here, turn = number % network.sites + 1, number // network.sites
-    near = sites[here][turn % network.hosts_per_site]
-    far = sites[here % network.sites + 1][(turn + (network.sites == 1)) % network.hosts_per_site]
+    site, host = number % network.sites + 1, number // network.sites
+    near = sites[site][host % network.hosts_per_site]
+    far = sites[site % network.sites + 1][(host + (network.sites == 1)) % network.hosts_per_site]
     if client is None and server is None:
         with_peers = [host for host in (near, *named.values()) if peer(network, host, far) is not None]
         near = with_peers[0] if with_peers else near
