@@ -183,13 +183,13 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterator[Ev
 
 def still_allocated(testbed: Testbed, args: argparse.Namespace, error: NotReleased) -> UserError:
     """Return the error that lists the allocated resources and the command to release them."""
-    remaining = remains(testbed, error)
+    remaining = resources_after_release(testbed, error)
     if not remaining:  # released by a later attempt
         return UserError(error.reason, where=f"testbed {testbed.name}")
     return NotReleased(remaining, error.reason, where=f"testbed {testbed.name}", fix=release_command(args))
 
 
-def remains(testbed: Testbed, error: UserError | None) -> tuple[str, ...]:
+def resources_after_release(testbed: Testbed, error: UserError | None) -> tuple[str, ...]:
     """Return the resources that remain after a release; ``error``: why it failed, or None. Raises UserError."""
     try:
         return testbed.leftovers()
@@ -224,7 +224,7 @@ def release_all(testbeds: Sequence[Testbed], args: argparse.Namespace) -> None:
         except UserError as raised:
             error = raised
             reasons.append(raised.reason if isinstance(raised, NotReleased) else str(raised).removeprefix(f"{where}: "))
-        remaining += remains(testbed, error)
+        remaining += resources_after_release(testbed, error)
     if remaining:
         raise NotReleased(remaining, "; ".join(reasons) or "try again later", where, release_command(args))
     if reasons:

@@ -170,10 +170,10 @@ def send_traffic(step_s: float) -> list[dict]:
         raise UserError(f"iperf3: {servers[0].last_line()}")
     seconds = str(round(step_s * len(STEPS)) + SPARE_S)
     send = ["iperf3", "-c", ADDRESSES["receiver"], "-t", seconds, "-p"]
-    slow = ["-b", f"{BACKGROUND_MBPS}M"]
-    clients = [start("sender", [*send, str(BACKGROUND_PORT), "-P", str(BACKGROUND_STREAMS["tcp"]), *slow])]
+    limit = ["-b", f"{BACKGROUND_MBPS}M"]
+    clients = [start("sender", [*send, str(BACKGROUND_PORT), "-P", str(BACKGROUND_STREAMS["tcp"]), *limit])]
     udp = ["-u", "-l", "1200", "-P", str(BACKGROUND_STREAMS["udp"])]
-    clients += [start("sender", [*send, str(BACKGROUND_PORT + 1), *udp, *slow])]
+    clients += [start("sender", [*send, str(BACKGROUND_PORT + 1), *udp, *limit])]
     clients += [start("sender", [*send, str(port)]) for port in PORTS]
     steps = [{"at_ns": time.time_ns(), "rates_bps": [rate * 10**6 for rate in STEPS[0]]}]
     for rates in STEPS[1:]:

@@ -67,7 +67,7 @@ def test_interface_receives_the_packets_of_the_file(tmp_path, direct, variables)
 
 
 # Sockets of in0 join the fanout groups that the next processes would use for out0; then the packets are generated.
-IN_TAKEN_GROUPS = """
+GENERATE_WITH_TAKEN_GROUPS = """
 import socket, subprocess, sys
 from acapella.cli.main import main
 from acapella_capture.generate import program
@@ -92,7 +92,9 @@ def test_program_starts_again_if_its_fanout_group_is_taken(tmp_path, direct, var
     variables["ASAN_OPTIONS"] = "detect_leaks=0"  # LeakSanitizer does not find threads in a PID namespace
     for groups, starts, code in ((6, 50, 0), (100, 2, 2)):
         python = [*direct, "unshare", "--pid", "--fork", sys.executable, "-c"]
-        done = run(*python, IN_TAKEN_GROUPS.format(groups=groups, starts=starts), env=variables, cwd=tmp_path)
+        done = run(
+            *python, GENERATE_WITH_TAKEN_GROUPS.format(groups=groups, starts=starts), env=variables, cwd=tmp_path
+        )
         assert done.returncode == code, done.stderr
         assert 1 < int(done.stdout.split()[-1]) <= starts
     assert "no such port" in done.stderr and "could not set PACKET_FANOUT" in done.stderr, done.stderr

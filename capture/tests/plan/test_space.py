@@ -10,7 +10,7 @@ from acapella_testing.capture.fake_testbed import FakeTestbed
 
 from acapella_capture.plan.dry_run import plan_lines
 from acapella_capture.plan.samples import SitePlan
-from acapella_capture.plan.space import DIGEST_BYTES_PER_FRAME, ON_NODES, free_bytes, space_lines
+from acapella_capture.plan.space import DIGEST_BYTES_PER_FRAME, DIGEST_ON_NODES, free_bytes, space_lines
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import Port, Site
 
@@ -43,7 +43,7 @@ def test_captures_that_exceed_the_free_space_are_reported_with_alternatives(monk
 
 
 def test_advised_config_line_is_valid():
-    changed = {"testbed": "fabric"} | yaml.safe_load(re.search("`(.+)`", ON_NODES)[1])
+    changed = {"testbed": "fabric"} | yaml.safe_load(re.search("`(.+)`", DIGEST_ON_NODES)[1])
     assert parse_settings(changed).collect.digest_on == "node"
 
 

@@ -148,7 +148,7 @@ def test_lost_frames_are_retransmitted_and_no_request_is_executed_twice(link, pa
 def test_late_duplicates_in_both_directions_do_not_disturb_a_session(link):
     """All earlier frames arrive again before each new one."""
 
-    def with_earlier(deliver):
+    def repeating(deliver):
         arrived: list[bytes] = []
 
         def deliver_all(data: bytes) -> None:
@@ -158,7 +158,7 @@ def test_late_duplicates_in_both_directions_do_not_disturb_a_session(link):
 
         return deliver_all
 
-    link.to_replayer, link.to_controller = with_earlier(link.to_replayer), with_earlier(link.to_controller)
+    link.to_replayer, link.to_controller = repeating(link.to_replayer), repeating(link.to_controller)
     with Remote(NAME, SECRET) as remote:
         remote.request(messages.Record())
         assert remote.request(messages.Stop())["packets"] == 2

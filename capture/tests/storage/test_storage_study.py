@@ -88,7 +88,7 @@ def settings(tmp_path, monkeypatch):
 @pytest.mark.parametrize("memory_mb", [None, 100])
 def test_thresholds_are_restored_after_an_error(settings, memory_mb):
     before = settings()
-    with pytest.raises(RuntimeError), thresholds.set_to(10, 20, memory_mb) as memory:
+    with pytest.raises(RuntimeError), thresholds.set_thresholds(10, 20, memory_mb) as memory:
         now = settings()
         if memory_mb:
             assert (now["dirty_background_bytes"], now["dirty_bytes"], memory) == (10_000_000, 20_000_000, 100_000_000)

@@ -9,9 +9,9 @@ from ..testbeds.base import Site
 from .samples import RECORD_BYTES, SitePlan, max_sample_bytes
 
 GB = 1e9
-ON_NODES = "to digest captures on the nodes and fetch only the digests, set `collect: {digest_on: node}`"
-ON_A_NODE = "run the campaign on a VM of FABRIC and fetch its results without raw/ (docs/fabric.md)"
-SMALLER = "reduce collect.cycles, capture.sample_s or capture.snaplen"
+DIGEST_ON_NODES = "to digest captures on the nodes and fetch only the digests, set `collect: {digest_on: node}`"
+RUN_ON_A_VM = "run the campaign on a VM of FABRIC and fetch its results without raw/ (docs/fabric.md)"
+CAPTURE_LESS = "reduce collect.cycles, capture.sample_s or capture.snaplen"
 DIGEST_BYTES_PER_FRAME = 50  # measured: 13 to 21 bytes for the fetched digest, 12 to 26 for its acap and flow table
 
 
@@ -50,9 +50,9 @@ def alternatives(settings: Settings) -> Iterator[str]:
     """Yield what a user can do if captures or digests do not fit onto the local disk."""
     if settings.testbed == "fabric":
         if settings.collect.digest_on == "here" and settings.fabric.replay is None:
-            yield ON_NODES
-        yield ON_A_NODE
-    yield SMALLER
+            yield DIGEST_ON_NODES
+        yield RUN_ON_A_VM
+    yield CAPTURE_LESS
 
 
 def frame_bytes(settings: Settings) -> int:

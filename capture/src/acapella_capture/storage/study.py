@@ -104,7 +104,7 @@ def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
 def tables_of_rates(result: dict[str, Any], settings: Settings, parent: Path, report) -> None:
     """Add the runs of Tables 1 and 2 to the result, with thresholds that refer to the memory of the whole machine."""
     try:
-        with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(parent, 0, None) as directory:
+        with thresholds.set_thresholds(*rates.THRESHOLDS, None), disk.directory(parent, 0, None) as directory:
             for row in rates.measured(directory, settings.table_seconds):
                 result["rates"].append(row)
                 frames = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
@@ -142,7 +142,7 @@ def private_mounts() -> None:
 
 def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
     """Perform a run and return its results. Raises NotMeasurable if it is impossible."""
-    with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
+    with thresholds.set_thresholds(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         max_bytes = int(memory * case.limit_percent / 100 * LIMIT_MULTIPLE)
         with disk.directory(parent, int(max_bytes * DISK_HEADROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # exclude data of other programs

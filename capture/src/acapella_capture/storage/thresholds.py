@@ -49,7 +49,7 @@ def exclusive() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
+def set_thresholds(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
     """Set vm.dirty_background_ratio and vm.dirty_ratio, or, for `memory_mb`, bytes as on a machine with less memory.
 
     Yields the memory that the percentages refer to, in bytes: free and cached memory as the kernel counts it, or
@@ -60,7 +60,7 @@ def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -
 
 
 def set_locked(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
-    """Do the work of `set_to` while holding the lock."""
+    """Do the work of `set_thresholds` while holding the lock."""
     previous = {f"{name}_{kind}": value_of(f"{name}_{kind}") for name in NAMES for kind in ("ratio", "bytes")}
     try:
         for name, percent in zip(NAMES, (background_percent, limit_percent), strict=True):

@@ -395,7 +395,7 @@ class FilesTestbed(Testbed):
 
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         self.site(site)
-        raise self._without("node to listen on")
+        raise self._error_without("node to listen on")
 
     def instances(self, site: str) -> tuple[Instance, ...]:
         self.site(site)
@@ -405,13 +405,13 @@ class FilesTestbed(Testbed):
         """Do nothing: nothing is allocated."""
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
-        raise self._without("switch to mirror")
+        raise self._error_without("switch to mirror")
 
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
-        raise self._without("node to run programs on")
+        raise self._error_without("node to run programs on")
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
-        raise self._without("node to run programs on")
+        raise self._error_without("node to run programs on")
 
     def fetch(self, node: str, path: str, target: Path) -> None:
         """Link a sample's capture to `target`: captures are not copied."""
@@ -421,7 +421,7 @@ class FilesTestbed(Testbed):
                 return
         raise UserError(f"no sample {path!r} of site {node!r}", where=self._sheet)
 
-    def _without(self, message: str) -> UserError:
+    def _error_without(self, message: str) -> UserError:
         return UserError(f"testbed files has no {message}", where=self._sheet)
 
 

@@ -239,8 +239,8 @@ def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, in
     if len(after_drops) < MIN_ARRIVALS:
         raise UserError("the probe did not fill the queue", where=where)
     min_delay = min(delays)  # one-way time with an empty queue: nothing makes a datagram faster
-    usual_wait = statistics.median(delays[index] for index in after_drops) - min_delay
-    queued = [delay - min_delay > usual_wait / 2 for delay in delays]
+    median_wait = statistics.median(delays[index] for index in after_drops) - min_delay
+    queued = [delay - min_delay > median_wait / 2 for delay in delays]
     gaps = [
         after[2] - before[2]
         for (before, after), waited in zip(pairwise(arrivals), pairwise(queued), strict=True)

@@ -74,16 +74,16 @@ def routes(nodes: Nodes, topology: Topology, node: str) -> list[str]:
             continue
         network = network_of(topology.address(host))
         if not any(host in link.between and node in link.between for link in topology.links.values()):
-            next_hops = [f"nexthop {via(nodes, topology, node, hop)}" for hop in dict.fromkeys(hops.values())]
+            next_hops = [f"nexthop {next_hop_of(nodes, topology, node, hop)}" for hop in dict.fromkeys(hops.values())]
             lines.append(f"route replace {network} {' '.join(next_hops)}")
         for number, name in enumerate(topology.paths):
             if name in hops and len(topology.paths) > 1:
-                next_hop = via(nodes, topology, node, hops[name])
+                next_hop = next_hop_of(nodes, topology, node, hops[name])
                 lines.append(f"route replace {network} {next_hop} table {FIRST_TABLE + number}")
     return lines
 
 
-def via(nodes: Nodes, topology: Topology, node: str, hop: str) -> str:
+def next_hop_of(nodes: Nodes, topology: Topology, node: str, hop: str) -> str:
     """Return the next hop of a route."""
     return f"via {topology.link(node, hop).address(hop)} dev {nodes.device(node, hop)}"
 

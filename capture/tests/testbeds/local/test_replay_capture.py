@@ -73,7 +73,7 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, unit_ns)
     records = [pcap_files.record(10**9 + 2 * unit_ns, frame, 1000, **form) for frame in frames]
     before = pcap_files.header(65535, **form) + b"".join(records) + b"cut"
     path = write_file(tmp_path / "given.pcap", before)
-    replay_capture.put_between(path, SOURCE, DESTINATION)
+    replay_capture.set_mac_addresses(path, SOURCE, DESTINATION)
     assert path.read_bytes() == before.replace(old, bytes.fromhex("02000000020102000000fe01"))
     assert before.count(old) == len(kept)
 
@@ -105,23 +105,23 @@ def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path, use):
 def test_capture_with_too_many_packets_is_rejected(tmp_path, monkeypatch):
     path = write_five(tmp_path)
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 5)
-    replay_capture.put_between(path, SOURCE, DESTINATION)
+    replay_capture.set_mac_addresses(path, SOURCE, DESTINATION)
     monkeypatch.setattr(replay_capture, "MAX_PACKETS", 4)
     with pytest.raises(UserError, match=r"fabric\.replay\.capture: the capture has more than 4 packets"):
-        replay_capture.put_between(path, SOURCE, DESTINATION, "fabric.replay.capture")
+        replay_capture.set_mac_addresses(path, SOURCE, DESTINATION, "fabric.replay.capture")
 
 
 USES = [
     replay_capture.mean_gap_ns,
     lambda path: replay_capture.split(path, [path.with_name("1")]),
     lambda path: replay_capture.write_interfaces(path, path.with_name("x"), [SOURCE]),
-    lambda path: replay_capture.put_between(path, SOURCE, DESTINATION),
+    lambda path: replay_capture.set_mac_addresses(path, SOURCE, DESTINATION),
     lambda path: sent_trials.keep_recording(sent_trials.Part(path, "kept.pcap"), new_directory(path.with_name("raw"))),
 ]
 
 
 def test_captures_are_not_read_into_memory(tmp_path):
-    """Each function except put_between needs less memory than a tenth of the capture."""
+    """Each function except set_mac_addresses needs less memory than a tenth of the capture."""
     path = pcap_files.write_pcap(tmp_path / "large.pcap", ((number, b"\1" * 10**6) for number in range(60)), 2**20)
     for use in (*USES[:3], USES[4]):
         tracemalloc.start()

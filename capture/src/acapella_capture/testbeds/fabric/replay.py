@@ -114,7 +114,7 @@ def write_capture(given: str | None, target: Path, source_mac: str, destination_
         raise UserError(f"editcap cannot use {given}: {lines[-1].strip()}", where=f"{KEY}.capture")
     if not replay_capture.is_ethernet_pcap(target):
         raise UserError(f"the frames of {given} are not Ethernet", where=f"{KEY}.capture")
-    replay_capture.put_between(target, source_mac, destination_mac, f"{KEY}.capture")
+    replay_capture.set_mac_addresses(target, source_mac, destination_mac, f"{KEY}.capture")
 
 
 def write_parts(given: str | None, directory: Path, destination_macs: Sequence[str]) -> list[Part]:
@@ -127,7 +127,7 @@ def write_parts(given: str | None, directory: Path, destination_macs: Sequence[s
     names = [f"replayed-{number}of{count}.pcap" for number in range(1, count + 1)]
     offsets = replay_capture.split(recording, [directory / name for name in names], f"{KEY}.capture")
     for number, (name, mac) in enumerate(zip(names, destination_macs, strict=True), 1):
-        replay_capture.put_between(directory / name, SENDER_MAC.format(number), mac)
+        replay_capture.set_mac_addresses(directory / name, SENDER_MAC.format(number), mac)
     return [Part(directory / name, name, offset) for name, offset in zip(names, offsets, strict=True)]
 
 

@@ -124,7 +124,7 @@ class Replayer:
             copied.rename(CAPTURE)
         else:
             self._rewrite(copied, mac)
-        replay_capture.put_between(CAPTURE, mac, self.receiver.mac)
+        replay_capture.set_mac_addresses(CAPTURE, mac, self.receiver.mac)
         if "acapella" in self._senders and (fault := scan_in_subprocess(CAPTURE).fault):
             raise UserError(f"cannot replay {self.settings.capture}: {fault}", where=KEY)
 
@@ -190,7 +190,7 @@ class Replayer:
         names = [f"replayed-{number}of{len(macs)}.pcap" for number in range(1, len(macs) + 1)]
         offsets = replay_capture.split(CAPTURE, [SPOOL / name for name in names])
         for name, mac in zip(names, macs, strict=True):
-            replay_capture.put_between(SPOOL / name, mac, self.receiver.mac)
+            replay_capture.set_mac_addresses(SPOOL / name, mac, self.receiver.mac)
         return [Part(SPOOL / name, name, offset) for name, offset in zip(names, offsets, strict=True)]
 
     def play(self) -> int:

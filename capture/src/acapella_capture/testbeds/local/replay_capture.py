@@ -46,7 +46,7 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
             stream.write(struct.pack("<IIII", seconds, nanoseconds, len(frame), len(frame)) + frame)
 
 
-def put_between(path: Path, source_mac: str, target_mac: str, key: str = KEY) -> None:
+def set_mac_addresses(path: Path, source_mac: str, target_mac: str, key: str = KEY) -> None:
     """Set the MAC addresses of each frame of an Ethernet pcap in place, except in frames truncated before the
     EtherType.
 

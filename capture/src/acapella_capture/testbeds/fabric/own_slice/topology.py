@@ -39,8 +39,8 @@ def without_ours(fabric_slice: Any, campaign: str) -> Topology:
     ours = our_names(campaign)
     elements: dict[str, Element] = {}
     for group in networkx.connected_components(graph.to_undirected()):
-        named = (graph.nodes[node] for node in group)
-        if any(is_top(element) and ours.fullmatch(element.get("Name", "")) for element in named):
+        group_elements = (graph.nodes[node] for node in group)
+        if any(is_top(element) and ours.fullmatch(element.get("Name", "")) for element in group_elements):
             continue
         for node in group:
             properties = {key: str(value) for key, value in graph.nodes[node].items() if key not in VOLATILE}
