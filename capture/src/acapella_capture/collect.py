@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--stored",
         metavar="JSON",
         type=stored_capture,
-        help="with --only, if the sheet names an object in storage: its fetched copy (file), etag and sha256, "
+        help="with --only, if the sheet names an object in storage: its fetched copy (file) and its metadata, "
         "or the reason why it cannot be fetched (fault); set by Snakemake",
     )
     parser.add_argument("--list", action="store_true", help="print the samples of a collection and exit")

@@ -55,7 +55,7 @@ class SharedTraffic:
 
 @dataclass(frozen=True)
 class Collection:
-    """State shared by the jobs of all sites; `emit` receives events: manifests, failures, outcomes."""
+    """State shared by the jobs of all sites; `emit` receives events: manifests, failures, outcomes, progress."""
 
     testbed: Testbed
     settings: Settings
@@ -308,7 +308,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
 
 
 def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds: float) -> None:
-    """Compare the port counters of the last seconds with the capacity of the mirrors; without mirrors, do nothing."""
+    """Compare port counters over the last `seconds` with the capacity of the mirrors; without mirrors, do nothing."""
     if testbed.ports_by_node(started[0].planned.site.name) is not None:
         return
     telemetry, reason = None, None

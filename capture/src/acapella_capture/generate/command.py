@@ -59,7 +59,10 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
                         help="write the expected flow table to FILE (Parquet)")  # fmt: skip
     port = parser.add_argument_group("interface")
     port.add_argument(
-        "--at", type=times.time, metavar="TIME", help="start at TIME: RFC 3339, or +SECONDS (default: immediately)"
+        "--at",
+        type=times.time,
+        metavar="TIME",
+        help="start at TIME: RFC 3339, nanoseconds since 1970, or +SECONDS (default: immediately)",
     )
     port.add_argument("--burst", type=count(64), metavar="N",
                       help="send at most N packets at once if several are due (default: 32)")  # fmt: skip

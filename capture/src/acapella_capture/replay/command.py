@@ -106,7 +106,7 @@ def add_run_options(group: Any) -> None:
     group.add_argument(
         "--departures", type=Path, metavar="FILE",
         help="write the requested and the actual departure time of every packet to FILE (Parquet); with several "
-        "replayers, FILE-1, FILE-2, ... in the order of --control",
+        "replayers, -1, -2, ... is added to its name, in the order of --control",
     )  # fmt: skip
 
 
@@ -169,8 +169,8 @@ def add_control_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--control", metavar="ADDRESS[,...]",
-        help="control the replayers that listen at HOST:PORT, or with --in-band at INTERFACE/MAC: an interface of this "
-        "machine, and the MAC address of a port of the bridge",
+        help="control the replayers that listen at HOST:PORT, or that were started with --in-band, at INTERFACE/MAC: "
+        "an interface of this machine, and the MAC address of a port of the bridge",
     )  # fmt: skip
     group.add_argument("--secret", type=Path, metavar="FILE",
                        help="file with the secret of replayers and controller, mode 0600")  # fmt: skip

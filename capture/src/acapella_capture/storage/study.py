@@ -67,7 +67,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
     """Return all results.
 
-    `skipped` is the reason if nothing was measured; `notes` are the reasons for parts that were not measured.
+    `skipped` is the reason if `runs` is empty; `notes` are the reasons for parts that were not measured.
 
     `parent` is a directory on the disk to measure. The process gets a private mount namespace.
     """

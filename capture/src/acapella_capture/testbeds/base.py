@@ -73,7 +73,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Rates:
-    """Mean rates that a switch port sent and received, bit/s, without FCS and preamble."""
+    """Mean rates that a switch port sent and received, in bit/s as the switch counts them, without preamble."""
 
     tx_bps: float
     rx_bps: float

@@ -421,8 +421,8 @@ class FilesTestbed(Testbed):
                 return
         raise UserError(f"no sample {path!r} of site {node!r}", where=self._sheet)
 
-    def _error_without(self, message: str) -> UserError:
-        return UserError(f"testbed files has no {message}", where=self._sheet)
+    def _error_without(self, missing: str) -> UserError:
+        return UserError(f"testbed files has no {missing}", where=self._sheet)
 
 
 def link(file: Path, target: Path) -> None:

@@ -69,7 +69,7 @@ class Prometheus:
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Return the rates over the last seconds. Raises UserError if Prometheus sends no valid reply."""
+        """Return the rates over the last `seconds`. Raises UserError if Prometheus sends no valid reply."""
         now = time.time()
         window_s = seconds + 2 * self.every_s
         received, sent = self._readings(IN, window_s, now), self._readings(OUT, window_s, now)
@@ -80,7 +80,7 @@ class Prometheus:
         return rates_from_counters(self.source, counters, names)
 
     def _readings(self, metric: str, seconds: float, now: float) -> dict[str, list[Reading]]:
-        """Return all readings of a counter in the last seconds, unmodified, by port."""
+        """Return all readings of a counter in the last `seconds`, unmodified, by port."""
         selectors = ",".join(f"{name}={json.dumps(value)}" for name, value in sorted(self.labels.items()))
         reply = self.query("query", query=f"{metric}{{{selectors}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
         try:

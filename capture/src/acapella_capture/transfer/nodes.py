@@ -119,7 +119,7 @@ class Nodes(ABC):
         return self.checked(node, ["cat", path]).strip()
 
     def load(self, node: str) -> float:
-        """Return the mean number of processes of a node that were running or ready in the last minute."""
+        """Return the load average of a node's machine over the last minute."""
         return float(self.read(node, "/proc/loadavg").split()[0])
 
     def write(self, node: str, path: str, value: str) -> None:

@@ -164,7 +164,8 @@ def main() -> int:
     parser.add_argument("directory", type=Path, metavar="DIRECTORY")
     parser.add_argument("--slice", metavar="NAME", help="also record this slice, which must be yours")
     parser.add_argument("--fabric-rc", metavar="FILE", help="FABRIC's configuration, as in config key fabric.fabric_rc")
-    parser.add_argument("--telemetry-url", default=defaults.telemetry_url, metavar="URL", help="(default: %(default)s)")
+    parser.add_argument("--telemetry-url", default=defaults.telemetry_url, metavar="URL",
+                        help="URL of FABRIC's Prometheus (default: %(default)s)")  # fmt: skip
     args = parser.parse_args()
     try:
         for path in record(args.directory, args.fabric_rc, args.telemetry_url, args.slice):

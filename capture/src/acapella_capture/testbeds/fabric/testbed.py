@@ -234,7 +234,7 @@ class FabricTestbed(NodePrograms):
         return frozenset(self._listener_ports.get(site, ()))
 
     def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
-        """Move all mirrors of a site in one modification of its slice: each takes a minute and may hang."""
+        """Move all mirrors of a site together: each modification of its slice takes a minute and may hang."""
         for site in dict.fromkeys(request.instance.site for request in requests):
             listener_ports = self._listener_ports.get(site, ())
             site_requests = [
@@ -339,11 +339,11 @@ class FabricTestbed(NodePrograms):
         if text not in self._notes:
             self._notes.append(text)
 
-    def _summary(self, action: str, **only: Any) -> dict[str, Any]:
+    def _summary(self, action: str, **options: Any) -> dict[str, Any]:
         """Read FABRIC's resources without its cache. The manager's own method hides a failure."""
         token = self.session.token()
         return self.session.read(action, lambda manager: manager.orch.resources_summary(
-            token=manager.get_id_token() or token, level=2, force_refresh=True, **only))  # fmt: skip
+            token=manager.get_id_token() or token, level=2, force_refresh=True, **options))  # fmt: skip
 
     def _hosts(self, site: str) -> list[dict[str, Any]]:
         return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []

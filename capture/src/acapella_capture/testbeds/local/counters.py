@@ -46,7 +46,7 @@ class Counters:
         self._thread.join()
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Return the rates in the last seconds; None if no port has two readings."""
+        """Return the rates over the last `seconds`; None if no port has two readings."""
         with self._new_reading:
             if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < MIN_INTERVAL_S:
                 self._new_reading.wait_for(

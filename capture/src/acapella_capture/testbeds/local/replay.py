@@ -209,7 +209,7 @@ class Replayer:
         return sent_packets
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
-        """Write the departures of the last trial (testbeds.base)."""
+        """Write the files of the last trial (testbeds.base)."""
         environment, path, sender = self._current
         return {
             "replay": {

@@ -113,7 +113,7 @@ class AcapellaSender:
         return sum(process.done["sent"] for process in self._processes)
 
     def _run(self) -> None:
-        """Start all processes at one absolute time; if one cannot start, stop the others."""
+        """Start several processes at one absolute time, a single one at once; if one cannot start, stop the others."""
         start_ns = time.time_ns() + AHEAD_NS
         before = [process.program.received for process in self._processes]
         try:

@@ -137,7 +137,7 @@ class OwnSliceTestbed(FabricTestbed):
             self._deadline = None
 
     def _remove(self, slice_id: str, ours: re.Pattern[str], deadline: float) -> NotReleased | None:
-        """Remove the nodes and mirrors whose names match. Return the names that remain, or None.
+        """Remove the nodes and mirrors whose names match. Return the error that names those that remain, or None.
 
         Raises UserError if the rest of the slice differs from before, or if FABRIC does not respond and no added
         node or mirror is known.
