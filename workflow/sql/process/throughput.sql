@@ -69,8 +69,12 @@ cover as (
         b.site,
         b.port,
         b.start_ns,
+        -- least and greatest ignore null: a bin that no time covers would count as covered completely
         coalesce(
-            sum(least(c.end_ns, b.start_ns + $bin_ns) - greatest(c.start_ns, b.start_ns)), 0
+            sum(least(c.end_ns, b.start_ns + $bin_ns) - greatest(c.start_ns, b.start_ns)) filter (
+                where c.start_ns is not null
+            ),
+            0
         )::bigint as covered_ns
     from bins as b
     left join covered as c
