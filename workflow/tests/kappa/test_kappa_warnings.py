@@ -108,6 +108,11 @@ def test_trials_with_different_content_are_reported(compared, numbers):
     assert found["warnings"][0]["components"] == ["U", "O", "L", "I"]
 
 
+def test_clocks_are_not_reported_without_common_packets(tmp_path, capsys):
+    first, second = (write_pcap(tmp_path / f"{n}.pcap", coarse(range(n, n + 9))) for n in (0, 50))
+    assert codes(pair(capsys, first, second)) == ["different_content"]
+
+
 @pytest.mark.parametrize(("common", "expected"), [(49, ["different_content"]), (50, [])])
 def test_less_than_half_of_packets_in_common_is_reported(compared, common, expected):
     assert codes(compared(steady(100), (steady(100), [*range(common), *range(1_000, 1_100 - common)]))) == expected

@@ -39,12 +39,12 @@ def check(pair: dict, a: dict, b: dict) -> list[dict]:
 
     ``pair`` and the trials are as in result.py; in addition, ``pair`` contains the core's ``windows`` and the
     ``parameters``, and each trial contains the kind of its ``identity``, its ``truncated_frames`` and the bounds
-    ``within_ns``.
+    ``within_ns``. Without common packets, O, L and I are undefined, and warnings about only these are omitted.
     """
     results = [check_pair(pair, a, b) for check_pair in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
         results += [check_trial(trial) for check_trial in TRIAL_CHECKS]
-    return [warning for warning in results if warning]
+    return [warning for warning in results if warning and (pair["n_common"] or "U" in warning["components"])]
 
 
 def about_pair(check):
