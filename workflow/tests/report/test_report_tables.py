@@ -25,7 +25,7 @@ def shown(source: Source) -> dict[str, dict]:
 def test_important_columns_come_first(tmp_path):
     columns = {name: [*dict(table["columns"])] for name, table in shown(quality_with(tmp_path)).items()}
     assert columns["top_flows"][:8] == ["#", "From", "To", "Protocol", "Bytes", "Frames", "Rate", "Duration"]
-    assert columns["capture_quality"][3:6] == ["Frames", "Loss", "Lost"]
+    assert columns["capture_quality"][3:6] == ["Frames", "Lost frames", "Loss share"]
     assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
 
 
@@ -51,7 +51,7 @@ def test_report_tables_name_the_filter_of_all_samples(tmp_path):
 
 def test_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
     table = tables.quality(quality_with(tmp_path, lost_frames=None, loss_share=None))
-    column = [heading for heading, _ in table["columns"]].index("Loss")
+    column = [heading for heading, _ in table["columns"]].index("Loss share")
     assert [with_spaces(row[column]) for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
 
 

@@ -191,7 +191,10 @@ def restrictions_table(source: Source) -> list[dict]:
 def quality(source: Source) -> dict:
     """Return the table of capture quality per sample."""
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
-    note = "Lost: at all stages with counters (mirror, interface, kernel, file); ? means unknown."
+    note = (
+        "Loss share: lost frames as a share of the offered frames, at all stages with counters (mirror, interface, "
+        "kernel, file); ? means unknown."
+    )
     note += (
         " Mirror: whether it lost frames, from counters of the switch and captured frames. Mirror loss: from the lower"
     )
@@ -202,16 +205,15 @@ def quality(source: Source) -> dict:
         note += (
             f" The {MAX_SAMPLES} samples with the largest loss, of {len(source.quality):,}; the CSV file contains all."
         )
-    columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
-    columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
-    columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
-    columns += [EXTRACT]
+    columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Lost frames", True)]
+    columns += [("Loss share", True), ("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False)]
+    columns += [("Duration", True), ("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True)]
+    columns += [("Method", False), EXTRACT]
     note += extract_note(source)
     cells = [
         [
-            *(row["sample"], row["site"], row["port"], number(row["frames"])),
+            *(row["sample"], row["site"], row["port"], number(row["frames"]), number(row["lost_frames"])),
             UNKNOWN if row["loss_share"] is None else percent(row["loss_share"]),
-            number(row["lost_frames"]),
             *(row["mirror_verdict"], interval(row["mirror_loss_low"], row["mirror_loss_high"]) or UNKNOWN),
             restrictions.describe(row["excluded"]) if row["excluded"] else "",
             *(duration(row["duration_ns"], UNKNOWN), duration(row["clock_resolution_ns"], UNKNOWN)),
