@@ -13,6 +13,10 @@ congestion as (
     select * from congestion
 ),
 
+silences as (
+    select * from silences
+),
+
 -- a misdated sample would add years to the campaign
 campaign as (
     select max(end_ns) - min(start_ns) as campaign_ns
@@ -139,6 +143,8 @@ final as (
         s.actual_by,
         s.misdated,
         s.end_ns - s.start_ns as duration_ns,
+        i.silence_ns,
+        i.longest_silence_ns,
         case when not s.misdated then (s.end_ns - s.start_ns) / nullif(w.campaign_ns, 0) end as coverage_share,
         p.covered_ns / nullif(w.campaign_ns, 0) as port_coverage_share,
         q.issue_frames,
@@ -157,6 +163,7 @@ final as (
     inner join lost as l on s.sample = l.sample
     inner join shares as h on s.sample = h.sample
     left join congestion as c on s.sample = c.sample
+    left join silences as i on s.sample = i.sample
     cross join campaign as w
     left join ports as p on s.site = p.site and s.port = p.port
 )

@@ -67,6 +67,14 @@ def quality_of(directory, samples):
     return source_of_rows(directory, capture_quality=rows)
 
 
+def test_panel_without_a_known_value_is_omitted_and_named(tmp_path):
+    source = quality_of(tmp_path, [FROM_FILE | {"equal_stamps_share": 0.5, "port_coverage_share": 1}])
+    figure = compose.compose_figure("capture_quality", source)
+    assert [place for place in range(3) if len(quality_marks(figure, place)) != 1] == []
+    assert "Unknown for every sample, and not drawn: frames lost." in figure.description
+    assert words(svg_of(figure)).count("S0") == 1
+
+
 def test_unknown_loss_is_never_drawn_as_zero(campaigns, drawn):
     source = campaigns["thirty_sites"]
     marks = quality_marks(drawn("capture_quality", "thirty_sites"), 0)

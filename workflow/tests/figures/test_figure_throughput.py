@@ -70,6 +70,8 @@ def test_samples_too_close_for_gaps_are_binned_with_a_caption(tmp_path):
     sentence = " ".join(throughput.draw(with_rates(tmp_path, rows)).key)
     assert "gaps between samples are too short to be visible" in sentence
     assert "not captured" not in sentence
+    with_night = with_rates(tmp_path, [*rows, *visits(10**6)])
+    assert "blank: not captured; other gaps between samples are too" in " ".join(throughput.draw(with_night).key)
 
 
 def with_rates(tmp_path, rows: list[dict]) -> Source:
@@ -131,7 +133,9 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several_of_its_bins(
 
 def test_bin_covered_for_a_short_time_has_no_peak(tmp_path):
     figure = short_captures(tmp_path, (997, 3000, {0: 3_000_000, 1: 10**6, 2: 10**6}))
+    assert with_spaces(figure.title).startswith("1 port; the highest mean rate, except in briefly captured bins, is ")
     assert "8 Gbit/s" not in with_spaces(figure.title)
+    assert "less than half was captured have up to 8 Gbit/s (over 3 ms), at S0 p0" in with_spaces(figure.description)
 
 
 def test_time_between_two_samples_in_one_bin_is_not_counted_as_captured():
@@ -190,5 +194,15 @@ def test_gaps_of_years_are_omitted(tmp_path):
     figure = compose.compose_figure("throughput", Source(Campaign(directory)))
     assert "captured time of each port, without gaps (s)" in words(svg_of(figure))
     bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
-    assert "a white line separates samples" in figure.description
     assert [row["x"] for row in bins] == list(range(len(bins)))
+
+
+def test_removed_gaps_are_marked_with_their_lengths_unless_there_are_too_many(tmp_path):
+    rows = [row for day in range(4) for row in visits(day * 86400)]
+    figure = compose.compose_figure("throughput", with_rates(tmp_path, rows))
+    assert "dashed line: time removed from the axis" in figure.description
+    assert words(svg_of(figure)).count("24 h") == 3
+    rows = [row for day in range(1000) for row in visits(day * 86400, seconds=1)]
+    described = compose.compose_figure("throughput", with_rates(tmp_path, rows)).description
+    assert "time between samples is removed from the axis, without a mark" in described
+    assert "too short to be visible" not in described

@@ -37,9 +37,11 @@ TABLES = tuple(queries.names("process"))
 TOP = 100
 ANALYZE = "acapella campaign analyze"
 MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a timestamp is off by years
+MIN_SILENCE_NS = 60 * 10**9  # longer than the usual intervals of LLDP (30 s), so that an idle port is rarely silent
 OF_ALL_SAMPLES = (
     "congestion",
     "quality",
+    "throughput",
 )  # partial tables that include samples excluded from traffic statistics
 STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
 
@@ -99,7 +101,8 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, **res
 
 def parameters_of(con, top: int) -> dict:
     """Return the parameters of the queries in workflow/sql/process/."""
-    return {"bin_ns": bin_length(con), "top": top, "max_silent_bins": MAX_SILENT_BINS}
+    limits = {"max_silent_bins": MAX_SILENT_BINS, "min_silence_ns": MIN_SILENCE_NS}
+    return {"bin_ns": bin_length(con), "top": top, **limits}
 
 
 @contextlib.contextmanager
@@ -194,6 +197,7 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     check_complete(campaign, con, names)
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
+    create(con, "merge", "silences", {"bin_ns": bin_length(con), "min_silence_ns": MIN_SILENCE_NS})
     bootstrap_intervals(con)
     create(con, "merge", "site_shares")
     for name in STITCHING:

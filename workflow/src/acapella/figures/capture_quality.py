@@ -2,18 +2,19 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import altair as alt
 
-from acapella.common.wording import count, nanoseconds, percent, scaled, short_labels, span
+from acapella.common.wording import count, listed, nanoseconds, percent, scaled, short_labels, span
 
 from . import theme
 from .compose import Figure
 from .quality import STAGES, mirror_loss, mirror_loss_uncounted, scope_of_all
 from .rows import Rows
+from .silences import coverage_notes
 from .source import NoData, Source, sites_of
 
 SUBJECT = "Capture quality"
@@ -58,28 +59,51 @@ UNKNOWN_LOSSES = (
 
 
 def draw(source: Source) -> Figure:
-    """Draw four panels with a row per site and a mark per sample; unknown losses are counted, not drawn as 0."""
+    """Draw four panels with a row per site and a mark per sample; unknown losses are counted, not drawn as 0.
+
+    A panel without a known value is omitted.
+    """
     rows = source.quality
     if not rows:
         raise NoData("the campaign has no samples")
     labels = short_labels(sites_of(rows), MAX_LABEL)
     order = list(labels.values())
     kinds = [kind for kind in UNKNOWN_LOSSES if any(kind.applies_to(row) for row in rows)]
-    width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(kinds)) // len(PANELS)
+    drawn = [entry for entry in PANELS if any(share(row, entry[0]) is not None for row in rows)] or PANELS
+    width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(kinds)) // len(drawn)
+    text_first = bool(kinds) and drawn[0] is not PANELS[0]
     panels = [
-        panel(panel_marks(rows, labels, column, width), order, (column, heading), width, first=not index)
-        for index, (column, heading) in enumerate(PANELS)
+        panel(
+            panel_marks(rows, labels, column, width),
+            order,
+            (column, heading),
+            width,
+            first=not index and not text_first,
+        )
+        for index, (column, heading) in enumerate(drawn)
     ]
-    panels[1:1] = [unknown_loss_column(rows, labels, order, kind) for kind in kinds]
+    place = 0 if text_first else 1
+    panels[place:place] = [
+        unknown_loss_column(rows, labels, order, kind, first=text_first and not index)
+        for index, kind in enumerate(kinds)
+    ]
     key = (
         "Dot: one sample; circle: number of samples whose dots would overlap, at their mean. Shares of frames have "
         "logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: share of the offered frames that "
         "mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the previous frame.",
+        *omitted_panels(drawn),
         *([" ".join(kind.explanation for kind in kinds)] if kinds else []),
+        *coverage_notes(rows),
         clock_resolutions(rows),
         *unread_bytes(rows),
     )
     return Figure(title(rows), alt.hconcat(*panels, spacing=14), key)
+
+
+def omitted_panels(drawn: Sequence[tuple]) -> list[str]:
+    """Return a note on the panels that are not drawn; [] if all are."""
+    omitted = [" ".join(heading).removesuffix(" (%)") for column, heading in PANELS if (column, heading) not in drawn]
+    return [f"Unknown for every sample, and not drawn: {listed(omitted)}."] if omitted else []
 
 
 def share(row: dict, column: str) -> float | None:
@@ -215,7 +239,9 @@ def tick_labels(ticks: dict[float, str]) -> str:
     return " : ".join(f"abs(datum.value - {position}) < 0.01 ? '{text}'" for position, text in ticks.items()) + " : ''"
 
 
-def unknown_loss_column(rows: list[dict], labels: dict, order: list[str], kind: UnknownLoss) -> alt.Chart:
+def unknown_loss_column(
+    rows: list[dict], labels: dict, order: list[str], kind: UnknownLoss, *, first: bool
+) -> alt.Chart:
     """Return a text column with the number of samples of each site with this kind of incomplete loss information."""
     values = []
     for site, label in labels.items():
@@ -223,12 +249,13 @@ def unknown_loss_column(rows: list[dict], labels: dict, order: list[str], kind: 
         number = sum(kind.applies_to(row) for row in site_rows)
         values.append({"label": label, "text": f"{number:,} of {len(site_rows):,}" if number else "", "middle": 0.5})
     axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False, titlePadding=19)
+    names = alt.Axis(ticks=False, domain=False, grid=False, labelPadding=9)
     return (
         alt.Chart(Rows(values=values))
         .mark_text(fontSize=theme.SMALL)
         .encode(
             x=alt.X("middle:Q", title=list(kind.heading), axis=axis, scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("label:N", scale=alt.Scale(domain=order), axis=None),
+            y=alt.Y("label:N", scale=alt.Scale(domain=order), title=None, axis=names if first else None),
             text="text:N",
         )
         .properties(width=52, height=alt.Step(theme.row_height(len(order), total=330)))

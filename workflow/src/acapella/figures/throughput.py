@@ -1,5 +1,6 @@
 """Figure throughput of the report, described by ABOUT."""
 
+import functools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -13,6 +14,7 @@ from . import theme
 from .compose import Figure
 from .quality import time_range, without_times
 from .rows import Rows
+from .silences import throughput_notes
 from .source import NoData, Source
 
 SUBJECT = "Throughput over time"
@@ -29,6 +31,8 @@ UNOBSERVED_RATIO = (
 )
 MIN_SAMPLE_PX, GAP_PX = 2, 1  # px: minimum width of a sample, and of a gap between two samples
 OVERLAP = 0.4  # px: overlap of adjacent bins of a sample, which prevents a hairline between them
+MAX_MARKS = 12  # dashed lines for removed gaps in a panel; with more, none are drawn
+MARK_WIDTH = 40  # px: width of the text of a removed gap
 MAX_CROWDED_SHARE = 0.1  # share of samples without space for MIN_SAMPLE_PX and GAP_PX above which gaps are not drawn
 IDLE = "#D5D5D5"  # captured time without frames
 UNITS = ((3 * 86400 * 10**9, 86400 * 10**9, "d"), (3 * 3600 * 10**9, 3600 * 10**9, "h"))
@@ -40,38 +44,45 @@ def draw(source: Source) -> Figure:
     rows, key = omit_misdated(source.required_rows(TABLE), source.traffic)
     ports = observed_ports(rows, source.traffic)
     if not ports:
-        raise NoData(f"no row of tables/{TABLE}.csv covers any time")
-    if instants := len({(row["site"], row["port"]) for row in rows} - ports.keys()):
-        key.append(f"{count(instants, 'port')} omitted, because the captured time is 0")
+        raise NoData("; ".join(["the captured time of every sample is 0", *key]))
+    bin_ns = rows[0]["bin_ns"]
+    key += omissions_note(rows, ports, source.traffic, bin_ns)
+    peak, brief = busiest_bin(ports), busiest_bin(ports, brief=True)
     if len(ports) > MAX_ROWS:
         ports = busiest_port_of_sites(ports)
-        key.append("only the busiest port of each site")
-    peak, bin_ns = busiest_bin(ports), max(row["bin_ns"] for rows in ports.values() for row in rows)
+        key.append("only the busiest port of each site is drawn")
     labels = port_labels(ports)
     width = drawing_width(list(labels.values()))
     gapless = mostly_unobserved(ports)
     bins, gaps = bin_ports(ports, width, gapless=gapless)
+    removed = removed_gaps(ports) if gapless and gaps and len(ports) <= MAX_AXES else []
     length, longest = max(row["end"] for row in bins), max(row["end"] - row["start"] for row in bins)
     size, unit = next((size, unit) for minimum, size, unit in UNITS if length >= minimum)
     clock = "captured time of each port, without gaps" if gapless else "time since the first sample"
     values = [{**row, "x": row["start"] / size, "x2": row["to"] / size, "label": labels[row["key"]]} for row in bins]
     for row in values:
         row.pop("key")
+    marks = [{"x": row["at"] / size, "length": nanoseconds(row["ns"]), "label": labels[row["key"]]} for row in removed]
     domain = alt.Scale(domain=[0, length / size], nice=False)
     x = alt.X("x:Q", title=f"{clock} ({unit})", scale=domain, axis=alt.Axis(domain=False))
     key = [
         f"Mean rate on the wire (without FCS) in bins of at most {nanoseconds(longest)}",
         *joined_bins_note(longest, bin_ns),
-        *gaps_note(gaps, gapless),
+        gaps_note(bins, gaps=gaps, gapless=gapless, marked=bool(marks), visible=GAP_PX * length / width),
+        *throughput_notes(source.traffic, bin_ns, gapless=gapless),
         *key,
     ]
+    peak = max([*([peak] if peak else []), *values], key=lambda row: row["rate"])
+    if is_brief := brief is not None and brief["rate"] > peak["rate"]:
+        key.append(f"bins of which less than half was captured have up to {rate_and_place(brief)}")
     if len(ports) <= MAX_AXES:
         key.append("line at 0: captured time")
         if need_own_axes(values):
             key.append("ports have separate axes")
     key += [*frame_times_note(source.traffic), *without_times(source)]
-    chart = (bar_panels if len(ports) <= MAX_AXES else color_rows)(values, list(labels.values()), x, width)
-    return Figure(title(values, peak, len(ports)), chart, ("; ".join(key) + ".",))
+    draw_ports = functools.partial(bar_panels, marks=marks) if len(ports) <= MAX_AXES else color_rows
+    chart = draw_ports(values, list(labels.values()), x, width)
+    return Figure(title(peak, len(ports), brief=is_brief), chart, ("; ".join(key) + ".",))
 
 
 def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
@@ -97,7 +108,9 @@ def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], li
 def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
     """Return the rows of each port that cover any time, with ``start_ns`` and ``end_ns`` limited to its samples.
 
-    Samples may start and end within a bin of the table. ``samples``: rows of capture_quality.
+    Samples may start and end within a bin of the table. If the last frame of a sample is exactly at the start of a bin,
+    the row of this bin has no length, and its frames count in the previous row. ``bin``: start of the bin of each row.
+    ``samples``: rows of capture_quality.
     """
     spans = defaultdict(list)
     for row in samples:
@@ -109,8 +122,36 @@ def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str
         if row["covered_ns"]:
             port = row["site"], row["port"]
             start, end = clip_to_spans(row["start_ns"], row["start_ns"] + row["bin_ns"], merged.get(port, ([], [])))
-            ports[port].append({**row, "start_ns": start, "end_ns": end})
+            ports[port].append({**row, "bin": row["start_ns"], "start_ns": start, "end_ns": end})
+    ends = {(port, row["end_ns"]) for port, port_rows in ports.items() for row in port_rows}
+    for row in rows:
+        port, at = (row["site"], row["port"]), row["start_ns"]
+        if not row["covered_ns"] and (port, at) in ends:
+            ports[port].append({**row, "bin": at, "end_ns": at})
     return ports
+
+
+def omissions_note(rows: list[dict], ports: dict, samples: list[dict], bin_ns: int) -> list[str]:
+    """Return notes on ports, samples and frames that are not drawn because they cover no time.
+
+    ``rows``: rows of the table; ``ports``: those that are drawn; ``samples``: rows of capture_quality.
+    """
+    drawn = {(*port, row["bin"]) for port, port_rows in ports.items() for row in port_rows}
+    omitted = {key: row for row in rows if (key := (row["site"], row["port"], row["start_ns"])) not in drawn}
+    instants = [
+        row
+        for row in samples
+        if row["duration_ns"] == 0 and (row["site"], row["port"], row["actual_start_ns"] // bin_ns * bin_ns) in omitted
+    ]
+    frames = sum(row["frames"] for row in omitted.values()) - sum(row["frames"] for row in instants)
+    unobserved = len({(row["site"], row["port"]) for row in rows} - ports.keys())
+    empty = sum(not row["frames"] and row["actual_start_ns"] is None for row in samples)
+    return [
+        *([f"{count(unobserved, 'port')} omitted, because the captured time is 0"] if unobserved else []),
+        *([f"{count(len(instants), 'sample')} with a single timestamp omitted: no rate"] if instants else []),
+        *([f"{count(frames, 'frame')} omitted, because their bins contain no captured time"] if frames > 0 else []),
+        *([f"{count(empty, 'sample')} without frames omitted"] if empty else []),
+    ]
 
 
 def merge_spans(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
@@ -132,11 +173,42 @@ def clip_to_spans(start: int, end: int, spans: tuple[list[int], list[int]]) -> t
     return (max(start, starts[first]), min(end, ends[last])) if first <= last else (start, end)
 
 
-def gaps_note(gaps: bool, gapless: bool) -> list[str]:
-    """Return a note on the gaps between samples."""
-    if not gaps:
-        return ["gaps between samples are too short to be visible"]
-    return ["a white line separates samples"] if gapless else ["blank: not captured"]
+def gaps_note(bins: list[dict], *, gaps: bool, gapless: bool, marked: bool, visible: float) -> str:
+    """Return a note on time that is removed from the axis, or else on the gaps between bins.
+
+    ``gaps``, ``gapless``: as in `bin_ports`; ``marked``: whether removed gaps have dashed lines; ``visible``: shortest
+    visible time in ns.
+    """
+    if gapless and marked:
+        return "dashed line: time removed from the axis"
+    if gapless:
+        return f"time between samples is removed from the axis, {'at each white line' if gaps else 'without a mark'}"
+    if gaps:
+        return "blank: not captured"
+    too_short = "gaps between samples are too short to be visible"
+    ports = defaultdict(list)
+    for row in bins:  # sorted by time
+        ports[row["key"]].append(row)
+    blank = any(b["start"] - a["to"] > visible for port_bins in ports.values() for a, b in pairwise(port_bins))
+    return f"blank: not captured; other {too_short}" if blank else too_short
+
+
+def removed_gaps(ports: dict) -> list[dict]:
+    """Return the times that are removed from the axis of each port: position and length in ns, and key of the port.
+
+    Return no times if there are too many to mark in a panel.
+    """
+    removed = []
+    for key, rows in ports.items():
+        elapsed, last, own = 0, None, []
+        for row in sorted(rows, key=lambda row: row["start_ns"]):
+            if last is not None and row["start_ns"] > last:
+                own.append({"key": key, "at": elapsed, "ns": row["start_ns"] - last})
+            elapsed, last = elapsed + row["end_ns"] - row["start_ns"], row["end_ns"]
+        if len(own) > MAX_MARKS:
+            return []
+        removed += own
+    return removed
 
 
 def drawing_width(labels: list[str]) -> int:
@@ -151,12 +223,14 @@ def frame_times_note(samples: list[dict]) -> list[str]:
     return ["captures without known start and end: captured time is from the first to the last frame"]
 
 
-def busiest_bin(ports: dict) -> dict | None:
+def busiest_bin(ports: dict, *, brief: bool = False) -> dict | None:
     """Return the bin of the table with the highest rate. Samples must cover at least half of its length.
 
-    A mean over a few milliseconds is not comparable with the others. Return None if no bin is covered enough.
+    A mean over a few milliseconds is not comparable with the others. ``brief``: samples must cover less than half.
+    Return None if there is no such bin.
     """
-    candidates = [row for rows in ports.values() for row in rows if 2 * row["covered_ns"] >= row["bin_ns"]]
+    covered = [row for rows in ports.values() for row in rows if row["covered_ns"]]
+    candidates = [row for row in covered if (2 * row["covered_ns"] < row["bin_ns"]) is brief]
     if not candidates:
         return None
     busiest = max(candidates, key=lambda row: row["wire_bytes"] / row["covered_ns"])
@@ -180,14 +254,19 @@ def joined_bins_note(longest: int, bin_ns: int) -> list[str]:
     return [f"the title refers to the table's bins of {nanoseconds(bin_ns)}, not to the wider bins drawn here"]
 
 
-def title(values: list[dict], peak: dict | None, ports: int) -> str:
+def rate_and_place(row: dict) -> str:
+    """Return the rate of a bin with the time over which it is a mean, and the port."""
+    return f"{scaled(row['rate'], 'bit/s')} (over {row['captured']}), at {row['site']} {row['port']}"
+
+
+def title(peak: dict, ports: int, *, brief: bool) -> str:
     """Return the title: the number of ports, and the highest rate with the length of its bin.
 
-    ``peak``: busiest bin of the table. A drawn bin that includes a short neighbor may have a higher rate.
+    ``peak``: busiest bin of the table or of the drawing, in which a bin may include a short neighbor. ``brief``:
+    whether a bin of which samples cover less than half has a higher rate.
     """
-    peak = max([*([peak] if peak else []), *values], key=lambda row: row["rate"])
-    rate = f"{scaled(peak['rate'], 'bit/s')} (over {peak['captured']})"
-    return f"{count(ports, 'port')}; the highest mean rate in a bin is {rate}, at {peak['site']} {peak['port']}"
+    bins = ", except in briefly captured bins," if brief else " in a bin"
+    return f"{count(ports, 'port')}; the highest mean rate{bins} is {rate_and_place(peak)}"
 
 
 def busiest_port_of_sites(ports: dict) -> dict:
@@ -226,7 +305,10 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
     bins = []
     for key, port_runs in runs.items():
         if not gaps:
-            bins += bin_run(key, list(chain.from_iterable(port_runs)), 0, bin_ns)
+            port_bins = bin_run(key, list(chain.from_iterable(port_runs)), 0, bin_ns)
+            for row, end in zip(port_bins, [*(row["start"] for row in port_bins[1:]), math.inf], strict=True):
+                row["to"] = max(row["end"], min(row["start"] + min_length, end))
+            bins += port_bins
             continue
         for run, next_start in zip(
             port_runs, [*(later_run[0][0] for later_run in port_runs[1:]), math.inf], strict=True
@@ -255,15 +337,18 @@ def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[lis
 def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
     """Return the rows of a run, summed in bins that start at ``begin``; the middle of a row determines its bin.
 
-    A first or last bin shorter than half a bin is merged with its neighbor: a mean over a few milliseconds is not
-    comparable with the others.
+    A first or last bin shorter than half a bin is merged with its neighbor, unless there is a gap of a bin or more: a
+    mean over a few milliseconds is not comparable with the others.
     """
     cells = defaultdict(list)
     for start, end, row in run:
         cells[((start + end) // 2 - begin) // bin_ns].append((start, end, row))
     parts = list(cells.values())
     for edge, neighbor in ((0, 1), (-1, -2)):
-        if len(parts) > 1 and 2 * (parts[edge][-1][1] - parts[edge][0][0]) < bin_ns:
+        if len(parts) < 2 or 2 * (parts[edge][-1][1] - parts[edge][0][0]) >= bin_ns:
+            continue
+        first, second = sorted((parts[edge], parts[neighbor]), key=lambda part: part[0][0])
+        if second[0][0] - first[-1][1] < bin_ns:
             parts[neighbor] = sorted(parts[edge] + parts[neighbor], key=lambda part: part[0])
             parts.pop(edge)
     bins = []
@@ -307,8 +392,8 @@ def tooltip(values: list[dict]) -> list[alt.Tooltip]:
     return [*(alt.Tooltip(field, title=name) for field, name in TOOLTIP), alt.Tooltip("frames:Q", format=",")]
 
 
-def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.VConcatChart:
-    """Return one panel per port."""
+def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int, marks: list[dict]) -> alt.VConcatChart:
+    """Return one panel per port. ``marks``: times that are removed from the axis."""
     tips = tooltip(values)
     separate_axes = need_own_axes(values)
     panels = []
@@ -316,7 +401,10 @@ def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int) -> a
         rows = [row for row in values if row["label"] == label]
         maximum = max(row["rate"] for row in (rows if separate_axes else values)) or 1
         hidden = alt.X("x:Q", title=None, scale=x["scale"], axis=alt.Axis(labels=False, ticks=False, domain=False))
-        panel = port_panel(rows, x if label == labels[-1] else hidden, maximum, max(34, 230 // len(labels)), tips)
+        axis, height = x if label == labels[-1] else hidden, max(34, 230 // len(labels))
+        panel = port_panel(rows, axis, maximum, height, tips)
+        if own := [mark for mark in marks if mark["label"] == label]:
+            panel += gap_marks(own, axis, width)
         panels.append(panel.properties(width=width))
     return alt.vconcat(*panels, spacing=6).resolve_scale(x="shared")
 
@@ -335,6 +423,23 @@ def port_panel(rows: list[dict], x: alt.X, maximum: int, height: int, tips: list
     captured = base.mark_rule(color=theme.BLUE, strokeWidth=1.5).encode(x2="x2:Q", y=alt.datum(0))
     head = alt.TitleParams(rows[0]["label"], fontSize=theme.TEXT, offset=2, frame="group", color=theme.INK)
     return (rects + captured).properties(height=height, title=head)
+
+
+def gap_marks(marks: list[dict], x: alt.X, width: int) -> alt.LayerChart:
+    """Return a dashed line over the height of a panel for each removed time, with its length above the panel.
+
+    The length is omitted if it would overlap the previous one.
+    """
+    (_, end), taken, named = x["scale"]["domain"], 0, []
+    for mark in marks:
+        position = mark["x"] / end * width
+        if position >= taken:
+            named.append(mark)
+            taken = position + MARK_WIDTH
+    base = alt.Chart(Rows(values=marks)).encode(x=x, tooltip=alt.Tooltip("length:N", title="removed"))
+    lines = base.mark_rule(color=theme.INK, strokeDash=[3, 2], xOffset=-GAP_PX / 2)
+    lengths = base.mark_text(fontSize=theme.SMALL, color=theme.GRAY, baseline="bottom", dy=-2)
+    return lines + lengths.encode(text="length:N", y=alt.value(0)).properties(data=Rows(values=named))
 
 
 def color_rows(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.LayerChart:

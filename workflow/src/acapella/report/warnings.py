@@ -11,6 +11,7 @@ from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import count, nanoseconds, percent, scaled
 from acapella.figures import restrictions
 from acapella.figures.quality import mirror_loss_bounds
+from acapella.figures.silences import bin_length, has_empty_bins, mostly_silent
 from acapella.figures.source import Source
 from acapella_core import sheets
 
@@ -35,10 +36,9 @@ def collect(source: Source, excluded: Sequence[str] = (), failed: Sequence[str] 
         *(check(rows) for check in (damaged_files, empty)),
         *(check(source.traffic) for check in (sampled, filtered, repeated, overlapping)),
         *(check(rows) for check in (lossy, unknown, congested)),
-        *(
-            check(rows)
-            for check in (untimed, implausible, misdated, far_apart, coarse, reversed_, malformed, undissected)
-        ),
+        *(check(rows) for check in (untimed, implausible, misdated, far_apart)),
+        silent(source),
+        *(check(rows) for check in (coarse, reversed_, malformed, undissected)),
     ]
     return [text for text in [*warnings, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -346,6 +346,27 @@ def far_apart(rows):
         f"{sample_names(fewer)}. "
         "If a clock was wrong, exclude these samples: they extend the duration of the campaign."
     )
+
+
+def silent(source: Source) -> str | None:
+    """Return the warning about samples that are mostly silent, and how figures treat this time; None without any."""
+    rows = sorted(mostly_silent(source.quality), key=lambda row: -row["silence_ns"])
+    if not rows:
+        return None
+    parts = [f"{row['sample']} ({nanoseconds(row['silence_ns'])} of {nanoseconds(row['duration_ns'])})" for row in rows]
+    text = (
+        f"{count(len(rows), 'sample')} of {len(source.quality)} without frames during most of the duration, possibly "
+        f"because captures were merged or a clock was wrong: {shorten_list(parts)}. Durations, coverage, rates of "
+        "flows and figure capture_quality count this time as captured."
+    )
+    bin_ns = bin_length(source)
+    groups = defaultdict(list)
+    for row in rows if bin_ns else ():
+        if row["excluded"] is None:
+            groups["draws it as captured" if has_empty_bins(row, bin_ns) else "omits it"].append(row)
+    treatments = [f"{treatment} for {sample_names(group)}" for treatment, group in sorted(groups.items())]
+    treated = f" Figure throughput {' and '.join(treatments)}." if treatments else ""
+    return f"{text}{treated} If this time was not captured, split these captures, for example with Wireshark's editcap."
 
 
 def coarse(rows):

@@ -359,6 +359,19 @@ def lost_between(before, after) -> int | None:
     return None if None in (before, after) else max(0, before - after)
 
 
+def silences(s, bin_ns=10**9, least_ns=60 * 10**9):
+    """Return the sum and the longest of the times between frames that no manifest shows as captured."""
+    bins = sorted({f["ts_ns"] // bin_ns for f in s.frames if f["ts_ns"] is not None})
+    if not bins:
+        return {"silence_ns": None, "longest_silence_ns": None}
+    known = s.manifest["actual"] if s.span[2] == "manifest" else {"start_ns": 0, "end_ns": 0}
+    found = []
+    for start, end in ((bin_ns * (a + 1), bin_ns * b) for a, b in itertools.pairwise(bins)):
+        captured = max(0, min(end, known["end_ns"]) - max(start, known["start_ns"]))
+        found += [end - start - captured] if end - start - captured >= least_ns else []
+    return {"silence_ns": sum(found), "longest_silence_ns": max(found, default=0)}
+
+
 def quality_row(s):
     """Return one row of capture_quality."""
     m, mirror, n = s.manifest, s.manifest["mirror"], len(s.frames)
@@ -392,6 +405,7 @@ def quality_row(s):
         **{f"requested_{key}": m["requested"][key] for key in ("start_ns", "end_ns")},
         **{"actual_start_ns": start, "actual_end_ns": end, "actual_by": by},
         "duration_ns": end - start if s.span else None,
+        **silences(s),
         "sampled_out": 0 if m.get("one_in") == 1 else m.get("sampled_out"),
         **{"frames": n, "wire_bytes": sum(f["wire_len"] for f in s.frames)},
         **{"lost_frames": lost, "loss_stages_known": len(known)},

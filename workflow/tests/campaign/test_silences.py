@@ -1,0 +1,64 @@
+"""Tests samples with a long time without frames, such as merged captures, and samples with a single timestamp."""
+
+import pytest
+from acapella_testing.generated.tiny import SECOND, add_sample, flow
+from acapella_testing.oracles import naive_samples
+from acapella_testing.oracles.table_agreement import assert_equal
+from acapella_testing.runs.stages import analyze_campaign, rows
+from acapella_testing.svg_text import with_spaces
+
+from acapella.campaign.layout import Campaign
+from acapella.figures import capture_quality, throughput
+from acapella.figures.source import Source
+from acapella.report import warnings
+
+YEAR_S = 369 * 86400
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Return the tables of samples with silences; those of `early` and `idle` have manifests with times."""
+    made = tmp_path_factory.mktemp("silences") / "made"
+    add_sample(made, "merged", ("WEST", "p1"), None, [flow(0.5, 47), flow(YEAR_S, YEAR_S + 0.2)])
+    add_sample(made, "hour", ("EAST", "p1"), None, [flow(0, 20), flow(3600, 3620)])
+    add_sample(made, "idle", ("EAST", "p2"), (0, 7200), [flow(1, 7000)])
+    add_sample(made, "early", ("EAST", "p3"), (0, 100), [flow(-1000, 50)])
+    add_sample(made, "instant", ("EAST", "p4"), None, [flow(5, 5)])
+    return analyze_campaign(made)
+
+
+def test_silences_are_times_without_frames_that_no_manifest_shows_as_captured(made):
+    silences = {row["sample"]: row["silence_ns"] // SECOND for row in rows(made, "capture_quality")}
+    assert silences == {"merged": YEAR_S - 48, "hour": 3579, "idle": 0, "early": 999, "instant": 0}
+
+
+@pytest.mark.parametrize("table", ["capture_quality", "throughput"])
+def test_tables_equal_the_naive_reference(made, table):
+    """The sample `instant` covers no time, although its frames are exactly at the start of a bin."""
+    assert_equal(table, made, naive_samples.read_campaign(made))
+
+
+def test_figures_name_samples_with_silences_and_samples_that_are_not_drawn(made):
+    source = Source(Campaign(made))
+    (key,) = map(with_spaces, throughput.draw(source).key)
+    assert "omitted, and not in rates: time without frames in merged (369 d), early (16.6 min);" in key
+    assert "perhaps not captured: time without frames in hour (59.6 min);" in key
+    assert "1 sample with a single timestamp omitted" in key
+    assert "Time captured includes time without frames in merged (369 d), hour (59.6 min), early (16.6 min)." in map(
+        with_spaces, capture_quality.draw(source).key
+    )
+
+
+def test_frames_at_the_end_of_a_sample_are_drawn_in_the_bin_before(made):
+    """The last frame of `hour` is exactly at the start of a bin, of which no time is captured."""
+    source = Source(Campaign(made))
+    ports = throughput.observed_ports(source.rows("throughput"), source.traffic)
+    bins, _ = throughput.bin_ports({("EAST", "p1"): ports["EAST", "p1"]}, 500, gapless=False)
+    assert sum(row["frames"] for row in bins) == 4
+
+
+def test_report_names_mostly_silent_samples_and_their_treatment(made):
+    (text,) = [text for text in map(with_spaces, warnings.collect(Source(Campaign(made)))) if "most of the" in text]
+    assert text.startswith("3 samples of 5 without frames during most of the duration")
+    assert "merged (369 d of 369 d), hour (59.6 min of 60.3 min), early (16.6 min of 18.3 min)" in text
+    assert "Figure throughput draws it as captured for hour and omits it for merged, early." in text
