@@ -10,15 +10,19 @@ throughput as (
     select * from throughput
 ),
 
--- Bins are sorted only for samples that are long enough for a silence.
+-- samples that are long enough for a silence; the bins of the others are not sorted
+long_samples as (
+    select * from samples
+    where end_ns - start_ns >= $min_silence_ns
+),
+
 gaps as (
     select
         t.sample,
         t.start_ns as to_ns,
         lag(t.start_ns) over (partition by t.sample order by t.start_ns) + $bin_ns as from_ns
     from throughput as t
-    inner join samples as s on t.sample = s.sample
-    where s.end_ns - s.start_ns >= $min_silence_ns
+    semi join long_samples as s on t.sample = s.sample
 ),
 
 unexplained as (
@@ -31,7 +35,7 @@ unexplained as (
             else 0
         end as silence_ns
     from gaps as g
-    inner join samples as s on g.sample = s.sample
+    inner join long_samples as s on g.sample = s.sample
     where g.from_ns is not null
 ),
 

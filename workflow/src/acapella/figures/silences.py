@@ -35,10 +35,12 @@ def bin_length(source: Source) -> int | None:
 def throughput_notes(samples: list[dict], bin_ns: int, *, gapless: bool) -> list[str]:
     """Return the notes on time without frames that figure throughput omits, or draws as captured.
 
-    Omitted time is always noted, drawn time only for samples that are mostly silent. ``samples``: rows of
-    capture_quality; ``gapless``: whether omitted time is also removed from the axis.
+    Omitted time is always noted, drawn time only for samples that are mostly silent. The figure omits misdated samples,
+    unless there are no others. ``samples``: rows of capture_quality; ``gapless``: whether omitted time is also removed
+    from the axis.
     """
     timed = [row for row in samples if row["duration_ns"] is not None]
+    timed = [row for row in timed if not row["misdated"]] or timed
     lacking = [row for row in timed if not has_empty_bins(row, bin_ns)]
     omitted = [row for row in lacking if row["silence_ns"] or row["actual_by"] == "frames"]
     drawn = [row for row in mostly_silent(timed) if has_empty_bins(row, bin_ns)]
@@ -55,7 +57,7 @@ def throughput_notes(samples: list[dict], bin_ns: int, *, gapless: bool) -> list
 
 def coverage_notes(samples: list[dict]) -> tuple[str, ...]:
     """Return the note on samples whose coverage is mostly a silence. ``samples``: rows of capture_quality."""
-    silent = mostly_silent(samples)
+    silent = [row for row in mostly_silent(samples) if not row["misdated"]]
     return (f"Time captured includes time without frames in {names(silent)}.",) if silent else ()
 
 

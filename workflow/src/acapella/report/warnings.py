@@ -356,8 +356,8 @@ def silent(source: Source) -> str | None:
     parts = [f"{row['sample']} ({nanoseconds(row['silence_ns'])} of {nanoseconds(row['duration_ns'])})" for row in rows]
     text = (
         f"{count(len(rows), 'sample')} of {len(source.quality)} without frames during most of the duration, possibly "
-        f"because captures were merged or a clock was wrong: {shorten_list(parts)}. Durations, coverage, rates of "
-        "flows and figure capture_quality count this time as captured."
+        f"because captures were merged or a clock was wrong: {shorten_list(parts)}. Durations, rates of flows and, "
+        "unless the sample is misdated, coverage (figure capture_quality) count this time as captured."
     )
     bin_ns = bin_length(source)
     groups = defaultdict(list)

@@ -8,7 +8,7 @@ from acapella_testing.runs.stages import analyze_campaign, rows
 from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign
-from acapella.figures import capture_quality, throughput
+from acapella.figures import capture_quality, silences, throughput
 from acapella.figures.source import Source
 from acapella.report import warnings
 
@@ -28,8 +28,8 @@ def made(tmp_path_factory):
 
 
 def test_silences_are_times_without_frames_that_no_manifest_shows_as_captured(made):
-    silences = {row["sample"]: row["silence_ns"] // SECOND for row in rows(made, "capture_quality")}
-    assert silences == {"merged": YEAR_S - 48, "hour": 3579, "idle": 0, "early": 999, "instant": 0}
+    found = {row["sample"]: row["silence_ns"] // SECOND for row in rows(made, "capture_quality")}
+    assert found == {"merged": YEAR_S - 48, "hour": 3579, "idle": 0, "early": 999, "instant": 0}
 
 
 @pytest.mark.parametrize("table", ["capture_quality", "throughput"])
@@ -62,3 +62,11 @@ def test_report_names_mostly_silent_samples_and_their_treatment(made):
     assert text.startswith("3 samples of 5 without frames during most of the duration")
     assert "merged (369 d of 369 d), hour (59.6 min of 60.3 min), early (16.6 min of 18.3 min)" in text
     assert "Figure throughput draws it as captured for hour and omits it for merged, early." in text
+
+
+def test_misdated_samples_with_silences_are_noted_only_if_they_are_drawn():
+    row = {"sample": "s", "silence_ns": 10**18, "duration_ns": 10**18, "actual_by": "frames", "misdated": True}
+    dated = {**row, "sample": "d", "silence_ns": 0, "duration_ns": SECOND, "misdated": False}
+    assert silences.throughput_notes([row, dated], SECOND, gapless=True) == []
+    assert "in s (" in silences.throughput_notes([row], SECOND, gapless=True)[0]
+    assert silences.coverage_notes([row]) == ()
