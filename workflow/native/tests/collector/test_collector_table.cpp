@@ -339,6 +339,14 @@ TEST(RingPoller, DetectsPublishedReportsByTime) {
     EXPECT_EQ(poller.overrun(), 0U);
 }
 
+TEST(RingPoller, ReportInTheOnlySlotIsReadAtTheNextPoll) {
+    ByteVector ring = format2_report(1, 0, 1, 1);
+    RingPoller poller(ring.data(), 1, Format::tagged, true);
+    std::vector<std::byte> found;
+    EXPECT_EQ(poller.poll(found, 10), 0U);
+    EXPECT_EQ(poller.poll(found, 10), 1U);
+}
+
 TEST(RdmaRing, MissingDeviceIsAnError) {
     if (!RdmaRing::devices().empty()) GTEST_SKIP() << "this machine has an RDMA device";
     RdmaConfig config;

@@ -63,7 +63,7 @@ bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::
 
 bool RingPoller::is_complete(std::uint32_t slot, std::uint64_t stamp) {
     std::uint64_t next = 0;
-    if (find_new(wrapped(slot + 1), next)) return true;
+    if (slots_ > 1 && find_new(wrapped(slot + 1), next)) return true;
     if (pending_.slot == slot && pending_.stamp == stamp && pending_.call < calls_ && pending_.call > 0)
         return true;
     pending_ = {slot, stamp, calls_};
