@@ -9,13 +9,12 @@ import time
 
 import pytest
 from acapella_testing.runs import slurm_runs
-from acapella_testing.runs.workflow_run import Workplace, workplace
+from acapella_testing.runs.workflow_run import RESULTS, Workplace, workplace
 from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.journal import Journal
 
 pytestmark = takes_minutes
-RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
 DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
 
 
@@ -23,7 +22,7 @@ DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jo
 def local(tmp_path_factory):
     """Return a campaign of one sample, processed without Slurm."""
     place = slurm_runs.one_sample(tmp_path_factory.mktemp("local") / "place")
-    place.succeed("--cores", "2", "process")
+    place.succeed("--cores", "2")
     return place
 
 
@@ -58,7 +57,7 @@ def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
             query = ("sacct", "--allocations", "--noheader", "--format=Account")
             accounts.update(slurm_runs.wait_for(lambda: cluster.run(*query).split(), "a job in the database"))
 
-        printed = slurm_runs.run_on(cluster, place, "process", fault=fault)
+        printed = slurm_runs.run_on(cluster, place, fault=fault)
         launched = cluster.launched()
     assert accounts == {"traffic"}
     assert len(launched) == slurm_runs.planned_jobs(printed)
@@ -79,7 +78,7 @@ def test_jobs_of_a_failed_node_run_again(finished, batched):
             slurm_runs.wait_for(lambda: "down" in cluster.run("sinfo", "-h", "-n", node, "-o", "%T"), "down")
             cluster.start_daemon(f"slurmd-{node}")
 
-        slurm_runs.run_on(cluster, batched, "process", fault=fault)
+        slurm_runs.run_on(cluster, batched, fault=fault)
         launched = cluster.launched()
     assert launched.count(failed[0]) == 2, (failed, launched)
     assert started_samples(batched, "analyze") == 6
@@ -103,9 +102,7 @@ def test_job_over_its_memory_is_repeated_with_more(finished, batched):
             slurm_runs.wait_for(lambda: job not in dict(running(cluster)), "its end")
             pause.unlink()
 
-        printed = slurm_runs.run_on(
-            cluster, batched, "process", "--set-resources", "analyze:mem_mb=900 * attempt", fault=fault
-        )
+        printed = slurm_runs.run_on(cluster, batched, "--set-resources", "analyze:mem_mb=900 * attempt", fault=fault)
     assert "Trying to restart job" in printed
     assert started_samples(batched, "analyze") == 6
     assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
@@ -137,7 +134,7 @@ def restart_controller(place: Workplace, number: int) -> None:
             time.sleep(DOWN_S)
             cluster.start_daemon("slurmctld")
 
-        slurm_runs.run_on(cluster, place, "process", fault=fault)
+        slurm_runs.run_on(cluster, place, fault=fault)
 
 
 def test_run_continues_after_a_controller_restart(local, place):
@@ -160,9 +157,7 @@ def test_job_over_its_time_limit_is_repeated_with_more(finished, batched, tmp_pa
             slurm_runs.wait_for(lambda: slurm_runs.jobs_in_state(cluster, "TIMEOUT", "digest"), "a time limit")
             batched.replace_tshark(tmp_path / "first", 'exec tshark "$@"')
 
-        printed = slurm_runs.run_on(
-            cluster, batched, "process", "--set-resources", "digest:runtime=attempt**4", fault=fault
-        )
+        printed = slurm_runs.run_on(cluster, batched, "--set-resources", "digest:runtime=attempt**4", fault=fault)
     assert "SLURM status is: 'TIMEOUT'" in printed
     costs = (batched.campaign / "benchmarks" / "batches" / "digest" / "b0001.samples.tsv").read_text().splitlines()
     assert [line.split("\t")[0] for line in costs[1:]] == ["alpha-p2", "beta-p1", "alpha-p1"]
