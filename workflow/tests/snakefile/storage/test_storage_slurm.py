@@ -3,7 +3,7 @@
 import sys
 
 from acapella_testing.runs import s3_server, slurm_runs
-from acapella_testing.runs.workflow_run import CAPTURES, DIGESTS, Workplace, workplace
+from acapella_testing.runs.workflow_run import CAPTURES, DIGESTS, Workplace, jobs, workplace
 from acapella_testing.soak import takes_minutes
 
 pytestmark = takes_minutes
@@ -25,6 +25,6 @@ def test_slurm_jobs_use_the_copies_of_the_submitting_node(tmp_path):
     local.succeed("--cores", "2", *targets)
     with slurm_runs.cluster() as cluster:
         run = slurm_runs.run_on(cluster, slurm, *targets)
-        assert slurm_runs.planned_jobs(run) == len(cluster.launched()) == 2 * len(names) == 6
+        assert sum(jobs(run).values()) == len(cluster.launched()) == 2 * len(names) == 6
     assert slurm.sha256(*DIGESTS) == local.sha256(*DIGESTS)
     assert [path for path in slurm.directory.rglob("*.pcap*") if not path.is_dir()] == []

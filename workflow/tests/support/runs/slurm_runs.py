@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import subprocess
 import tempfile
@@ -74,8 +73,3 @@ def jobs_in_state(cluster: Cluster, state: str, rule: str = "") -> list[tuple[st
     lines = cluster.run("squeue", "--noheader", f"--states={state}", "--format=%i|%N|%k").splitlines()
     jobs = [line.split("|") for line in lines if line.count("|") == 2]
     return [(job, node) for job, node, comment in jobs if rule in comment]
-
-
-def planned_jobs(printed: str) -> int:
-    """Return the total number of jobs in Snakemake's table."""
-    return int(re.search(r"^total +(\d+)$", printed, re.M)[1])
