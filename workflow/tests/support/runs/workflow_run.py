@@ -192,7 +192,8 @@ class Workplace:
         marker = self.directory / "programs" / "pause"
         write_file(marker.with_name("sitecustomize.py"), PAUSED_ANALYSIS.format(marker=str(marker), instead=instead))
         marker.touch()
-        self.environment["PYTHONPATH"] = str(marker.parent)
+        others = filter(None, [os.environ.get("PYTHONPATH")])
+        self.environment["PYTHONPATH"] = os.pathsep.join([str(marker.parent), *others])
         return marker
 
     def tables_of_batch(self, batch: str = "b0001") -> list[Path]:
