@@ -4,16 +4,21 @@ If Slurm's controller does not respond, the plugin loses track of all running jo
 submitted at that time fail. It also waits forever for jobs that a restarted controller does not know, and for jobs that
 Slurm holds, because a node could not start them. After `install`, the plugin waits for the controller, and such jobs
 fail, so that `retries` repeats them. It also shortens the interval between queries, because the plugin notices the end
-of a job only at the next query.
+of a job only at the next query, and cancels the pending jobs of an earlier run whose Snakemake was killed.
 """
 
 import contextlib
+import fcntl
+import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.files import locked
 
 MODULE = "snakemake_executor_plugin_slurm"
 WAIT_S = 900  # longest restart of a controller
@@ -23,10 +28,12 @@ POLL_S = 2
 CHECK_SHARE, MAX_CHECK_S = 0.05, 30
 # A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
 LOST_S = 120
-LOST = "Slurm no longer lists this job; its controller may have lost it in a restart. "
+LOST = "Slurm no longer lists this job (its controller may have lost it in a restart), or preempted it for good. "
+PREEMPTED = "PREEMPTED"  # the final state of a preempted job that is not requeued; the plugin would wait forever
 # After a crash, a controller that has saved a job as pending starts it again, which a node that still runs it rejects.
 HELD = "A node could not start this job, and Slurm held it. "
 HELD_REASON = "launch failed requeued held"
+RUNS = Path(".snakemake/slurm_runs")  # in the working directory: an empty file for each run, locked while it runs
 
 CHANGED = (  # attributes of the plugin's executor that the new methods replace, call or set
     *("check_active_jobs", "next_seconds_between_status_checks", "report_job_error", "report_job_success"),
@@ -34,30 +41,63 @@ CHANGED = (  # attributes of the plugin's executor that the new methods replace,
 )
 
 
-def controller_responds() -> bool:
-    """Return whether Slurm's controller responds, without an error message if it does not."""
+def slurm(*command: str) -> subprocess.CompletedProcess:
+    """Run a command of Slurm, without an error message. If it does not end, the result is a failure without output."""
     try:
-        ended = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return False
-    return " is UP" in ended.stdout
+        return subprocess.CompletedProcess(command, 1, "", "")
+
+
+def controller_responds() -> bool:
+    """Return whether Slurm's controller responds."""
+    return " is UP" in slurm("scontrol", "ping").stdout
+
+
+def reasons(name: str, state: str) -> dict[str, str]:
+    """Return the jobs of this name in a state, such as PENDING, with the reason why each is not running."""
+    rows = slurm("squeue", "--noheader", f"--states={state}", f"--name={name}", "--format=%i|%r").stdout.splitlines()
+    return {identifier.strip(): reason.strip() for identifier, _, reason in (row.partition("|") for row in rows)}
 
 
 def held_jobs(name: str) -> set[str]:
     """Return the identifiers of jobs of this name that Slurm has requeued but never starts (HELD_REASON)."""
-    command = ["squeue", "--noheader", "--states=PENDING", f"--name={name}", "--format=%i|%r"]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return set()
-    rows = (line.partition("|") for line in ended.stdout.splitlines())
-    return {identifier.strip() for identifier, _, reason in rows if reason.strip().replace("_", " ") == HELD_REASON}
+    found = reasons(name, "PENDING").items()
+    return {identifier for identifier, reason in found if reason.replace("_", " ") == HELD_REASON}
 
 
-def cancel(identifier: str) -> None:
-    """Cancel a job, without an error message if that fails."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(["scancel", identifier], capture_output=True, timeout=60, check=False)
+def withdraw(name: str) -> int | None:
+    """Cancel the pending jobs of this name, and make Slurm not requeue the running ones.
+
+    Return the number of canceled jobs; None if Slurm did not cancel them.
+    """
+    pending = reasons(name, "PENDING")
+    if slurm("scancel", "--state=PENDING", f"--name={name}").returncode:
+        return None
+    for identifier in reasons(name, "RUNNING"):
+        slurm("scontrol", "update", f"JobId={identifier}", "Requeue=0")
+    return len(pending)
+
+
+def withdraw_killed_runs(report: Callable[[str], object]) -> None:
+    """Withdraw the jobs of runs in this directory whose Snakemake was killed.
+
+    When such a job starts, it deletes the output that the same job of this run may have written.
+    """
+    for path in RUNS.iterdir():
+        with path.open("a") as stream:
+            if not locked(stream.fileno(), fcntl.flock):
+                continue
+            canceled = withdraw(path.name)
+            if canceled is not None:
+                path.unlink()
+            if canceled:
+                report(f"acapella: canceled pending Slurm jobs of an earlier run, which was killed: {canceled}")
+
+
+def register_run(name: str) -> None:
+    """Create the file of this run in RUNS, which remains locked until this process ends, even after kill -9."""
+    locked(os.open(RUNS / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.flock)
 
 
 class ControllerState:
@@ -150,7 +190,7 @@ def change_queries(module) -> None:
             previous = self.next_seconds_between_status_checks  # the plugin's setting
         self.next_seconds_between_status_checks = controller.interval(previous)
         states = response[0]
-        controller.listed = None if states is None else {*states}
+        controller.listed = None if states is None else {name for name in states if states[name] != PREEMPTED}
         waits = states is not None and any(states.get(job.external_jobid) != "RUNNING" for job in kept)
         held = held_jobs(self.run_uuid) if waits else set()
         # If the controller stops responding during the query, the plugin neither keeps nor reports any job.
@@ -159,7 +199,7 @@ def change_queries(module) -> None:
             if controller.is_lost(job.external_jobid):
                 self.report_job_error(job, msg=LOST)
             elif job.external_jobid in held:
-                cancel(job.external_jobid)
+                slurm("scancel", job.external_jobid)
                 self.report_job_error(job, msg=HELD)
             else:
                 yield job
@@ -178,16 +218,27 @@ def change_queries(module) -> None:
 
 
 def change_submission(executor: type) -> None:
-    """Make the plugin wait for the controller before it submits a job."""
+    """Make the plugin wait for the controller before it submits a job, and withdraw other jobs before the first one."""
     submit, submit_array = executor.run_job, executor.run_array_jobs
     executor.controller = ControllerState()  # Snakemake creates one executor
+    executor.is_registered = False
+    registration = threading.Lock()  # the plugin submits jobs in several threads
+
+    def prepare(self):
+        self.controller.wait()
+        with registration, contextlib.suppress(OSError):  # if the disk is full, the jobs themselves will report it
+            if not self.is_registered:
+                self.is_registered = True
+                RUNS.mkdir(parents=True, exist_ok=True)
+                withdraw_killed_runs(self.logger.info)
+                register_run(self.run_uuid)
 
     def run_job(self, job):
-        self.controller.wait()
+        prepare(self)
         return submit(self, job)
 
     def run_array_jobs(self, jobs):
-        self.controller.wait()
+        prepare(self)
         return submit_array(self, jobs)
 
     executor.run_job, executor.run_array_jobs = run_job, run_array_jobs

@@ -4,8 +4,10 @@ In most of them, all samples are in one batch: there are then as many jobs as fo
 three minutes, so `make soak` runs them, and `make test` only test_slurm.py.
 """
 
+import contextlib
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from acapella_testing.runs import slurm_runs
@@ -15,6 +17,7 @@ from acapella_testing.soak import takes_minutes
 from acapella.campaign.journal import Journal
 
 pytestmark = takes_minutes
+HELD_S = 40  # longer than the time by which Slurm delays a requeued job (cred_expire)
 DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
 
 
@@ -43,9 +46,10 @@ def running(cluster: slurm_runs.Cluster) -> list[tuple[str, str]]:
     return slurm_runs.jobs_in_state(cluster, "RUNNING", "analyze")
 
 
-def started_samples(place: Workplace, stage: str) -> int:
-    """Return how many times a sample of the batch was started in a stage."""
-    return Journal(place.campaign, stage, "b0001").path.read_text().count("\t\t")
+def started_samples(place: Workplace, stage: str, *batches: str) -> int:
+    """Return how many times a sample of the batches (default: b0001) was started in a stage."""
+    journals = (Journal(place.campaign, stage, batch) for batch in batches or ("b0001",))
+    return sum(journal.path.read_text().count("\t\t") for journal in journals)
 
 
 def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
@@ -64,25 +68,90 @@ def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
     assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
-def test_jobs_of_a_failed_node_run_again(finished, batched):
-    """The node loses power after one table of a group of samples, and is repaired after Slurm has noticed it."""
-    pause, failed = batched.pause_analysis(), []
+def fail_node(cluster: slurm_runs.Cluster, _job: str, node: str, pause: Path) -> None:
+    """Let a node lose power, and repair it after Slurm has noticed it."""
+    cluster.fail_node(node)
+    pause.unlink()
+    slurm_runs.wait_for(lambda: "down" in cluster.run("sinfo", "-h", "-n", node, "-o", "%T"), "down")
+    cluster.start_daemon(f"slurmd-{node}")
+
+
+def preempt(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None:
+    """Submit a job that needs all nodes, to a partition with a higher priority."""
+    cluster.run("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true")
+    slurm_runs.wait_for(lambda: job in dict(slurm_runs.jobs_in_state(cluster, "PENDING")), "a preempted job")
+    pause.unlink()
+
+
+def hold(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None:
+    """Requeue a job and hold it, and release it later."""
+    cluster.run("scontrol", "requeue", job)
+    slurm_runs.wait_for(lambda: job in dict(slurm_runs.jobs_in_state(cluster, "PENDING")), "a requeued job")
+    cluster.run("scontrol", "hold", job)
+    pause.unlink()
+    time.sleep(HELD_S)
+    assert cluster.run("squeue", "--noheader", f"--jobs={job}", "--format=%T %r").startswith("PENDING JobHeld")
+    cluster.run("scontrol", "release", job)
+
+
+@pytest.mark.parametrize("interrupt", [fail_node, preempt, hold])
+def test_interrupted_job_runs_again(finished, batched, interrupt):
+    """It is interrupted after one table of a group of samples."""
+    pause, interrupted = batched.pause_analysis(), []
     with slurm_runs.cluster() as cluster:
 
         def fault():
             slurm_runs.wait_for(batched.tables_of_batch, "a table")
             ((job, node),) = running(cluster)
-            cluster.fail_node(node)
-            pause.unlink()
-            failed.append(job)
-            slurm_runs.wait_for(lambda: "down" in cluster.run("sinfo", "-h", "-n", node, "-o", "%T"), "down")
-            cluster.start_daemon(f"slurmd-{node}")
+            interrupted.append(job)
+            interrupt(cluster, job, node, pause)
 
         slurm_runs.run_on(cluster, batched, fault=fault)
         launched = cluster.launched()
-    assert launched.count(failed[0]) == 2, (failed, launched)
+    assert launched.count(interrupted[0]) == 2, (interrupted, launched)
     assert started_samples(batched, "analyze") == 6
     assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
+
+
+def test_run_after_a_killed_snakemake_waits_for_its_job_and_cancels_the_others(finished, tmp_path):
+    """Snakemake is killed when one batch is being analyzed, and the job of the other one is pending."""
+    place, batches, canceled = workplace(tmp_path, batches={"samples": 2}), ("b0001", "b0002"), []
+    pause, logs = place.pause_analysis(), place.campaign / "logs" / "batches" / "analyze"
+    with slurm_runs.cluster(cpus=2) as cluster:
+
+        def pending(batch: str) -> list[str]:
+            """Return the pending jobs of a batch that are not in ``canceled``."""
+            found = slurm_runs.jobs_in_state(cluster, "PENDING", f"analyze_wildcards_{batch}")
+            return [job for job, _ in found if job not in canceled]
+
+        def waits(batch: str) -> bool:
+            """Return whether the second job of a batch waits for the first one."""
+            with contextlib.suppress(FileNotFoundError):  # Snakemake deletes the log before the job starts
+                return "waiting for another process" in (logs / f"{batch}.log").read_text()
+            return False
+
+        def fault():
+            """The second job of the running batch can start, because the other job is held meanwhile."""
+            cluster.run("scontrol", "update", "NodeName=n2", "State=drain", "Reason=test")
+            batch = slurm_runs.wait_for(lambda: next(filter(place.tables_of_batch, batches), None), "a table")
+            (other,) = {*batches} - {batch}
+            ((job, _),) = running(cluster)
+            canceled.extend(slurm_runs.wait_for(lambda: pending(other), "a pending job"))
+            slurm_runs.kill_snakemake(cluster)
+            ((held,), _) = slurm_runs.wait_for(lambda: all(new := [*map(pending, (other, batch))]) and new, "jobs")
+            assert "Requeue=0" in cluster.run("scontrol", "show", "job", job)
+            cluster.run("scontrol", "hold", held)
+            cluster.run("scontrol", "update", "NodeName=n2", "State=resume")
+            slurm_runs.wait_for(lambda: waits(batch), "the second job of the batch")
+            pause.unlink()
+            cluster.run("scontrol", "release", held)
+
+        printed = slurm_runs.run_on(cluster, place, "--set-threads", "analyze=2", fault=fault, killed=True)
+        launched = cluster.launched()
+    assert "acapella: canceled pending Slurm jobs of an earlier run, which was killed: " in printed
+    assert not {*canceled} & {*launched}
+    assert started_samples(place, "analyze", *batches) == 3
+    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
 def test_job_over_its_memory_is_repeated_with_more(finished, batched):

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import fcntl
 import importlib
 import os
 from types import SimpleNamespace
 
 import pytest
+from acapella_testing.new_files import new_directory
 from acapella_testing.processes import executable
 
 from acapella.snakefile import slurm_plugin
@@ -46,8 +48,9 @@ QUERIES = dict.fromkeys((f"_status_query_{name}" for name in ("calls", "total_se
 
 
 @pytest.fixture
-def plugin(monkeypatch):
+def plugin(monkeypatch, tmp_path):
     """Return the plugin's module, reloaded: its executor needs no workflow, and its queries return `states`."""
+    monkeypatch.setattr(slurm_plugin, "RUNS", tmp_path / "runs")
     module = importlib.reload(pytest.importorskip(slurm_plugin.MODULE))
     for name in ("get_min_job_age", "is_query_tool_available"):
         monkeypatch.setattr(module, name, lambda *_: 300)
@@ -70,6 +73,7 @@ def executor_of(module, answers=None, clock=None):
         module.Executor.controller = ControllerState(answers, clock or Clock())
     executor = object.__new__(module.Executor)
     vars(executor).update(QUERIES, _status_query_min_seconds=None, _status_query_cycle_rows=[], reports=[])
+    executor._preemption_warning = True
     executor._next_seconds_between_status_checks = slurm_plugin.MAX_CHECK_S
     return executor
 
@@ -127,15 +131,15 @@ def test_interval_between_queries_grows_with_the_time_since_a_job_ended(plugin):
     assert intervals == pytest.approx([1, 1, 3.4, slurm_plugin.MAX_CHECK_S, 1])
 
 
-def test_job_that_slurm_has_lost_fails_after_some_time(plugin):
+def test_job_that_slurm_has_lost_or_not_requeued_fails_after_some_time(plugin):
     clock = Clock()
     executor = executor_of(plugin, lambda: True, clock)
-    plugin.states = {"2": "RUNNING", "7": "RUNNING"}
+    plugin.states = {"2": "RUNNING", "3": "PREEMPTED", "7": "RUNNING"}
     for _ in range(3):
-        assert kept(executor, "1", "2", "7_3") == ["1", "2", "7_3"]
+        assert kept(executor, "1", "2", "3", "7_3") == ["1", "2", "3", "7_3"]
         clock.sleep(LOST_S / 3)
-    assert kept(executor, "1", "2", "7_3") == ["2", "7_3"]
-    assert executor.reports == [("1", LOST)]
+    assert kept(executor, "1", "2", "3", "7_3") == ["2", "7_3"]
+    assert executor.reports == [("1", LOST), ("3", LOST)]
 
 
 def test_job_that_slurm_holds_is_canceled_and_fails(plugin, monkeypatch, tmp_path):
@@ -158,6 +162,26 @@ def test_submission_waits_for_a_controller_that_has_answered_before(plugin, monk
         executor.run_job(name)
     assert executor.reports == [("a", "submitted"), ("b", "submitted")]
     assert clock.seconds == 2 * slurm_plugin.POLL_S
+
+
+def test_pending_jobs_of_killed_runs_are_canceled_before_the_first_submission(plugin, monkeypatch, tmp_path):
+    """Those of a run that is still running are not."""
+    executable(tmp_path / "squeue", "#!/bin/sh\ncase $* in *RUNNING*) echo '7|None' ;; *) echo '8|Resources' ;; esac\n")
+    for name in ("scancel", "scontrol"):
+        executable(tmp_path / name, f"#!/bin/sh\necho {name} $@ >> {tmp_path}/commands\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    runs = new_directory(tmp_path / "runs")
+    (runs / "killed").touch()
+    with (runs / "running").open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        executor = executor_of(plugin, lambda: True)
+        for name in "ab":
+            executor.run_job(name)
+    commands = ["scancel --state=PENDING --name=killed", "scontrol update JobId=7 Requeue=0"]
+    assert (tmp_path / "commands").read_text().splitlines() == commands
+    assert {path.name for path in runs.iterdir()} == {"running", "run"}
+    with (runs / "run").open() as own, pytest.raises(BlockingIOError):
+        fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.mark.parametrize(("before", "seconds"), [(False, 0), (True, WAIT_S)])

@@ -31,14 +31,15 @@ ADDRESS = "192.0.2.1"  # not the address of any machine, RFC 5737
 NODES = ("n1", "n2")
 FIRST_PORT = 16901  # port of slurmd of the first node; the next nodes have the next ports
 # Without cgroups, which a container may not have. Slurm reports a node as down after SlurmdTimeout; nodes that are
-# silent for half of it are not used.
+# silent for half of it are not used. A requeued job is delayed by cred_expire. Jobs in partition `urgent` preempt jobs
+# in the default partition.
 CONFIGURATION = """
 ClusterName=one
 SlurmctldHost=localhost({address})
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={directory}/munge.socket
+AuthInfo=cred_expire=30,socket={directory}/munge.socket
 CredType=cred/munge
 StateSaveLocation={directory}/state
 SlurmdSpoolDir={directory}/spool-%n
@@ -52,8 +53,11 @@ MpiDefault=none
 ReturnToService=2
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 NodeName=n[1-{nodes}] NodeHostname=localhost NodeAddr={address} Port=[{first}-{last}] CPUs={cpus} RealMemory={memory_mb}
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL State=UP PriorityTier=2
 """
 WITHOUT_ACCOUNTING = "AccountingStorageType=accounting_storage/none\n"
 # As on most clusters: users belong to an account, and jobs of users without one are rejected.
@@ -318,7 +322,7 @@ def main(directory: Path, command: list[str]) -> int:
         start_database(daemons, directory)
     for name in ("slurmctld", *(f"slurmd-{node}" for node in NODES[: options["nodes"]])):
         daemons.start_daemon(name)
-    until("idle", "sinfo", "--noheader", "--Node", "--format=%N %T", number=options["nodes"])
+    until("idle", "sinfo", "--noheader", "--Node", "--partition=all", "--format=%N %T", number=options["nodes"])
     daemons.serve()
     threading.Thread(target=end_with_test, daemon=True).start()
     return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode

@@ -19,6 +19,9 @@ STATUS_CHECKS = ("--slurm-init-seconds-before-status-checks", "4", "--seconds-be
 PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "5", *STATUS_CHECKS]
 TIMEOUT_S = 900  # reached only if something hangs
 POLL_S = 0.2
+# Run a command. If it is killed by SIGKILL, run it with --unlock, then again.
+REPEATED = '"$@"; [ $? = 137 ] && "$@" --unlock && "$@"'
+SNAKEMAKE = r"^\S+ -m snakemake .* --profile "  # command line of Snakemake itself, not of its jobs
 
 
 def one_sample(directory: Path) -> Workplace:
@@ -36,13 +39,21 @@ def cluster(**options: bool) -> Iterator[Cluster]:
         yield Cluster(Path(directory), **options)
 
 
-def run_on(cluster: Cluster, place: Workplace, *arguments: str, fault: Callable[[], object] = lambda: None) -> str:
+def run_on(
+    cluster: Cluster,
+    place: Workplace,
+    *arguments: str,
+    fault: Callable[[], object] = lambda: None,
+    killed: bool = False,
+) -> str:
     """Run Snakemake on the cluster and return its output. Fails the test if Snakemake fails.
 
-    ``fault`` is called when the nodes are ready. It may wait for jobs (`jobs_in_state`).
+    ``fault`` is called when the nodes are ready. It may wait for jobs (`jobs_in_state`). ``killed``: it kills Snakemake
+    (`kill_snakemake`), which then runs again.
     """
+    command = [*(("sh", "-c", REPEATED, "sh") if killed else ()), *place.command(*PROFILE, *arguments)]
     with tempfile.TemporaryFile("w+") as output:
-        running = cluster.start(place.command(*PROFILE, *arguments), place.directory, output, place.environment)
+        running = cluster.start(command, place.directory, output, place.environment)
         try:
             wait_for((cluster.directory / "control").exists, "the cluster", running)
             fault()
@@ -66,6 +77,11 @@ def wait_for(condition: Callable[[], object], what: str, running: subprocess.Pop
         assert running is None or running.poll() is None, f"{what}: the run has ended"
         time.sleep(POLL_S)
     return value
+
+
+def kill_snakemake(cluster: Cluster) -> None:
+    """Kill Snakemake, but not its jobs."""
+    cluster.run("pkill", "--signal=KILL", "--full", SNAKEMAKE)
 
 
 def jobs_in_state(cluster: Cluster, state: str, rule: str = "") -> list[tuple[str, str]]:
