@@ -1,7 +1,8 @@
 """Runs the workflow on a real Slurm with faults: each run ends with all results, and the same bytes as a local run.
 
 In most of them, all samples are in one batch: there are then as many jobs as for one sample. Each test takes one to
-three minutes, so `make soak` runs them, and `make test` only test_slurm.py.
+three minutes, and on a busy machine more than the timeout in pyproject.toml. `make soak` runs them, and `make test`
+only test_slurm.py.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.journal import Journal
 
-pytestmark = takes_minutes
+pytestmark = [takes_minutes, pytest.mark.timeout(2 * slurm_runs.TIMEOUT_S)]
 HELD_S = 40  # longer than the time by which Slurm delays a requeued job (cred_expire)
 DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
 
