@@ -122,6 +122,7 @@ pathvars:
 wildcard_constraints:
     sample=r"[A-Za-z0-9][A-Za-z0-9._-]*",
     batch=r"b[0-9]+",
+    shard=r"[0-9a-f]{2}",
 
 
 # Used only with `--software-deployment-method apptainer`: the image that workflow/setup/container.def describes,
@@ -168,7 +169,7 @@ onstart:
     record_signals(JOB_RECORDS.record_stop)
     PROGRESS.start()
     CACHED_DIGESTS.record_verified()
-    cleanup.arrange(CAMPAIGN, BATCHES.stages)
+    cleanup.arrange(CAMPAIGN, sharded_stages(CAMPAIGN, config, BATCHES.stages))
     if BATCHED:
         BATCHES.start()
     else:

@@ -41,7 +41,7 @@ else:
 
     rule analyze:
         input:
-            manifest="<campaign>/raw/{sample}.json",
+            manifest="<campaign>/raw/{sample}.json" if FILES else lambda wildcards: SAMPLES.manifest(wildcards.sample),
             acap="<campaign>/acap/{sample}.parquet",
             flows="<campaign>/flows/{sample}.parquet",
         output:

@@ -9,6 +9,8 @@ from acapella.flowreports.sample import PARTS as FLOW_PARTS
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOW_TABLES
 
+REPORTS_OF_SAMPLE = BATCHES.pattern("flowreports")  # with batches, in shards
+
 
 rule flowreports:
     input:
@@ -17,20 +19,18 @@ rule flowreports:
         flows=BATCHES.result_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
         program=ROOT / "p4/spec/flowstats.spec",
     output:
-        parts=[
-            f"<campaign>/flowreports/{{sample}}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")
-        ],
-        reports="<campaign>/flowreports/{sample}/reports.pcap",
-        counters=[f"<campaign>/flowreports/{{sample}}/{name}.json" for name in ("program", "collector")],
+        parts=[f"{REPORTS_OF_SAMPLE}/{{sample}}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")],
+        reports=f"{REPORTS_OF_SAMPLE}/{{sample}}/reports.pcap",
+        counters=[f"{REPORTS_OF_SAMPLE}/{{sample}}/{name}.json" for name in ("program", "collector")],
     log:
-        "<campaign>/logs/flowreports/{sample}.log",
+        BATCHES.pattern("logs/flowreports") + "/{sample}.log",
     benchmark:
-        "<campaign>/benchmarks/flowreports/{sample}.tsv"
+        BATCHES.pattern("benchmarks/flowreports") + "/{sample}.tsv"
     resources:
         mem_mb=constant_memory_mb(2048),
         runtime=240,
     params:
-        directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
+        directory=lambda wildcards: BATCHES.directory("flowreports", wildcards.sample),
         acap=lambda wildcards: BATCHES.digest("acap", wildcards.sample),
         flows=lambda wildcards: BATCHES.digest("flows", wildcards.sample),
         size=REPORTED["sketch"],
@@ -50,9 +50,10 @@ rule flowreports:
 
 rule flowtables:
     input:
-        parts=lambda wildcards: expand(
-            "<campaign>/flowreports/{sample}/{part}.parquet",
-            sample=SAMPLES.selected(REPORTED["samples"]),
+        parts=lambda wildcards: BATCHES.files(
+            "flowreports",
+            SAMPLES.selected(REPORTED["samples"]),
+            "{sample}/{part}.parquet",
             part=[*FLOW_PARTS, "memory"],
         ),
         names=rules.process.output.provenance,

@@ -11,7 +11,7 @@ INDEXED = (
 rule index:
     input:
         sheet="<campaign>/raw/samples.tsv",
-        manifests=BATCHES.results("collect", "<campaign>/raw/{sample}.json"),
+        manifests=BATCHES.results("collect", "<campaign>/raw/{sample}.json") if FILES else SAMPLES.manifests,
         acaps=BATCHES.results("digest", "<campaign>/acap/{sample}.parquet"),
         flows=BATCHES.results("digest", "<campaign>/flows/{sample}.parquet"),
     output:

@@ -9,7 +9,7 @@
 import functools
 
 from acapella.snakefile import cleanup, optional_stages, quarantine, resources, sample_names
-from acapella.snakefile.batches import Batches, batched_stages
+from acapella.snakefile.batches import Batches, batched_stages, sharded_stages
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config

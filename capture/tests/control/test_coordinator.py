@@ -12,7 +12,7 @@ import time
 import pytest
 from acapella_testing.capture.fake_testbed import FRAME, PCAP, FakeMirror, FakeTcpdump, FakeTestbed
 from acapella_testing.csv_rows import read_rows
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import running
 from acapella_testing.waiting import wait_until
 
@@ -33,6 +33,8 @@ from acapella_capture.control.watchdog import (
 )
 from acapella_capture.plan import samples as plan
 from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.sent_trials import departures_file
+from acapella_core import shards
 from acapella_core.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("fake_tcpdump")
@@ -70,6 +72,16 @@ def test_port_of_a_listening_node_is_skipped_and_noted(tmp_path, monkeypatch):
     assert [item["port"] for item in reported if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in reported if isinstance(item, Failure)]
     assert outcomes_of(tmp_path / "c") == {"S": ("success", "own leads to one of our listening nodes and is skipped")}
+
+
+def test_samples_are_in_shards_if_the_campaign_has_them(tmp_path):
+    new_directory(shards.marker(tmp_path / "c", "collect"))
+    sample = "run1-S-p-both-1"
+    shard = tmp_path / "c" / "raw" / shards.shard_of(sample)
+    write_file(shard / f".{sample}.pcap.part", "of a killed collection")
+    assert len(collected(FakeTestbed("p"), tmp_path)) == 1
+    assert {path.name for path in shard.iterdir()} == {f"{sample}.json", f"{sample}.pcap"}
+    assert departures_file(sample, tmp_path / "c" / "raw", 2, 2) == shard / f"{sample}.2.departures.parquet"
 
 
 def test_internal_error_at_one_site_is_raised_after_the_other_sites_finish(tmp_path):

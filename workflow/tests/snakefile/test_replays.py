@@ -82,38 +82,38 @@ def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):
 
 @pytest.fixture
 def manifests(tmp_path):
-    """Write manifests of two trials that two replayers sent."""
+    """Write manifests of two trials that two replayers sent, in two shards."""
     for trial in ("a", "b"):
         files = {"recordings": ("r1", "r2"), "departures": (f"{trial}.1", f"{trial}.2")}
         replay = {kind: [{"file": name, "sha256": "0"} for name in names] for kind, names in files.items()}
-        write_json(tmp_path / f"{trial}.json", {"replay": replay})
-    return [f"{tmp_path}/a.json", f"{tmp_path}/b.json"]
+        write_json(tmp_path / trial / f"{trial}.json", {"replay": replay})
+    return [f"{tmp_path}/a/a.json", f"{tmp_path}/b/b.json"]
 
 
 def test_kappa_gets_recordings_once_and_departures_of_each_trial(tmp_path, manifests):
-    files = replay_files(manifests, CONSISTENCY)
-    assert files.paths() == [f"{tmp_path}/{name}" for name in ("r1", "r2", "a.1", "a.2", "b.1", "b.2")]
+    files = replay_files(manifests, CONSISTENCY, tmp_path)
+    assert files.paths() == [f"{tmp_path}/{name}" for name in ("r1", "r2", "a/a.1", "a/a.2", "b/b.1", "b/b.2")]
     recordings = ["--recording", f"{tmp_path}/r1", f"{tmp_path}/r2", "--departures"]
-    assert files.options() == [*recordings, *(f"{tmp_path}/{t}.1,{tmp_path}/{t}.2" for t in "ab")]
+    assert files.options() == [*recordings, *(f"{tmp_path}/{t}/{t}.1,{tmp_path}/{t}/{t}.2" for t in "ab")]
 
 
 @pytest.mark.parametrize("error_ns", [0, 25])
-def test_kappa_gets_the_error_of_arrival_timestamps(manifests, error_ns):
-    files = replay_files(manifests, CONSISTENCY | {"arrival_error_ns": error_ns})
+def test_kappa_gets_the_error_of_arrival_timestamps(tmp_path, manifests, error_ns):
+    files = replay_files(manifests, CONSISTENCY | {"arrival_error_ns": error_ns}, tmp_path)
     assert files.options()[0] == f"--arrival-error={error_ns}ns"
-    assert files.options()[1:] == replay_files(manifests, CONSISTENCY).options()
+    assert files.options()[1:] == replay_files(manifests, CONSISTENCY, tmp_path).options()
 
 
 @pytest.mark.parametrize("key", ["filter", "flow", "from", "to", "identity"])
-def test_kappa_gets_no_departures_if_it_cannot_use_them(manifests, key):
-    files = replay_files(manifests, CONSISTENCY | {key: "tag"})
+def test_kappa_gets_no_departures_if_it_cannot_use_them(tmp_path, manifests, key):
+    files = replay_files(manifests, CONSISTENCY | {key: "tag"}, tmp_path)
     assert files.paths() == files.options() == []
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"replay": []}', '{"replay": {"departures": []}}'])
 def test_kappa_gets_no_departures_if_one_trial_has_none(tmp_path, manifests, text):
-    (tmp_path / "b.json").unlink()
+    (tmp_path / "b" / "b.json").unlink()
     if text is not None:
-        write_file(tmp_path / "b.json", text)
-    assert replay_files(manifests, CONSISTENCY).options() == []
-    assert not replay_of(tmp_path / "b.json").get("departures")
+        write_file(tmp_path / "b" / "b.json", text)
+    assert replay_files(manifests, CONSISTENCY, tmp_path).options() == []
+    assert not replay_of(tmp_path / "b" / "b.json").get("departures")

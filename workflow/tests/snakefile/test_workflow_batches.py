@@ -1,17 +1,23 @@
 """Campaigns whose samples are processed in batches: results, reruns, and failures."""
 
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from acapella_testing.csv_rows import read_rows
+from acapella_testing.frames import pcap_files
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.new_files import write_file
-from acapella_testing.runs.workflow_run import DIGESTS, LETTER, Workplace, jobs, rules_run, workplace
+from acapella_testing.new_files import write_file, write_json
+from acapella_testing.runs.workflow_run import DIGESTS, LETTER, ROOT, Workplace, jobs, rules_run, workplace
 
-from acapella.campaign.batches import log_of, read_plan
+from acapella.campaign.batches import STAGES, Member, log_of, outputs_of, read_plan
+from acapella.campaign.failed_samples import record_of
 from acapella.campaign.layout import Campaign
+from acapella.flowreports import program
 from acapella.snakefile import cleanup
+from acapella_core import shards
 
 SAMPLES = [f"s{number}" for number in range(5)]
 LOST = ("raw/??/s1.json", "acap/??/s1.parquet", "flows/??/s1.parquet", "batches/partial/b0001/quality.parquet")
@@ -120,6 +126,103 @@ def test_results_move_if_batches_are_introduced_or_omitted(batched):
     assert jobs(batched.succeed("--until", "analyze")) == {}
     assert times(batched) == before
     assert captures("raw/??/*.pcap") == links
+
+
+def test_all_files_of_samples_move_to_shards_and_back(tmp_path):
+    """The files of a collection from a testbed with replays; a sample may have the name of a shard."""
+    for sample in ("s0", "3f"):
+        replay = {"departures": [{"file": f"{sample}.{n}.departures.parquet"} for n in (1, 2)]}
+        manifest = {"acapella_manifest": 1, "sample": sample, "file": f"{sample}.pcap", "replay": replay}
+        write_json(tmp_path / "raw" / f"{sample}.json", manifest)
+        names = [f"raw/{sample}.pcap", *(f"raw/{file['file']}" for file in replay["departures"])]
+        names += [f"generated/{sample}/monitor_ports.parquet", f"flowreports/{sample}/reports.pcap"]
+        names += [f"quarantine/{sample}.{suffix}" for suffix in ("json", "log")]
+        names += [f"acap/{sample}.parquet", f"logs/flowreports/{sample}.log", f"benchmarks/flowreports/{sample}.tsv"]
+        for name in names:
+            write_file(tmp_path / name, sample)
+    for name in ("samples.tsv", "failed.tsv", "replayed.pcap"):
+        write_file(tmp_path / "raw" / name, name)
+
+    def files() -> dict[str, str]:
+        found = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {str(path.relative_to(tmp_path)): path.read_text() for path in found}
+
+    before = files()
+    cleanup.arrange(str(tmp_path), shards.STAGES.values())
+    moved = files()
+    assert before.keys() & moved.keys() == {"raw/samples.tsv", "raw/failed.tsv", "raw/replayed.pcap"}
+    layout = Campaign.at(tmp_path)
+    assert layout.capture("3f", "3f.2.departures.parquet").is_file()
+    assert layout.flowreport("3f", "reports.pcap").is_file() and layout.generated("s0", "monitor_ports").is_file()
+    assert record_of(tmp_path, "3f").is_file()
+    cleanup.arrange(str(tmp_path), [])
+    assert files() == before
+
+
+def entries(paths: Iterable[Path]) -> Counter:
+    """Return the number of entries of each directory that contains files with these paths."""
+    return Counter(path.parent for path in {above for path in paths for above in (path, *path.parents)})
+
+
+def files_of_jobs(place: Workplace, printed: str) -> set[Path]:
+    """Return the files that all jobs write. ``printed``: dry run with the commands of the jobs, which name the logs."""
+    outputs = re.findall(r"^(results/[^\t]+)\t", place.succeed("--summary"), re.M)
+    logs = re.findall(r"(?:>|tee) (results/tiny/logs/\S+\.log)", printed)
+    assert len(logs) > 400, "flow reports have a log for each sample"
+    benchmarks = [log.replace("/logs/", "/benchmarks/").replace(".log", ".tsv") for log in logs]
+    return {place.directory / name for name in (*outputs, *logs, *benchmarks)}
+
+
+def files_in_batches(layout: Campaign, member: Member) -> Iterator[Path]:
+    """Yield the files of a sample that are not outputs of rules."""
+    for name, stage in STAGES.items():
+        yield from outputs_of(layout.directory, stage, member)
+        yield log_of(layout.directory, name, member.sample)
+    yield layout.capture(member.sample, f"{member.sample}.pcap")
+    yield layout.generated(member.sample, "monitor_ports")
+    yield record_of(layout.directory, member.sample)
+
+
+def test_benchmark_of_each_rule_has_the_path_of_its_log():
+    text = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    pairs = re.findall(r"^ +log:\n +(.+),\n +benchmark:\n +(.+)$", text, re.M)
+    assert len(pairs) == text.count("benchmark:") > 30
+    others = {
+        benchmark
+        for log, benchmark in pairs
+        if log.replace("logs/", "benchmarks/").replace(".log", ".tsv") != benchmark
+    }
+    assert others == {'"results/dashboard/logs/dashboard.tsv"'}
+
+
+@pytest.mark.skipif(program.why_unavailable() is not None, reason="the P4 program cannot run: no flow reports")
+@pytest.mark.parametrize("testbed", ["files", "local"])
+def test_no_directory_has_an_entry_for_each_sample(tmp_path, testbed):
+    """The plan contains the outputs, logs and benchmarks of all rules."""
+    names, place = ["quiet-1", "quiet-2", *(f"s{number:03}" for number in range(398))], Workplace(tmp_path)
+    settings = {"batches": {"samples": 4}, "flowreports": {"samples": "all"}, "trials": {"quiet": names[:2]}}
+    if testbed == "local":
+        settings |= {"testbed": "local", "samples": None, "local": {"replay": {"environments": ["quiet"]}}}
+    place.configure(**BATCHED | settings)
+    cleanup.arrange(str(place.campaign), shards.STAGES.values())
+    layout = Campaign.at(place.campaign)
+    captures = [tmp_path / "captures" / f"{name}.pcap" for name in names]
+    place.sheet(*((path.stem, "alpha", "p1", f"../captures/{path.name}") for path in captures))
+    if testbed == "local":  # a collection that is complete
+        captures = [layout.capture(name, f"{name}.pcap") for name in names]
+        rows = "".join(f"{name}\talpha\tp1\t{name}.pcap\n" for name in names)
+        write_file(layout.directory / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{rows}")
+        for path in (layout.directory / "collect.json", *map(layout.manifest, names)):
+            write_file(path, "{}")
+    for path in captures:
+        write_file(path, pcap_files.header())
+    printed = place.succeed("--dry-run", "--printshellcmds")
+    assert jobs(printed).items() >= {"digest": 100, "analyze": 100, "kappa": 1, "flowreports": 400}.items()
+    planned = files_of_jobs(place, printed)
+    members = [Member(f"b{number // 4:04}", name, "", "", "") for number, name in enumerate(names)]
+    counts = entries([*planned, *(path for member in members for path in files_in_batches(layout, member))])
+    assert layout.directory / "acap" in counts and layout.directory / "logs" in counts
+    assert {str(path): count for path, count in counts.items() if count > 256} == {}  # the number of shards
 
 
 def test_changed_analysis_runs_no_digest(batched):

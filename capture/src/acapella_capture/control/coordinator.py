@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from acapella_core import beneath
+from acapella_core import beneath, shards
 from acapella_core.errors import UserError
 from acapella_core.files import locked
 
@@ -45,7 +45,8 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
     settings = testbed.adapt(settings)
     sites = sites_to_sample(settings, testbed.sites(), testbed.unavailable_sites())
     with campaign_lock(campaign), testbed:
-        remove_parts(campaign / "raw")
+        for directory in (campaign / "raw", *shards.directories(campaign / "raw", in_shards=True)):
+            remove_parts(directory)
         yield from collect_sites(testbed, settings, campaign, sites)
         testbed.resume_waits()
         for batch in trials(testbed.replay_plan(), settings.capture.format):

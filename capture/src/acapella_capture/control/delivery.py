@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from acapella_core import beneath, shards
 from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
@@ -46,16 +47,17 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
     The capture of a failed sample is also fetched. If captures are digested on their nodes, it is deleted instead,
     because later samples need the disk space. A capture that is neither digested nor fetched is also deleted.
     """
-    manifest = None
+    manifest, directory = None, shards.directory_of(campaign, "raw", sample.planned.name)
     with sample.recording_fault():
+        beneath.make_directory(directory)
         if sample.capture is not None:
             node, file = sample.instance.name, sample.planned.file
             sample.history.notes += preprocess(testbed, node, file, settings.preprocess)
-            recorded = obtain(testbed, settings, campaign / "raw", sample)
+            recorded = obtain(testbed, settings, directory, sample)
             if sample.replayed is not None:
                 sample.replay = testbed.deliver_replay(sample.planned.name, campaign / "raw")
             if recorded is not None:
-                manifest = write_manifest(testbed, campaign, sample, recorded)
+                manifest = write_manifest(testbed, campaign, directory, sample, recorded)
     if manifest is None and sample.capture is not None:
         with contextlib.suppress(UserError):  # node unreachable: the first error is reported
             files = [f"{name}{ending}" for name in (sample.planned.file, f"{sample.planned.name}{DIGEST_SUFFIX}")
@@ -100,10 +102,15 @@ def check_space(testbed: Testbed, sample: ActiveSample, raw: Path, settings: Set
         ) from reason
 
 
-def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recorded: RecordedCapture) -> dict[str, Any]:
-    """Write the manifest of a capture. Raises UserError if the file does not contain the frames that were counted."""
+def write_manifest(
+    testbed: Testbed, campaign: Path, directory: Path, sample: ActiveSample, recorded: RecordedCapture
+) -> dict[str, Any]:
+    """Write the manifest of a capture next to it, and return it.
+
+    Raises UserError if the capture does not contain the frames that were counted.
+    """
     planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
-    facts, path = recorded.facts, campaign / "raw" / recorded.file
+    facts, path = recorded.facts, directory / recorded.file
     if facts.fault:
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if sample.ended_early and sample.counts else 0
@@ -143,7 +150,7 @@ def write_manifest(testbed: Testbed, campaign: Path, sample: ActiveSample, recor
         **optional_keys(testbed, planned, sample, facts),
         **recorded.keys,
     }
-    manifests.write(campaign / "raw", manifest)
+    manifests.write(directory, manifest)
     return manifest
 
 

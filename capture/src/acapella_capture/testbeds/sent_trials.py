@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from acapella_core import shards
 from acapella_core.files import atomic_path, sha256_of
 
 from ..replay.departures import lost_in_kernel
@@ -32,8 +33,12 @@ def keep_recording(part: Part, raw: Path) -> str:
 
 
 def departures_file(sample: str, raw: Path, number: int, total: int) -> Path:
-    """Return the file for the departures of a process, numbered from 1 if there are several."""
-    return raw / f"{sample if total == 1 else f'{sample}.{number}'}.departures.parquet"
+    """Return the file for the departures of a process, numbered from 1 if there are several.
+
+    Unlike the recording, which belongs to several samples, it is next to the manifest of its sample.
+    """
+    directory = shards.directory_of(raw.parent, "raw", sample)
+    return directory / f"{sample if total == 1 else f'{sample}.{number}'}.departures.parquet"
 
 
 def delays(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

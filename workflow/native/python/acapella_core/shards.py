@@ -1,7 +1,7 @@
 """Paths of the files that a campaign has for each sample: DIRECTORY/SAMPLE.SUFFIX, or DIRECTORY/SHARD/SAMPLE.SUFFIX.
 
-A stage that runs in batches writes below shards, so that no directory has an entry for each sample of a large campaign.
-The SHA-256 of a sample's name selects one of 256 shards, so the path of a sample does not depend on the others. The
+With batches, the stages write below shards, so that no directory has an entry for each sample of a large campaign. The
+SHA-256 of a sample's name selects one of 256 shards, so the path of a sample does not depend on the others. The
 directory batches/sharded/STAGE of a campaign marks such a stage.
 """
 
@@ -11,9 +11,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 STAGES = {
-    **{"raw": "collect", "acap": "digest", "flows": "digest"},
+    **{"raw": "collect", "generated": "collect", "acap": "digest", "flows": "digest", "quarantine": "quarantine"},
     **{f"logs/{stage}": stage for stage in ("collect", "digest", "analyze")},
-}  # directory -> the stage that writes the files of samples in it
+    **{kind: "flowreports" for kind in ("flowreports", "logs/flowreports", "benchmarks/flowreports")},
+}  # directory -> the stage that writes the files of samples in it; quarantine: records of samples that failed in any
+DIRECTORIES = ("generated", "flowreports")  # those that contain a directory of each sample: DIRECTORY/SHARD/SAMPLE/
 ANY = "[0-9a-f][0-9a-f]"  # pattern of a shard's name
 
 
@@ -36,6 +38,11 @@ def shard_of(sample: str) -> str:
 def place(kind: str, sample: str, in_shards: Collection[str]) -> str:
     """Return the directory of a sample's files, relative to the campaign. ``in_shards``: result of `sharded`."""
     return f"{kind}/{shard_of(sample)}" if kind in in_shards else kind
+
+
+def pattern(kind: str, in_shards: Collection[str]) -> str:
+    """Return the directory of a sample's files with the wildcard {shard}, for rules. ``in_shards``: as for `place`."""
+    return f"{kind}/{{shard}}" if kind in in_shards else kind
 
 
 def directory_of(campaign: Path, kind: str, sample: str) -> Path:

@@ -36,7 +36,7 @@ from pathlib import Path
 from acapella.common import queries
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import scaled
-from acapella_core import decompression, files, names, sheets
+from acapella_core import decompression, files, names, shards, sheets
 from acapella_core.errors import UserError
 from acapella_core.validation import did_you_mean
 
@@ -392,9 +392,8 @@ def find_acap(capture: Path, acap: str | None) -> Path:
     bases = dict.fromkeys([re.sub(r"\.(pcap|pcapng|cap)$", "", stem), stem, capture.name])
     beside = [capture.parent / f"{base}{suffix}" for base in bases for suffix in (".acap.parquet", ".parquet")]
     candidates = [*beside, *(capture.parent.parent / "acap" / f"{base}.parquet" for base in bases)]
-    candidates += [
-        capture.parent.parent.parent / "acap" / capture.parent.name / f"{base}.parquet" for base in bases
-    ]  # raw/SHARD/
+    for campaign in (capture.parent.parent, capture.parent.parent.parent):  # raw/ or raw/SHARD/
+        candidates += [campaign / "acap" / shards.shard_of(base) / f"{base}.parquet" for base in bases]
     for candidate in [Path(acap)] if acap else candidates:
         if candidate.is_file():
             return candidate

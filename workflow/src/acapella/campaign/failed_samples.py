@@ -10,13 +10,17 @@ from pathlib import Path
 from acapella_core.names import SAMPLE
 
 from .batches import STAGES
+from .layout import Campaign
 
 MAX_BYTES = 1 << 20  # maximum size of a record
 
 
-def directory_of(campaign: Path) -> Path:
-    """Return the directory with the records and logs of failed samples."""
-    return campaign / "quarantine"
+KIND = "quarantine"
+
+
+def record_of(campaign: Path, sample: str, suffix: str = ".json") -> Path:
+    """Return the path of the record of a failed sample, or of its log."""
+    return campaign / Campaign.at(campaign).name(KIND, sample, suffix)
 
 
 def read_records(campaign: Path) -> dict[str, dict]:
@@ -25,7 +29,7 @@ def read_records(campaign: Path) -> dict[str, dict]:
     Omits files that are unreadable, too large, or not records: a results directory may come from a third party.
     """
     records = {}
-    for path in sorted(directory_of(campaign).glob("*.json")):
+    for path in sorted(Campaign.at(campaign).files(KIND, ".json"), key=lambda path: path.name):
         with suppress(OSError, ValueError, RecursionError):
             record = json.loads(read_text(path))
             if SAMPLE.fullmatch(path.stem) and is_record(record):

@@ -71,7 +71,11 @@ class Campaign:
 
     def generated(self, sample: str, table: str) -> Path:
         """Return the path of a table that a testbed wrote about the traffic that it generated for a sample."""
-        return self.directory / "generated" / sample / f"{table}.parquet"
+        return self.directory / self.name("generated", sample, f"/{table}.parquet")
+
+    def flowreport(self, sample: str, file: str) -> Path:
+        """Return the path of a file that `acapella p4 reports` writes for a sample."""
+        return self.directory / self.name("flowreports", sample, f"/{file}")
 
     @property
     def catalog(self) -> Path:

@@ -19,11 +19,11 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella_core import beneath
+from acapella_core import beneath, shards
 from acapella_core.files import atomic_text
 from acapella_core.names import SAMPLE, pluralize, shown
 
-from .failed_samples import directory_of
+from .failed_samples import KIND
 from .layout import Campaign, node_digest_of
 
 TABLES = ("acap", "flows")  # KIND/SAMPLE.parquet
@@ -63,7 +63,7 @@ def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable
         return []
     used = {path.resolve() for path in (*captures, *captures_of(campaign, listed))}
     removed, unknown = remove_derived(campaign, listed)
-    removed += remove_records(directory, listed)
+    removed += remove_records(campaign, listed)
     removed += remove_raw(
         campaign, listed, used
     )  # last: after an interruption, manifests still identify the other files
@@ -183,10 +183,10 @@ def remove_derived(campaign: Campaign, listed: Collection[str]) -> tuple[list[Re
     return removed, unknown
 
 
-def remove_records(directory: Path, listed: Collection[str]) -> Iterator[RemovedPath]:
+def remove_records(campaign: Campaign, listed: Collection[str]) -> Iterator[RemovedPath]:
     """Remove the records and logs of failed samples that are not listed. Yield removed paths."""
     for suffix in (".log", ".json"):
-        for name, path in sample_names(Campaign(directory), directory_of(directory).name, suffix):
+        for name, path in sample_names(campaign, KIND, suffix):
             if name not in listed:
                 path.unlink()
                 yield RemovedPath(path)
@@ -213,7 +213,6 @@ def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Pat
 
     Captures that are regular files are moved to stale/raw/, with their manifests.
     """
-    directory = campaign.directory
     for name, manifest in sample_names(campaign, "raw", ".json"):
         if name in listed or manifest.is_symlink():
             continue
@@ -226,22 +225,22 @@ def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Pat
             yield RemovedPath(capture)
         elif capture.is_file():
             if capture.resolve() not in used:
-                yield moved(capture, directory)
+                yield moved(capture, campaign, name)
             departures = manifest.with_suffix(".departures.parquet")
             if departures.is_file() and not departures.is_symlink():
-                yield moved(departures, directory)
-            generated = directory / "generated" / name
+                yield moved(departures, campaign, name)
+            generated = campaign.directory / campaign.name("generated", name, "")
             if generated.is_dir() and not generated.is_symlink():
-                yield moved(generated, directory)
-            yield moved(manifest, directory)
+                yield moved(generated, campaign, name)
+            yield moved(manifest, campaign, name)
             continue
         manifest.unlink()
         yield RemovedPath(manifest)
 
 
-def moved(path: Path, directory: Path) -> RemovedPath:
-    """Move a file or directory to stale/raw/. If the name is taken, append a number."""
-    target = directory / "stale" / "raw"
+def moved(path: Path, campaign: Campaign, sample: str) -> RemovedPath:
+    """Move a file or directory of a sample to stale/raw/. If the name is taken, append a number."""
+    target = campaign.directory / "stale" / shards.place("raw", sample, campaign.sharded)
     beneath.make_directory(target, 0o700)
     with beneath.parent(target / path.name, link=True) as descriptor:
         name, number, existing = path.name, 0, {entry.name for entry in target.iterdir()}

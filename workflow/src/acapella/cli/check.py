@@ -62,15 +62,15 @@ NOT_LISTED = {
     "partial": r"(batches/)?partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
     "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
     "trials": r"(kappa|consistency)/[^/]+\.json",
-    "flow reports": r"(flowreports|flowstudy)/([^/]+/)?(\w+\.(parquet|json|pcap)|control\.txt)",
+    "flow reports": r"(flowreports/([0-9a-f]{2}/)?|flowstudy/)([^/]+/)?(\w+\.(parquet|json|pcap)|control\.txt)",
     "storage": r"storage/study\.json",
     "transfers": r"transfers/((complete|config|grid)\.json|[^/]+/[\w.-]+\.(json|parquet|pcap))",
     "figures": r"figures/(\.drawn\.json|(?P<figure>\w+)\.(svg|pdf|png|html))",
     "report": r"report\.html",
     "batches": r"batches/(plan\.jsonl|((done/)?\w+/)b[0-9]+(\.tables)?\.(tsv|json|lock))",
-    "failed samples": r"quarantine/[^/]+\.(json|log)",
+    "failed samples": r"quarantine/([0-9a-f]{2}/)?[^/]+\.(json|log)",
     "logs": r"logs/(batches/)?(\w+/)?([0-9a-f]{2}/)?[^/]+\.(log|exit|done|current|jsonl|failed\.tsv)",
-    "benchmarks": r"benchmarks/(batches/)?(\w+/)?[^/]+\.tsv",
+    "benchmarks": r"benchmarks/(batches/)?(\w+/)?([0-9a-f]{2}/)?[^/]+\.tsv",
     "locks": r"\.(collect|transfer)\.lock",
     "key": r"release\.key",
     "release": r"release/.+",
@@ -364,10 +364,12 @@ def check_manifests(findings: Findings) -> None:
 
 def check_replay(findings: Findings, replay: object, place: str) -> None:
     """Verify the recordings and departures that the manifest of a trial lists."""
-    lists = [replay.get(key) for key in ("recordings", "departures")] if isinstance(replay, dict) else []
-    for entry in (entry for files in lists if isinstance(files, list) for entry in files):
-        if isinstance(entry, dict):
-            findings.verify(f"raw/{entry.get('file')}", entry.get("sha256"), place)
+    # A recording belongs to several samples, so it is not in a shard.
+    for key, directory in {"recordings": "raw", "departures": str(Path(place).parent)}.items():
+        files = replay.get(key) if isinstance(replay, dict) else None
+        for entry in files if isinstance(files, list) else ():
+            if isinstance(entry, dict):
+                findings.verify(f"{directory}/{entry.get('file')}", entry.get("sha256"), place)
 
 
 def check_generated(findings: Findings, manifest: dict, place: str) -> None:
@@ -376,7 +378,8 @@ def check_generated(findings: Findings, manifest: dict, place: str) -> None:
     files = generated.get("files") if isinstance(generated, dict) else None
     for entry in files if isinstance(files, list) else ():
         if isinstance(entry, dict):
-            findings.verify(f"generated/{manifest['sample']}/{entry.get('file')}", entry.get("sha256"), place)
+            file = findings.campaign.name("generated", manifest["sample"], f"/{entry.get('file')}")
+            findings.verify(file, entry.get("sha256"), place)
 
 
 def check_catalog(findings: Findings, campaign: Campaign) -> None:

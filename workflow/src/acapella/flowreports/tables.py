@@ -124,14 +124,14 @@ def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: d
         name, why = queries.failing_sample(samples, failure)
         raise UserError(
             f"sample {name} cannot be merged{why}",
-            where=campaign.directory / STAGE / name,
+            where=part_of(campaign, name, "pairs").parent,
             fix="delete the directory and run snakemake again",
         ) from error
 
 
 def part_of(campaign: Campaign, sample: str, part: str) -> Path:
     """Return the path of a file that `acapella p4 reports` wrote for a sample."""
-    path = campaign.directory / STAGE / sample / f"{part}.parquet"
+    path = campaign.flowreport(sample, f"{part}.parquet")
     return require(path, f"run: acapella p4 reports ... --sample {sample} -o {path.parent}")
 
 

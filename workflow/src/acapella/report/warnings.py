@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from acapella.campaign.failed_samples import read_records
+from acapella.campaign.failed_samples import KIND, read_records
 from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import count, nanoseconds, percent, scaled
@@ -115,7 +115,8 @@ def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
     parts = []
     for name in failed[:MAX_NAMED]:
         record = records.get(name, {})
-        parts.append(f"{name} ({record.get('rule', '?')}: {record.get('reason', '?')}; quarantine/{name}.log)")
+        log = source.campaign.name(KIND, name, ".log")
+        parts.append(f"{name} ({record.get('rule', '?')}: {record.get('reason', '?')}; {log})")
     return f"{text}: {'; '.join(parts)}{'; ...' if len(failed) > MAX_NAMED else '.'}"
 
 

@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from snakemake.io import expand
 
 from acapella.campaign.batches import STAGES, Member, extended, outputs_of, read_plan, state_of, write_plan
 from acapella.campaign.layout import Campaign
@@ -26,6 +28,19 @@ def batched_stages(config: Mapping) -> tuple[str, ...]:
     if config["batches"]["samples"] <= 1 or config["reproduce"]:
         return ()
     return ("collect", "digest", "analyze") if config["testbed"] == "files" else ("digest", "analyze")
+
+
+def sharded_stages(campaign: str, config: Mapping, stages: Collection[str]) -> frozenset[str]:
+    """Return the stages whose files are to be in shards; none without batches. ``stages``: those that run in batches.
+
+    An existing collection from a testbed keeps its layout: its captures cannot be taken again, and the plan of jobs
+    already contains their paths.
+    """
+    sharded = frozenset(shards.STAGES.values()) if stages else frozenset()
+    if config["testbed"] == "files" or not Path(campaign, "raw", "samples.tsv").exists():
+        return sharded
+    has_shards = shards.marker(Path(campaign), "collect").is_dir()
+    return sharded | {"collect"} if has_shards else sharded - {"collect"}
 
 
 class Batches:
@@ -55,12 +70,14 @@ class Batches:
         self._samples = samples
         self._limits = limits
         self.stages = stages
+        self._in_shards = frozenset(shards.STAGES) if stages else frozenset()
         self._values = values
         self._stored = stored
         self._is_damaged = is_damaged
         self._started = False
         self._known: Mapping[str, Sample] | None = None
         self._members: dict[str, list[Member]] = {}
+        self._batch_of: dict[str, str] = {}
 
     def start(self) -> None:
         """Write the plan, and rewrite it if later input functions change it. Called when jobs start."""
@@ -75,6 +92,7 @@ class Batches:
             self._known = known
             with exit_on_user_error("acapella: error: "):
                 self._members = self._plan(known)
+            self._batch_of = {member.sample: batch for batch, members in self._members.items() for member in members}
             if self._started:
                 self._save()
             self._force_missing()
@@ -167,11 +185,8 @@ class Batches:
 
     def output_with(self, stage: str, sample: str) -> str:
         """Return the path of the list of a sample's batch in a stage."""
-        return next(
-            self.output(stage, batch)
-            for batch, members in self.members().items()
-            if any(member.sample == sample for member in members)
-        )
+        self.members()
+        return self.output(stage, self._batch_of[sample])
 
     def results(self, stage: str, pattern: str) -> Callable[[object], list[str]]:
         """Return an input function: the files that a stage creates of all samples; with batches, the lists of these.
@@ -186,8 +201,25 @@ class Batches:
 
     def digest(self, kind: str, sample: str) -> str:
         """Return the path of the acap or the flow table of a sample, which is in a shard with batches."""
-        in_shards = [kind] if "digest" in self.stages else []
-        return f"{self._campaign}/{shards.place(kind, sample, in_shards)}/{sample}.parquet"
+        return f"{self._campaign}/{shards.place(kind, sample, self._in_shards)}/{sample}.parquet"
+
+    def pattern(self, kind: str) -> str:
+        """Return the directory of a sample's files for rules, with wildcard {shard} if there are batches."""
+        return f"<campaign>/{shards.pattern(kind, self._in_shards)}"
+
+    def files(self, kind: str, samples: Iterable[str], file: str, **values) -> list[str]:
+        """Return files of samples that a rule with `pattern` creates; ``file``: with {sample} and keys of ``values``.
+
+        The order is that of ``samples``.
+        """
+        path = f"{self.pattern(kind)}/{file}"
+        return [
+            each for sample in samples for each in expand(path, sample=sample, shard=shards.shard_of(sample), **values)
+        ]
+
+    def directory(self, kind: str, sample: str) -> str:
+        """Return the path of the directory of a sample in a directory such as flowreports."""
+        return f"{self._campaign}/{shards.place(kind, sample, self._in_shards)}/{sample}"
 
     def captures_of_job(self, wildcards) -> list[tuple[str, int]]:
         """Return path and size in bytes of the captures of a job's batch, for its memory and run time."""

@@ -13,6 +13,10 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_link
 
 from .optional_stages import OptionalStage
+from .replays import replay_of
+
+# Suffixes of the files of samples; other directories contain logs and benchmarks.
+SUFFIXES = {"raw": (".json",), "acap": (".parquet",), "flows": (".parquet",), "quarantine": (".json", ".log")}
 
 
 def remove_unconfigured(campaign: str, stages: Iterable[OptionalStage]) -> None:
@@ -32,7 +36,7 @@ def remove_batched(campaign: str) -> None:
 
 
 def arrange(campaign: str, stages: Collection[str]) -> None:
-    """Move the files of samples to shards, or out of them. ``stages``: stages that run in batches.
+    """Move the files of samples to shards, or out of them. ``stages``: those with shards (`batches.sharded_stages`).
 
     A campaign whose batches were created by an earlier version of Acapella keeps its results. After a change of config
     key `batches`, all files are moved. A stage is marked after its files were moved to shards, and the mark is removed
@@ -45,7 +49,8 @@ def arrange(campaign: str, stages: Collection[str]) -> None:
         if marker.is_dir() == (stage in stages):
             continue
         for kind in kinds:
-            for path, sample in files_of_samples(directory / kind, in_shards=marker.is_dir()):
+            find = directories_of_samples if kind in shards.DIRECTORIES else files_of_samples
+            for path, sample in find(directory / kind, in_shards=marker.is_dir()):
                 subdirectory = shards.place(kind, sample, kinds if stage in stages else ())
                 move(path, directory / subdirectory / path.name)
         if stage in stages:
@@ -55,15 +60,29 @@ def arrange(campaign: str, stages: Collection[str]) -> None:
 
 
 def files_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, str]]:
-    """Return the files in a directory that the stages of samples have written, each with its sample."""
+    """Return the files in a directory that the stages of samples have written, each with its sample.
+
+    Files that a manifest names precede it, so that it still names them after an interruption.
+    """
     found = []
-    for suffix in (".parquet", ".log", ".exit", ".json"):
+    for suffix in SUFFIXES.get(directory.name, (".log", ".exit", ".tsv")):
         for entry in shards.entries(directory, suffix, in_shards=in_shards):
             path, sample = Path(entry.path), entry.name.removesuffix(suffix)
-            if suffix == ".json" and (capture := capture_name(path)) and (link := path.with_name(capture)).is_symlink():
-                found.append((link, sample))
+            if suffix == ".json" and (capture := capture_name(path)):
+                departures = [str(file.get("file")) for file in replay_of(path).get("departures") or []]
+                named = [path.with_name(Path(name).name) for name in (capture, *departures)]
+                found += [(file, sample) for file in named if os.path.lexists(file)]
             found.append((path, sample))
     return found
+
+
+def directories_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, str]]:
+    """Return the directories of samples in a directory. Unlike shards, which may have the same names, they have files.
+
+    Directories without files are ignored.
+    """
+    found = [Path(entry.path) for entry in shards.entries(directory, "", in_shards=in_shards) if entry.is_dir()]
+    return [(path, path.name) for path in found if any(entry.is_file() for entry in path.iterdir())]
 
 
 def move(path: Path, target: Path) -> None:

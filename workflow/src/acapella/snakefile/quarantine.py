@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acapella.campaign.batches import STAGES, Member, outputs_of, read_plan, state_of
-from acapella.campaign.failed_samples import directory_of, read_records
+from acapella.campaign.failed_samples import KIND, read_records, record_of
 from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
 from acapella.digest.command import ENGINES
@@ -78,7 +78,6 @@ def record_failures(
     manifest contains. Errors such as a full disk are ignored: the next run retries the samples.
     """
     remove_completed(campaign)
-    directory = directory_of(Path(campaign))
     earlier = read_records(Path(campaign))
     for job, reason in samples_that_failed(records.failed, stopping=records.stopping):
         causes = causes_of(job.rule, config, capture_of(job.sample), values_of(job.sample))
@@ -86,9 +85,10 @@ def record_failures(
         runs = before.get("runs", 0) + 1 if before.items() >= causes.items() else 1
         record = {"rule": job.rule, "exit_code": job.exit_code, "reason": reason, "runs": runs, **causes}
         with suppress(OSError, UserError):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            shutil.copyfile(job.log, directory / f"{job.sample}.log")
-            atomic_text(directory / f"{job.sample}.json", json.dumps(record, indent=1) + "\n")
+            path = record_of(Path(campaign), job.sample)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(job.log, path.with_name(f"{job.sample}.log"))
+            atomic_text(path, json.dumps(record, indent=1) + "\n")
 
 
 def capture_state(capture: str) -> dict:
@@ -162,13 +162,12 @@ def settings_of(stage: str, config: Mapping) -> list:
 
 def remove_completed(campaign: str) -> None:
     """Remove the records of samples that have been completed since they failed."""
-    directory = directory_of(Path(campaign))
     records = read_records(Path(campaign))
     members = {member.sample: member for member in read_plan(Path(campaign))} if records else {}
     for sample, record in records.items():
         if is_completed(Path(campaign), members.get(sample, Member("", sample, "", "", "")), record["rule"]):
             for suffix in (".json", ".log"):
-                directory.joinpath(f"{sample}{suffix}").unlink(missing_ok=True)
+                record_of(Path(campaign), sample, suffix).unlink(missing_ok=True)
 
 
 def is_completed(campaign: Path, member: Member, rule: str) -> bool:
@@ -186,7 +185,7 @@ def is_completed(campaign: Path, member: Member, rule: str) -> bool:
         return False
     if not all(path.exists() for paths in results.values() for path in paths):
         return False
-    recorded = directory_of(campaign).joinpath(f"{member.sample}.json").stat().st_mtime_ns
+    recorded = record_of(campaign, member.sample).stat().st_mtime_ns
     return all(path.lstat().st_mtime_ns > recorded for path in results[rule])
 
 
@@ -197,7 +196,7 @@ def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
         shown = ", ".join(omitted[:5]) + (", ..." if len(omitted) > 5 else "")
         names.report(
             f"acapella: {len(omitted)} {plural} missing from the tables, because {whose} job failed: {shown}; "
-            f"to try one again, delete {directory_of(Path(campaign))}/SAMPLE.json"
+            f"to try one again, delete {campaign}/{Campaign.at(Path(campaign)).pattern(KIND, 'SAMPLE.json')}"
         )
 
 

@@ -129,23 +129,22 @@ class ReplayFiles:
         return [*error, "--recording", *self.recordings, "--departures", *departures]
 
 
-def replay_files(manifests: Sequence[str], consistency: dict) -> ReplayFiles:
+def replay_files(manifests: Sequence[str], consistency: dict, raw: Path) -> ReplayFiles:
     """Return the files listed in manifests, one per trial; empty if a trial has no file, or kappa cannot use them.
 
-    A missing or damaged manifest lists no files; other stages report it.
+    ``raw``: directory of the recordings, which belong to several trials; departures are next to the manifest of their
+    trial. A missing or damaged manifest lists no files; other stages report it.
     """
     if consistency["identity"] == "tag" or any(consistency[key] is not None for key in SELECTION):
         return ReplayFiles()
     replays = [replay_of(Path(path)) for path in manifests]
     if not all(replay.get("departures") for replay in replays):
         return ReplayFiles()
-    raw = Path(manifests[0]).parent
-
-    def files(replay: dict, key: str) -> list[str]:
-        return [str(raw / entry["file"]) for entry in replay[key]]
-
-    recordings = dict.fromkeys(path for replay in replays for path in files(replay, "recordings"))
-    departures = [files(replay, "departures") for replay in replays]
+    recordings = dict.fromkeys(str(raw / entry["file"]) for replay in replays for entry in replay["recordings"])
+    departures = [
+        [str(Path(manifest).parent / entry["file"]) for entry in replay["departures"]]
+        for manifest, replay in zip(manifests, replays, strict=True)
+    ]
     return ReplayFiles([*recordings], departures, consistency["arrival_error_ns"])
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from snakemake.io import expand
 
+from acapella.campaign.layout import Campaign
 from acapella_core import sheets
 
 from .exit import exit_on_user_error
@@ -38,6 +39,7 @@ class Samples:
         is_readable: Callable[[str], bool] = lambda capture: True,
     ):
         self._campaign = campaign
+        self.raw = Path(campaign, "raw")
         self._excluded = frozenset(excluded)
         self._find = find
         self._is_readable = is_readable
@@ -79,7 +81,14 @@ class Samples:
 
     def manifest(self, name: str) -> str:
         """Return the path of the manifest of a sample; with batches, of the list that the job creates with it."""
-        return self.manifest_list(name) if self.manifest_list else f"{self._campaign}/raw/{name}.json"
+        if self.manifest_list:
+            return self.manifest_list(name)
+        return str(Campaign.at(Path(self._campaign)).manifest(name))
+
+    def manifests(self, _wildcards) -> list[str]:
+        """Return the manifests of all included samples of a testbed, as an input function."""
+        layout = Campaign.at(Path(self._campaign))
+        return [str(layout.manifest(name)) for name in self.included()]
 
     def capture(self, name: str) -> str:
         """Return the path of a sample's capture.
@@ -101,7 +110,9 @@ def collected_captures(campaign: str) -> dict[str, str]:
 
     Return {} if there is no sheet. Raises UserError if it is invalid.
     """
-    return {row["sample"]: f"{campaign}/raw/{row['file']}" for row in sheets.read(Path(campaign, "raw", "samples.tsv"))}
+    layout = Campaign.at(Path(campaign))
+    rows = sheets.read(layout.directory / "raw" / "samples.tsv")
+    return {row["sample"]: str(layout.capture(row["sample"], row["file"])) for row in rows}
 
 
 @functools.cache
@@ -112,4 +123,7 @@ def read_collected(sheet: str | os.PathLike, campaign: str) -> dict[str, Sample]
     """
     with exit_on_user_error("error: "):
         rows = sheets.read(Path(sheet))
-    return {row["sample"]: Sample(row["site"], row["port"], f"{campaign}/raw/{row['file']}") for row in rows}
+    layout = Campaign.at(Path(campaign))
+    return {
+        row["sample"]: Sample(row["site"], row["port"], str(layout.capture(row["sample"], row["file"]))) for row in rows
+    }

@@ -40,7 +40,8 @@ class Trials:
         trials = self.of(environment)
         if any(len(trial) > 1 for trial in trials):
             return ReplayFiles()
-        return replay_files([samples.manifest(sample) for trial in trials for sample in trial], consistency)
+        manifests = [samples.manifest(sample) for trial in trials for sample in trial]
+        return replay_files(manifests, consistency, samples.raw)
 
     def captures(self, environment: str, samples: Samples, sheet: str) -> list[str]:
         """Return the captures of an environment's trials.

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from acapella_core import shards
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, scratch_directory, sha256_of
 
@@ -116,7 +117,7 @@ class Generator:
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
         """Write the list of flows and the tables of the last trial (testbeds.base)."""
-        return {"generated": self._current.deliver(sample, raw.parent / DIRECTORY / sample)}
+        return {"generated": self._current.deliver(sample, shards.directory_of(raw.parent, DIRECTORY, sample) / sample)}
 
 
 class Run:
