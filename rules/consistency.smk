@@ -8,6 +8,7 @@ from acapella.campaign.trial_tables import JOINED
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 
 COMPARED = config["consistency"]
+TSHARK_MB = 1280 if COMPARED["filter"] else 0  # beyond the limit of kappa
 SHOWN_ENVIRONMENTS = environment_pseudonyms(ENVIRONMENTS) if config["pseudonyms"] else ENVIRONMENTS
 
 
@@ -24,8 +25,8 @@ rule kappa:
     wildcard_constraints:
         environment=TRIALS.wildcard_constraint(),
     resources:
-        mem_mb=constant_memory_mb(COMPARED["memory_mb"] + 768),
-        runtime=240,
+        mem_mb=memory_mb("kappa", at_most=COMPARED["memory_mb"] + TSHARK_MB),
+        runtime=run_minutes("kappa", engine="tshark" if COMPARED["filter"] else None),
         damaged=config["digest"]["damaged"],  # not a param, as in rule digest
     params:
         trials=lambda wildcards: [",".join(map(SAMPLES.capture, trial)) for trial in TRIALS.of(wildcards.environment)],

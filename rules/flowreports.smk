@@ -27,8 +27,8 @@ rule flowreports:
     benchmark:
         BATCHES.pattern("benchmarks/flowreports") + "/{sample}.tsv"
     resources:
-        mem_mb=constant_memory_mb(2048),
-        runtime=240,
+        mem_mb=memory_mb("flowreports"),
+        runtime=run_minutes("flowreports"),
     params:
         directory=lambda wildcards: BATCHES.directory("flowreports", wildcards.sample),
         acap=lambda wildcards: BATCHES.digest("acap", wildcards.sample),
@@ -67,8 +67,8 @@ rule flowtables:
     benchmark:
         "<campaign>/benchmarks/flowtables.tsv"
     resources:
-        mem_mb=constant_memory_mb(2048),
-        runtime=30,
+        mem_mb=memory_mb("flowtables"),
+        runtime=run_minutes("flowtables"),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         samples=lambda wildcards: SAMPLES.selected(REPORTED["samples"]),
@@ -115,8 +115,8 @@ rule response_flows:
     benchmark:
         "<campaign>/benchmarks/response_flows.tsv"
     resources:
-        mem_mb=constant_memory_mb(2048),
-        runtime=60,
+        mem_mb=memory_mb("flowreports"),
+        runtime=run_minutes("flowreports"),
     params:
         directory=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
         sql=digest_of_sql("flowreports", "comparators"),

@@ -26,8 +26,8 @@ rule infrastructure:
     benchmark:
         "<campaign>/benchmarks/infrastructure.tsv"
     resources:
-        mem_mb=4096,
-        runtime=120,
+        mem_mb=memory_mb("infrastructure"),
+        runtime=run_minutes("infrastructure"),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         files=[f"{option}={pattern}" for key, option in STUDIED_OPTIONS.items() for pattern in STUDIED[key]],

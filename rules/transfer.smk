@@ -28,8 +28,8 @@ rule transfer_tables:
     benchmark:
         "<campaign>/benchmarks/transfer_tables.tsv"
     resources:
-        mem_mb=2048,
-        runtime=60,
+        mem_mb=memory_mb("transfer_tables"),
+        runtime=run_minutes("transfer_tables"),
     params:
         campaign=lambda wildcards: CAMPAIGN,
         data=[f"--data={pattern}" for pattern in TRANSFER["data"]],

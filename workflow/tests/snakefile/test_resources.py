@@ -151,6 +151,37 @@ def test_memory_of_process_covers_measured_campaigns_up_to_its_limit(catalog_mib
     assert at_least_mb <= memory - SNAKEMAKE_MB <= at_most_mb
 
 
+# Rule, and a small and a large input of one kind: MiB, measured memory in MiB, measured CPU time in seconds.
+@pytest.mark.parametrize(
+    ("rule", "small", "large"),
+    [
+        ("kappa", (72, 127, 0.4), (217, 239, 0.9)),
+        ("kappa", (124, 326, 1.0), (369, 741, 3.0)),
+        ("flowreports", (2, 332, 1.4), (111, 1095, 19)),
+        ("flowreports", (11, 519, 6.0), (111, 2575, 36)),
+        ("flowtables", (5.4, 329, 1.7), (82, 2585, 22)),
+        ("transfer_tables", (1, 177, 0.7), (20, 200, 1.1)),
+        ("infrastructure", (17, 212, 0.6), (71, 429, 1.5)),
+    ],
+)
+def test_requests_cover_measurements_and_grow_faster_than_these(rule, small, large):
+    need, memory, minutes = NEEDS[rule], memory_mb(rule), run_minutes(rule)
+    for mib, measured_mb, cpu_s in (small, large):
+        assert memory({}, Input(a=mib), 1) - SNAKEMAKE_MB >= 1.2 * measured_mb
+        assert minutes({}, Input(a=mib), 1) >= 2 * cpu_s / 60
+    mib, measured_mb, cpu_s = (after - before for before, after in zip(small, large, strict=True))
+    assert need.mb_per_mib >= 1.2 * measured_mb / mib
+    assert need.minutes_per_gib >= 2 * cpu_s / 60 * GIB / mib
+
+
+def test_memory_of_kappa_is_limited_by_the_config():
+    need, limit = NEEDS["kappa"], 2048
+    assert memory_mb("kappa", at_most=limit)({}, Input(a_pcap=100 * GIB), 1) == SNAKEMAKE_MB + need.mb + limit
+    rule = (ROOT / "rules" / "consistency.smk").read_text()
+    assert 'memory_mb("kappa", at_most=COMPARED["memory_mb"] + TSHARK_MB)' in rule
+    assert 'run_minutes("kappa", engine="tshark" if COMPARED["filter"] else None)' in rule
+
+
 def test_catalog_does_not_determine_the_memory_of_the_report():
     large, larger = (memory_mb("report")({}, Input(catalog_duckdb=mib), 1) for mib in (3000, 100_000))
     assert large == larger < 3200
@@ -172,7 +203,17 @@ def test_stages_that_others_wait_for_start_first():
 
 
 def test_rules_request_the_memory_and_time_of_the_table():
+    """Other rules have small inputs (a table, a sheet, JSON files), or measure or capture for a configured time."""
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+    parts = re.findall(
+        r"^ *(?:rule|checkpoint) (\w+):\n(.*?)(?=^ *(?:rule|checkpoint|else|elif)\b|\Z)", rules, re.M | re.S
+    )
+    constant = {name for name, text in parts if re.search(r"mem_mb=(\d|constant_memory_mb)", text)}
+    assert constant == {
+        *("collect", "transfer", "measure_collector", "measure_response", "measure_search", "measure_storage"),
+        *("conformance", "dashboard", "flowreports_published", "flowstudy", "monitor", "outcomes", "papers", "trials"),
+        *("record", "released_digests", "reproduce", "search", "storage", "storage_tables"),
+    }
     assert {name for name in NEEDS if f'mem_mb=memory_mb("{name}"' in rules} == {*NEEDS}
     assert {name for name in NEEDS if re.search(rf'runtime=run_minutes\(\s*"{name}"', rules)} == {*NEEDS}
 

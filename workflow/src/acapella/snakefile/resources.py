@@ -2,9 +2,9 @@
 
 `NEEDS` contains the coefficients of the stages. Source: `max_rss` and seconds in Snakemake's benchmark files of a
 campaign with captures of 0.1, 17, 173 and 691 MiB (1,000 to 4 million frames, engine hybrid) on two shared cores of an
-x86-64 machine, and benchmarks of index and process with 30 and 300 samples. `Need.measured` contains the numbers. The
-coefficients include a margin, because a job that exceeds its memory or time is lost, but a job that requests too much
-only waits longer.
+x86-64 machine, and benchmarks of index and process with 30 and 300 samples; for other rules, maximum RSS and CPU time
+of their commands with generated captures. `Need.measured` contains the numbers. The coefficients include a margin,
+because a job that exceeds its memory or time is lost, but a job that requests too much only waits longer.
 
 Each further attempt of a job requests twice as much as the one before, up to MAX_FACTOR times as much as the first.
 """
@@ -120,6 +120,53 @@ NEEDS = {
         at_most_mb=2048,
         measured="330 MiB and 14 s; 363 MiB and 14 s with trials, flow reports and transfers; with a catalog of 3 GiB: "
         "325 MiB, 7 s",
+    ),
+    # Memory and time depend on the number of packets, so a MiB of small frames needs most. Beyond consistency.memory_mb
+    # (at_most of the rule), packets are written to disk. With a display filter, the run time is that of tshark.
+    "kappa": Need(
+        mb=300,
+        minutes=15,
+        mb_per_mib=3,
+        minutes_per_gib=10,
+        measured="two trials in order, frames of 100 bytes, CPU time: 22 MiB: 85 MiB, 0.3 s; 443 MiB: 208 MiB, 0.7 s; "
+        "five trials, 277 MiB: 142 MiB, 0.5 s, all pairs 0.6 s; 60 bytes, out of order: 72 MiB: 127 MiB, 0.4 s; 217 "
+        "MiB: 239 MiB, 0.9 s; with departures: 124 MiB: 326 MiB, 1.0 s; 369 MiB: 741 MiB, 3.0 s; with a filter: 22 "
+        "MiB: 157 MiB, 5 s; 72 MiB: 165 MiB, 21 s",
+    ),
+    # The P4 program has 235 MiB at the default sketch size. Memory and time grow with the number of packets and of
+    # flows, so frames of 60 bytes need 1.5 times as much for each MiB as those measured.
+    "flowreports": Need(
+        mb=600,
+        minutes=15,
+        mb_per_mib=35,
+        minutes_per_gib=60,
+        measured="TCP, frames of 100 bytes, sum of the processes, CPU time: 500 flows: 2 MiB: 332 MiB, 1.4 s; 11 MiB: "
+        "359 MiB, 2.5 s; 33 MiB: 475 MiB, 5.7 s; 111 MiB: 1095 MiB, 19 s; 40,000 flows: 11 MiB: 519 MiB, 6.0 s; 33 "
+        "MiB: 960 MiB, 13 s; 111 MiB: 2575 MiB, 36 s; the collector alone (acapella p4 collect): reports of 14 MiB, "
+        "500 flows: 88 MiB, 0.3 s; 139 MiB: 97 MiB, 0.4 s; 132 MiB, 40,000 flows: 244 MiB, 0.8 s; 441 MiB: 346 MiB, "
+        "1.2 s",
+    ),
+    "flowtables": Need(
+        mb=400,
+        minutes=15,
+        mb_per_mib=45,
+        minutes_per_gib=60,
+        measured="CPU time: 5.4 MiB: 329 MiB, 1.7 s; 17 MiB: 697 MiB, 4.1 s; 82 MiB: 2585 MiB, 22 s; 200 samples of "
+        "0.4 MiB: 2092 MiB, 19 s",
+    ),
+    "transfer_tables": Need(
+        mb=400,
+        minutes=15,
+        mb_per_mib=5,
+        minutes_per_gib=30,
+        measured="CPU time: 216 runs, 1 MiB: 177 MiB, 0.7 s; 3,016 runs, 20 MiB: 200 MiB, 1.1 s",
+    ),
+    "infrastructure": Need(
+        mb=400,
+        minutes=15,
+        mb_per_mib=8,
+        minutes_per_gib=20,
+        measured="CPU time: 17 MiB: 212 MiB, 0.6 s; 71 MiB, a million readings: 429 MiB, 1.5 s",
     ),
 }
 
