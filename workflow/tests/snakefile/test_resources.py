@@ -203,7 +203,7 @@ def test_stages_that_others_wait_for_start_first():
 
 
 def test_rules_request_the_memory_and_time_of_the_table():
-    """Other rules have small inputs (a table, a sheet, JSON files), or measure or capture for a configured time."""
+    """Other rules read tables or JSON files, compare or copy files one by one, or run for a configured time."""
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
     parts = re.findall(
         r"^ *(?:rule|checkpoint) (\w+):\n(.*?)(?=^ *(?:rule|checkpoint|else|elif)\b|\Z)", rules, re.M | re.S

@@ -8,6 +8,7 @@ from acapella_testing.requirements import require, require_namespaces, require_p
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import Workplace, from_ports, only_figures
 
+from acapella.campaign.layout import Campaign
 from acapella.snakefile.replays import PROGRAM, program_installed
 from acapella_capture.testbeds.local import replay_capture, sandbox
 
@@ -25,7 +26,7 @@ ENVIRONMENTS = [
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
-    """Run a campaign whose replayers share a polling thread; return its directory."""
+    """Run a campaign whose replayers share a polling thread, in batches, so that raw/ has shards."""
     require_namespaces()
     require(program_installed(), f"{PROGRAM} was not built")
     require_programs("tcpreplay", path=sandbox.search_path())
@@ -33,7 +34,7 @@ def campaign(tmp_path_factory):
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)
     replay = {"repeats": TRIALS, "environments": ENVIRONMENTS, "capture": str(capture), "polling": "shared"}
-    place.configure(**SHORT, local={"traffic": [{"kind": "ping"}], "replay": replay})
+    place.configure(**SHORT, local={"traffic": [{"kind": "ping"}], "replay": replay}, batches={"samples": 2})
     place.succeed("--cores", "2")
     return place.campaign
 
@@ -60,7 +61,7 @@ def test_table_of_replays_has_the_settings_and_the_delays_of_the_sender(campaign
     found = {(row["environment"], row["trial"]): row for row in rows(campaign, "consistency_replays")}
     assert [*found] == [(name, trial) for name in ("dual", "plain") for trial in range(1, TRIALS + 1)]
     for (environment, trial), row in found.items():
-        manifest = json.loads((campaign / "raw" / f"{environment}-{trial}.json").read_text())["replay"]
+        manifest = json.loads(Campaign.at(campaign).manifest(f"{environment}-{trial}").read_text())["replay"]
         for key in ("sender", "replayers", "speed", "noise_streams", "largest_gap_ns", "median_gap_ns", "skew_ns"):
             assert row[key] == manifest[key], key
         if environment == "plain":
@@ -75,7 +76,7 @@ def test_table_of_replays_has_the_settings_and_the_delays_of_the_sender(campaign
 
 
 def test_one_process_sends_the_packets_of_both_replayers_in_turn(campaign):
-    departures = pq.read_table(campaign / "raw" / "dual-1.departures.parquet")
+    departures = pq.read_table(Campaign.at(campaign).capture("dual-1", "dual-1.departures.parquet"))
     assert departures["port"].to_pylist() == [number % 2 for number in range(PACKETS)]
     assert set(departures["outcome"].to_pylist()) == {"sent"}
 
