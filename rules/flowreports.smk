@@ -9,7 +9,7 @@ from acapella.flowreports.sample import PARTS as FLOW_PARTS
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOW_TABLES
 
-REPORTS_OF_SAMPLE = BATCHES.pattern("flowreports")  # with batches, in shards
+REPORTS_OF_SAMPLE = BATCHES.pattern("flowreports", "{sample}")  # with batches, in a shard
 
 
 rule flowreports:
@@ -19,13 +19,13 @@ rule flowreports:
         flows=BATCHES.result_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
         program=ROOT / "p4/spec/flowstats.spec",
     output:
-        parts=[f"{REPORTS_OF_SAMPLE}/{{sample}}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")],
-        reports=f"{REPORTS_OF_SAMPLE}/{{sample}}/reports.pcap",
-        counters=[f"{REPORTS_OF_SAMPLE}/{{sample}}/{name}.json" for name in ("program", "collector")],
+        parts=[f"{REPORTS_OF_SAMPLE}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")],
+        reports=f"{REPORTS_OF_SAMPLE}/reports.pcap",
+        counters=[f"{REPORTS_OF_SAMPLE}/{name}.json" for name in ("program", "collector")],
     log:
-        BATCHES.pattern("logs/flowreports") + "/{sample}.log",
+        BATCHES.pattern("logs/flowreports", "{sample}.log"),
     benchmark:
-        BATCHES.pattern("benchmarks/flowreports") + "/{sample}.tsv"
+        BATCHES.pattern("benchmarks/flowreports", "{sample}.tsv")
     resources:
         mem_mb=memory_mb("flowreports"),
         runtime=run_minutes("flowreports"),

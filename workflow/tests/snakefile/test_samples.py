@@ -4,14 +4,15 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from acapella_testing.new_files import write_file
+from acapella_testing.new_files import new_directory, write_file
 from snakemake.exceptions import WorkflowError
 
-from acapella.snakefile.batches import Batches, batched_stages
+from acapella.snakefile.batches import Batches, batched_stages, sharded_stages
 from acapella.snakefile.exit import exit_on_user_error
 from acapella.snakefile.sample_names import check_names, configured_names, unknown_name
 from acapella.snakefile.samples import Sample, Samples, read_collected
 from acapella.snakefile.trials import Trials
+from acapella_core import shards
 from acapella_core.errors import UserError
 from acapella_core.validation import did_you_mean
 
@@ -64,6 +65,20 @@ def test_unreadable_capture_is_replaced_by_its_manifest():
 )
 def test_stages_in_batches_depend_on_testbed_size_and_release(testbed, size, reproduce, expected):
     assert batched_stages({"testbed": testbed, "batches": {"samples": size}, "reproduce": reproduce}) == expected
+
+
+@pytest.mark.parametrize("testbed", ["files", "local"])
+@pytest.mark.parametrize("collected", [None, "in shards", "without shards"])
+@pytest.mark.parametrize("stages", [(), ("digest", "analyze")])
+def test_existing_collection_from_a_testbed_keeps_its_layout(tmp_path, testbed, collected, stages):
+    if collected:
+        write_file(tmp_path / "raw" / "samples.tsv", "")
+    if collected == "in shards":
+        new_directory(shards.marker(tmp_path, "collect"))
+    found = sharded_stages(str(tmp_path), {"testbed": testbed}, stages)
+    assert found - {"collect"} == ({*shards.STAGES.values()} - {"collect"} if stages else set())
+    keeps = collected if testbed == "local" else None
+    assert ("collect" in found) == (keeps == "in shards" if keeps else bool(stages))
 
 
 @pytest.fixture

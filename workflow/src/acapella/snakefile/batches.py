@@ -203,16 +203,16 @@ class Batches:
         """Return the path of the acap or the flow table of a sample, which is in a shard with batches."""
         return f"{self._campaign}/{shards.place(kind, sample, self._in_shards)}/{sample}.parquet"
 
-    def pattern(self, kind: str) -> str:
-        """Return the directory of a sample's files for rules, with wildcard {shard} if there are batches."""
-        return f"<campaign>/{shards.pattern(kind, self._in_shards)}"
+    def pattern(self, kind: str, file: str) -> str:
+        """Return the path of a sample's file for rules: ``file`` with {sample}, in {shard} if there are batches."""
+        return f"<campaign>/{shards.pattern(kind, self._in_shards)}/{file}"
 
     def files(self, kind: str, samples: Iterable[str], file: str, **values) -> list[str]:
         """Return files of samples that a rule with `pattern` creates; ``file``: with {sample} and keys of ``values``.
 
         The order is that of ``samples``.
         """
-        path = f"{self.pattern(kind)}/{file}"
+        path = self.pattern(kind, file)
         return [
             each for sample in samples for each in expand(path, sample=sample, shard=shards.shard_of(sample), **values)
         ]
