@@ -31,6 +31,7 @@ from acapella.campaign.batches import (
     write_failures,
     write_plan,
 )
+from acapella.campaign.failed_samples import read_records, record_of
 from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
 from acapella.snakefile import config as configuration
@@ -301,7 +302,7 @@ def test_one_run_completes_a_campaign_without_a_failed_sample(finished, tmp_path
 
     shutil.copyfile(finished.directory / capture, tmp_path / capture)
     place.succeed("--cores", "2", "process")
-    assert not list(place.campaign.glob("quarantine/*"))
+    assert not list(place.campaign.glob("quarantine/**/*.*"))
     assert place.sha256("tables/*.csv") == finished.sha256("tables/*.csv")
 
 
@@ -361,10 +362,10 @@ def test_samples_that_crash_or_hang_tshark_or_need_too_much_memory_do_not_affect
         place.replace_tshark(Path(programs), FAILING_TSHARK.replace("TSHARK", shutil.which("tshark") or ""))
         for _ in range(2):
             place.fail("--keep-going")
-        records = {path.stem: json.loads(path.read_text()) for path in (place.campaign / "quarantine").glob("*.json")}
+        records = read_records(place.campaign)
         assert {name: record["rule"] for name, record in records.items()} == dict.fromkeys(reasons, "digest")
         for name, words in reasons.items():
-            assert words in (place.campaign / "quarantine" / f"{name}.log").read_text(), name
+            assert words in record_of(place.campaign, name, ".log").read_text(), name
             assert words in records[name]["reason"], (name, records[name])
         printed = place.succeed("--cores", "2")
     assert "3 samples are missing from the tables" in printed, printed
