@@ -201,6 +201,37 @@ def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
         main(["doctor", "--debug"])
 
 
+@pytest.mark.parametrize(
+    ("then", "line"),
+    [
+        ("raise ValueError('equal schemas differ')", "out of memory"),
+        ("raise UserError('failed to commit')", "failed to commit"),
+        ("pass", "{}/file: out of memory while it was written"),
+    ],
+)
+def test_allocation_that_a_library_ignores_ends_with_one_line(tmp_path, then, line):
+    code = f"""
+import ctypes, sys
+from acapella.cli import doctor
+from acapella.cli.main import main
+from acapella_core import _native
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path
+
+def run(_):
+    allocate = ctypes.CDLL("libstdc++.so.6")["_ZnwmRKSt9nothrow_t"]  # operator new that returns a null pointer
+    with atomic_path("file"):
+        assert not allocate(ctypes.c_size_t(1 << 62), ctypes.byref(ctypes.c_char()))
+        {then}
+
+doctor.run = run
+sys.exit(main(["doctor"]))
+"""
+    ended = run(sys.executable, "-c", code, cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (OUTSIDE, f"acapella: error: {line.format(tmp_path)}\n")
+    assert not list(tmp_path.iterdir())
+
+
 def test_exception_that_cannot_be_caught_ends_in_one_line(tmp_path):
     """Libraries that run out of memory may throw where C++ does not allow it."""
     if (compiler := shutil.which("g++")) is None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 
 # Exit codes. Snakemake keeps output only if a command exits with 0.
 DAMAGED = 1  # the capture is damaged, or results differ; output contains the part that could be read
@@ -29,6 +30,8 @@ SYSTEM_ERRNOS = {
 }
 
 
+# CPython: a lock of an import or a file, a thread; Arrow: zstd and Thrift, which do not use `operator new`
+OUT_OF_MEMORY = ("can't allocate ", "can't start new thread", "not enough memory", "std::bad_alloc")
 DISK_EXCEPTIONS = ("IOException", "FatalException", "TransactionException")  # DuckDB: file, checkpoint, commit
 
 
@@ -47,14 +50,21 @@ class UserError(Exception):
         super().__init__("; ".join(parts))
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if memory could not be allocated, by Python or by DuckDB, which is imported only if needed.
+def failed_allocations() -> int:
+    """Return the number of allocations of C++ libraries, such as Arrow, that failed so far in this process."""
+    core = sys.modules.get(f"{__package__}._native")
+    return core.failed_allocations() if core else 0
 
-    CPython raises a RuntimeError if an import or a file cannot allocate its lock, or if a thread cannot start.
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return True if memory could not be allocated, by Python or by a library.
+
+    Arrow ignores some failed allocations and then, for example, reports that equal schemas differ; DuckDB reports some
+    as an error of a transaction. Therefore, any error after a failed allocation of a library counts.
     """
-    if isinstance(error, RuntimeError) and str(error).startswith(("can't allocate ", "can't start new thread")):
+    if failed_allocations() or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":
         return True
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
+    return isinstance(error, (RuntimeError, OSError)) and any(text in str(error) for text in OUT_OF_MEMORY)
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from . import beneath
-from .errors import UserError
+from .errors import UserError, failed_allocations
 
 PRIVATE = 0o600  # captures and derived files contain other people's traffic
 
@@ -28,9 +28,9 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
     A link is followed, unless it is beneath a protected directory (`beneath.protect`). The path uses the descriptor of
     the target's directory and is valid in this process only, so a replaced directory is not written to. Creates missing
     directories, and removes temporary files of killed writers of the same target. Raises UserError if the directory is
-    not writable, the disk is full, a component is a link that is not followed, or the target is not a regular file,
-    which the rename would replace. Raises NotSynced if the file is complete and renamed, but its directory cannot be
-    synced.
+    not writable, the disk is full, a library runs out of memory, a component is a link that is not followed, or the
+    target is not a regular file, which the rename would replace. Raises NotSynced if the file is complete and renamed,
+    but its directory cannot be synced.
     """
     try:
         target = beneath.located(target)
@@ -47,8 +47,11 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
             raise UserError(f"cannot write: {error.strerror}", where=target) from error
         opened.callback(os.close, descriptor)
         opened.callback(remove, name, directory)
+        failed_before = failed_allocations()
         with convert_errors(target):
             yield beneath.inside(directory, target.parent) / name
+            if failed_allocations() > failed_before:  # a library may have ignored it and written incomplete data
+                raise UserError("out of memory while it was written", where=target, outside=True)
             finish(directory, name, mode)
             os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
             sync_directory(directory, target)

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -46,6 +48,14 @@ constexpr std::size_t kMaxReason = 200;
     } catch (...) {  // NOLINT(bugprone-empty-catch): not a C++ exception
     }
     exit_with_line("a library ended the program", kInternal);
+}
+
+std::atomic<std::uint64_t> failed_allocations{0};
+
+// Called by `operator new` of all libraries in the process, before the exception that they may ignore.
+void count_failed_allocation() {
+    failed_allocations.fetch_add(1, std::memory_order_relaxed);
+    throw std::bad_alloc{};
 }
 
 struct FatalSignal {
@@ -98,6 +108,10 @@ void bind_errors(nb::module_& module) {
         nb::exception<input::InputError>(module, "InputError", PyExc_OSError));
     nb::exception<MemoryLimitError>(module, "MemoryLimitError", PyExc_MemoryError);
     std::set_terminate(terminate);
+    std::set_new_handler(count_failed_allocation);
+    module.def(
+        "failed_allocations", [] { return failed_allocations.load(std::memory_order_relaxed); },
+        "Return the number of failed allocations of C++ code in this process, including other libraries.");
     module.def("exit_on_fatal_signal", exit_on_fatal_signal,
                "Print one line and exit with 128 + the number of the signal on SIGSEGV, SIGBUS, SIGABRT, "
                "SIGFPE or SIGILL.");

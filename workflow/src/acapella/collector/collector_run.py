@@ -10,7 +10,7 @@ import time
 from acapella.common.faults import DAMAGING
 from acapella_core import collector as core
 from acapella_core import control_lines, files
-from acapella_core.errors import UserError, exit_code_of
+from acapella_core.errors import UserError, exit_code_of, is_out_of_memory
 
 from . import output_directory
 from .control import ControlServer, log
@@ -171,7 +171,8 @@ def report_losses(losses: dict[str, core.Loss]) -> int:
             log(f"error: {loss.error}; exit code {code}")
             continue
         written = f"{loss.all_rows - loss.rows:,} of {loss.all_rows:,} rows written"
-        log(f"error: {name}.parquet: {written}: {cause_text(loss.error)}; free disk space; exit code {code}")
+        advice = "" if is_out_of_memory(loss.error) else "free disk space; "
+        log(f"error: {name}.parquet: {written}: {cause_text(loss.error)}; {advice}exit code {code}")
     return code
 
 

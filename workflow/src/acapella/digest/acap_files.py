@@ -141,14 +141,8 @@ class TableWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch as one row group."""
-        try:
-            with self._disk_errors():
-                self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
-        except ValueError as error:
-            # Arrow compares schemas as strings, which are incomplete if an allocation failed while they were written.
-            if list(batch.schema) == list(self.schema):
-                raise MemoryError from error
-            raise
+        with self._disk_errors():
+            self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
 
     def close(self, metadata: dict, positions: bytes = b"") -> None:
         """Add the metadata and finish the file. ``positions``: encoded positions of the frames; empty: none."""
