@@ -197,6 +197,8 @@ def raised(cause: BaseException) -> BaseException:
     [
         *((raised(OSError(number, "machine")), OUTSIDE) for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO)),
         (raised(MemoryError()), OUTSIDE),
+        (raised(OSError("ZSTD compression failed: Allocation error : not enough memory")), OUTSIDE),
+        (raised(OSError("Couldn't serialize thrift: std::bad_alloc")), OUTSIDE),
         *((raised(OSError(number, "input")), 2) for number in (errno.ENOENT, errno.EACCES)),
         (raised(ValueError()), 2),
         (UserError("no tshark", outside=True), OUTSIDE),
