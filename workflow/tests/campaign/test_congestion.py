@@ -23,7 +23,8 @@ from acapella_core.errors import UserError
 SEEDS_EACH = 6 if SOAK else 4
 SEEDS_OF = {"plain": 60, "exact lines": 24, "fan-in": 12} if SOAK else {"plain": 60, "exact lines": 16, "fan-in": 6}
 LOSSY, FREE = (60, 60) if SOAK else (50, 50)  # minimum numbers of samples with and without loss
-# Samples without the data that a verdict needs (docs/collect.md, limits). Excluded only from the check of detection.
+# Samples without the data that a verdict needs (docs/collect.md, Limitations). They are excluded only from the check of
+# detection.
 LOSS_UNSEEN = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
 
@@ -155,7 +156,7 @@ def test_identifications_lost_before_the_port_leave_samples_at_risk(judged):
     "name", ["plain", "overhead", "jumbo frames", "batches of 2 ms", "batches of 10 ms", "exact lines"]
 )
 def test_loss_free_samples_without_bursts_below_half_the_capacity_are_clear(classes, name):
-    """Bursts that just fit into the queue stay at risk: see the limits in docs/collect.md."""
+    """Bursts that just fit into the queue stay at risk: see the limitations in docs/collect.md."""
     quiet = quiet_verdicts(classes[name], ("smooth",))
     assert quiet.count("clear") >= 0.8 * len(quiet)
 

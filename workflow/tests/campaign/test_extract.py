@@ -27,12 +27,12 @@ FIELDS = ("frame.time_epoch", "frame.len", "frame.cap_len", "frame.interface_id"
 SELECTED = "1-3,17,1999,2000-2003,2600"
 FRAMES = 2600
 SUFFIXES = {"gzip": "gz", "zstd": "zst", "lz4": "lz4"}
-LONG = 1400  # so that the captures have several pieces of 512 KiB
+MAX_PAYLOAD_BYTES = 1400  # so that the captures have several pieces of 512 KiB
 
 
 def ethernet(number: int) -> bytes:
     """Return an IPv4 frame of a length that depends on its number, of one of seven flows."""
-    payload = random.Random(number).randbytes(LONG - number % 97)
+    payload = random.Random(number).randbytes(MAX_PAYLOAD_BYTES - number % 97)
     udp = struct.pack(">HHHH", 1000 + number % 7, 53, 8 + len(payload), 0) + payload
     ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), number, 0, 64, 17, 0, b"\x0a\0\0\1", b"\x0a\0\0\2")
     return bytes.fromhex("02163e00000102163e0000020800") + ip + udp
@@ -107,7 +107,7 @@ def extract(capture, target, *options: str) -> int:
 
 
 @pytest.fixture
-def ten(tmp_path):
+def ten_frames(tmp_path):
     """Return a capture of ten frames, with its acap."""
     return digested(tmp_path, "t.pcap", pcap(10))
 
@@ -190,21 +190,21 @@ def test_flow_is_selected_by_its_identifier(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("column", "values"), [("frame", [1] * 10), ("frame", [None, *range(2, 11)]), ("cap_len", [2**40] * 10)]
 )
-def test_invalid_columns_of_an_acap_are_reported_in_one_line(ten, tmp_path, capsys, column, values):
+def test_invalid_columns_of_an_acap_are_reported_in_one_line(ten_frames, tmp_path, capsys, column, values):
     acap = tmp_path / "t.acap.parquet"
     table, metadata = pq.read_table(acap), pq.read_metadata(acap).metadata
     changed = table.set_column(table.column_names.index(column), column, [values])
     own = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
     pq.write_table(changed.replace_schema_metadata(own), acap)
-    assert extract(ten, tmp_path / "out.pcapng", "--where", "true") == 2
+    assert extract(ten_frames, tmp_path / "out.pcapng", "--where", "true") == 2
     what = f"not an acap: column {column} has invalid values; digest again"
     assert capsys.readouterr().err == f"acapella: error: {acap}: {what}\n"
 
 
-def test_output_is_written_to_a_pipe(ten, tmp_path):
-    words = [sys.executable, "-m", "acapella.cli.main", "extract", ten, "--frames", "2-4", "-o", "-"]
+def test_output_is_written_to_a_pipe(ten_frames, tmp_path):
+    words = [sys.executable, "-m", "acapella.cli.main", "extract", ten_frames, "--frames", "2-4", "-o", "-"]
     ended = subprocess.run(words, check=True, capture_output=True)
-    assert extract(ten, tmp_path / "out.pcapng", "--frames", "2-4") == 0
+    assert extract(ten_frames, tmp_path / "out.pcapng", "--frames", "2-4") == 0
     assert ended.stdout == (tmp_path / "out.pcapng").read_bytes()
     assert ended.stderr == b""
 
@@ -317,12 +317,12 @@ def test_changed_byte_is_reported(tmp_path, place, capsys):
     assert not (tmp_path / "out.pcapng").exists()
 
 
-def test_changed_size_and_missing_capture_are_reported(ten, tmp_path, capsys):
-    ten.write_bytes(ten.read_bytes() + b"\0")
-    assert extract(ten, tmp_path / "out.pcapng", "--frames", "1") == 2
+def test_changed_size_and_missing_capture_are_reported(ten_frames, tmp_path, capsys):
+    ten_frames.write_bytes(ten_frames.read_bytes() + b"\0")
+    assert extract(ten_frames, tmp_path / "out.pcapng", "--frames", "1") == 2
     assert "changed since the digest" in capsys.readouterr().err
-    ten.unlink()
-    assert extract(ten, tmp_path / "out.pcapng", "--frames", "1") == 2
+    ten_frames.unlink()
+    assert extract(ten_frames, tmp_path / "out.pcapng", "--frames", "1") == 2
     assert "no such capture" in capsys.readouterr().err
 
 
@@ -340,18 +340,18 @@ def test_invalid_frame_numbers_are_rejected(tmp_path, text, capsys):
         ("9-10", 0, ""),
     ],
 )
-def test_frame_numbers_beyond_the_last_are_reported_in_one_line(ten, tmp_path, text, code, reported, capsys):  # noqa: PLR0913, PLR0917
-    assert extract(ten, tmp_path / "out.pcapng", "--frames", text) == code
+def test_frame_numbers_beyond_the_last_are_reported_in_one_line(ten_frames, tmp_path, text, code, reported, capsys):  # noqa: PLR0913, PLR0917
+    assert extract(ten_frames, tmp_path / "out.pcapng", "--frames", text) == code
     error = capsys.readouterr().err
-    assert reported.format(ten) in error
+    assert reported.format(ten_frames) in error
     assert error.count("\n") == bool(reported)
     assert (tmp_path / "out.pcapng").exists() == (code == 0)
 
 
-def test_selection_without_frames_is_reported(ten, tmp_path, capsys):
-    assert extract(ten, tmp_path / "out.pcapng", "--where", "false") == 0
+def test_selection_without_frames_is_reported(ten_frames, tmp_path, capsys):
+    assert extract(ten_frames, tmp_path / "out.pcapng", "--where", "false") == 0
     out = tmp_path / "out.pcapng"
-    assert capsys.readouterr().err == f"acapella: warning: {ten}: 0 frames match; {out} contains no frames\n"
+    assert capsys.readouterr().err == f"acapella: warning: {ten_frames}: 0 frames match; {out} contains no frames\n"
 
 
 @pytest.mark.parametrize("place", range(0, 60, 7))

@@ -245,7 +245,7 @@ def test_views_created_by_others_are_replaced(indexed):
 
 
 def test_views_of_tables_created_later_open_anywhere_with_duckdb_1_0_0(indexed, tmp_path, old_client, capsys):
-    """Also after the directory was moved. `acapella sql` needs no extra step."""
+    """This also holds after the directory was moved. `acapella sql` needs no extra step."""
     before = (indexed / "catalog.duckdb").stat().st_mtime_ns
     conformance.run(argparse.Namespace(output=str(indexed / "tables"), **PRINTED))
     rows = pq.read_metadata(indexed / "tables" / "kappa_published.parquet").num_rows

@@ -57,7 +57,7 @@ def words_of(directory: Path) -> str:
     return with_spaces(f"{figure.description} {words(svg_of(figure))}")
 
 
-def test_title_names_calls_that_last_longer_than_the_run():
+def test_title_states_shares_above_100_percent():
     row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
     row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
     assert with_spaces(storage_latency.title([row])).startswith(

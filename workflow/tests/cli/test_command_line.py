@@ -23,7 +23,7 @@ from acapella_capture.control.outcomes import Outcome
 from acapella_core.errors import INTERNAL, OUTSIDE
 
 
-def complaint(capsys, *argv: str) -> str:
+def usage_error_line(capsys, *argv: str) -> str:
     """Return the one line on standard error."""
     with pytest.raises(SystemExit) as ended:
         main(list(argv))
@@ -42,7 +42,7 @@ def complaint(capsys, *argv: str) -> str:
     ],
 )
 def test_unknown_option_is_reported_in_one_line(command, capsys):
-    line = complaint(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
+    line = usage_error_line(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
     assert line.startswith(f"acapella: error: {command}: ")
     assert line.endswith(f"; see acapella {command} --help")
 
@@ -77,14 +77,14 @@ def test_unknown_option_is_reported_in_one_line(command, capsys):
     ],
 )
 def test_usage_error_is_one_line(argv, line, capsys):
-    assert complaint(capsys, *argv) == line
+    assert usage_error_line(capsys, *argv) == line
 
 
 @pytest.mark.parametrize("words", ["generate", "measure storage"])
 def test_command_of_a_missing_package_names_the_incomplete_installation(words, monkeypatch, capsys):
     monkeypatch.setattr(commands, "entry_module", lambda name: None)
     assert (
-        complaint(capsys, *words.split(), "model.yaml", "-o", "x.pcap")
+        usage_error_line(capsys, *words.split(), "model.yaml", "-o", "x.pcap")
         == f"acapella: error: {words}: the installation is incomplete; run make setup"
     )
 

@@ -166,9 +166,9 @@ def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
         {"timestamp": 2**64 - 1, "start": 7, "last": 2**64 - 5, "iat": 6, "bytes": 2**63, "packets": 2**40},
     ]
     frames = [
-        timed(3 * n + at, src=bytes((10, 0, 0, n)), report_sequence=at, trigger=128, **one)
+        timed(3 * n + at, src=bytes((10, 0, 0, n)), report_sequence=at, trigger=128, **fields)
         for n in range(3)
-        for at, one in enumerate(reported)
+        for at, fields in enumerate(reported)
     ]
     _, flows, series = collected(tmp_path, frames, Options(series_ns=1, threads=threads))
     of_first = [row for row in series if row["flow"] == 0]
@@ -229,7 +229,7 @@ def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
         {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
         {"timestamp": 9 * SECOND, "last": 15 * SECOND // 2, "iat": 2 * SECOND, "bytes": 1041, "packets": 11},
     ]
-    frames = [timed(at, report_sequence=at, **one) for at, one in enumerate(reported)]
+    frames = [timed(at, report_sequence=at, **fields) for at, fields in enumerate(reported)]
     _, _, series = collected(tmp_path, frames, Options(series_ns=SECOND))
     columns = ("windows", "bytes", "packets", "reports")
     # 801 bytes from 2.0 s to 5.5 s, 100 each at 5.5 s and at 7.5 s

@@ -57,7 +57,7 @@ sys.exit(3)
 """
 
 
-def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
+def fake_tshark(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
     """Put a tshark on the PATH that runs the script; return it. dumpcap in the same directory prints the version."""
     asked = '[ "$1" = -G ] && exit\n' if interpreter == "/bin/sh" else ""  # when asked for its directories
     executable(directory / "tshark", f"#!{interpreter}\n{asked}{script}\n")
@@ -76,7 +76,7 @@ def test_confined_program_has_no_access_to_files_network_or_users(tmp_path, monk
     os.set_inheritable(reading, True)
     os.write(writing, b"x")
     script = ATTEMPTS.format(secret=str(secret), made=str(made), inner=reading)
-    program = fake(tmp_path / "bin", script, monkeypatch, f"{PYTHON} -I")
+    program = fake_tshark(tmp_path / "bin", script, monkeypatch, f"{PYTHON} -I")
     with pytest.raises(UserError) as caught, program.start("-", FIELDS) as run:
         run.stdin.close()
         run.finish()
@@ -113,7 +113,7 @@ def test_confinement_does_not_change_the_output_of_tshark(path):
 @pytest.fixture
 def hung(request, tmp_path, monkeypatch) -> tshark.Tshark:
     """Put a tshark on the PATH that runs the script given as parameter."""
-    return fake(tmp_path / "bin", request.param, monkeypatch)
+    return fake_tshark(tmp_path / "bin", request.param, monkeypatch)
 
 
 def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
@@ -168,7 +168,7 @@ def test_interrupted_tshark_is_reported_in_one_line_and_terminated(capture, monk
 
 
 def test_display_filter_and_reference_have_time_limits(capture, monkeypatch, tmp_path):
-    fake(tmp_path / "bin", "exec sleep 600", monkeypatch)
+    fake_tshark(tmp_path / "bin", "exec sleep 600", monkeypatch)
     monkeypatch.setattr(tshark.Run.lines, "__defaults__", (0.3,))
     with pytest.raises(UserError, match=r"port\.pcap: tshark printed nothing for 0\.3 s"):
         selection.matching_frames("udp", [str(capture)])
@@ -181,7 +181,7 @@ def test_display_filter_and_reference_have_time_limits(capture, monkeypatch, tmp
 
 def test_program_that_fills_the_disk_with_errors_is_terminated(monkeypatch, tmp_path):
     monkeypatch.setattr(confined, "FILE_BYTES", 1 << 20)
-    with fake(tmp_path / "bin", "yes complaint >&2", monkeypatch).start("-", FIELDS) as run:
+    with fake_tshark(tmp_path / "bin", "yes complaint >&2", monkeypatch).start("-", FIELDS) as run:
         with pytest.raises(UserError, match="tshark failed"):
             run.finish()
         assert os.fstat(run.error_output.fileno()).st_size == 1 << 20

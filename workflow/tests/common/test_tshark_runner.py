@@ -22,7 +22,7 @@ from acapella_core.errors import OUTSIDE, UserError
 FIELDS = ("frame.number", "frame.protocols")
 
 
-def answers(program, source) -> list[bytes]:
+def output_lines(program, source) -> list[bytes]:
     with program.start(source, FIELDS) as run:
         lines = run.stdout.read().splitlines()
         run.finish()
@@ -41,22 +41,22 @@ def test_preferences_are_unique():
 
 
 def test_settings_of_the_user_do_not_change_the_output(program, capture, tmp_path, monkeypatch):
-    before = answers(program, capture)
+    before = output_lines(program, capture)
     settings = tmp_path / "home" / ".config" / "wireshark"
     write_file(settings / "disabled_protos", "tcp\nudp\n")
     command = [program.path, "-r", capture, "-T", "fields", "-e", "frame.number", "-e", "frame.protocols"]
     home = os.environ | {"HOME": str(tmp_path / "home"), "XDG_CONFIG_HOME": str(tmp_path / "home" / ".config")}
     assert subprocess.run(command, capture_output=True, env=home, check=True).stdout.splitlines() != before, (
-        "the settings would change answers, if they were read"
+        "the settings would change the output if they were read"
     )
     for name in ("HOME", "XDG_CONFIG_HOME"):
         monkeypatch.setenv(name, home[name])
     monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(settings))
-    assert answers(program, capture) == before
+    assert output_lines(program, capture) == before
 
 
 def test_frames_are_read_individually_from_standard_input(program, capture):
-    expected = answers(program, capture)
+    expected = output_lines(program, capture)
     with program.start("-", FIELDS) as run:
         run.stdin.write(capture.read_bytes())
         run.stdin.flush()
@@ -74,7 +74,7 @@ def test_tshark_is_terminated_at_the_end_of_the_block(program):
 
 def test_failure_contains_the_error_of_tshark(program, tmp_path):
     with pytest.raises(UserError, match=r"notes\.pcap: tshark failed .*isn't a capture file"):
-        answers(program, write_file(tmp_path / "notes.pcap", "no capture\n" * 10))
+        output_lines(program, write_file(tmp_path / "notes.pcap", "no capture\n" * 10))
 
 
 def test_truncated_capture_is_accepted_on_request(program, capture):

@@ -21,7 +21,7 @@ from scapy.packet import Raw
 from acapella.digest.native import flow_batches_of
 from acapella_core import _native
 
-EVERY_NTH = 4  # capture of the corpus, without ACAPELLA_SOAK
+EVERY_NTH = 4  # without ACAPELLA_SOAK, every 4th capture of the corpus is tested
 MIN_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
 A, B, A6, B6 = "10.0.0.1", "10.0.0.2", "2001:db8::1", "2001:db8::2"

@@ -33,7 +33,7 @@ def tables(digest: Digest) -> list:
     return [table.drop_columns([name for name in ("file",) if name in table.column_names]) for table in read]
 
 
-def of_three_queues(directory, records) -> list[Path]:
+def write_three_queues(directory, records) -> list[Path]:
     """Distribute the frames to three files of different formats; return their paths. Each file is ordered by time."""
     names = [directory / name for name in ("q0.pcap", "q1.pcap.gz", "q2.pcapng")]
     names[0].write_bytes(pcap(records[0::3]))
@@ -47,7 +47,7 @@ def test_files_of_several_queues_are_merged_by_time(digest, tmp_path, engine):
     records = frames(300)
     assert digest(write_pcap(tmp_path / "whole.pcap", records), "--engine", engine) == 0
     expected = tables(digest)
-    names = of_three_queues(tmp_path, records)
+    names = write_three_queues(tmp_path, records)
     assert digest([names[2], *names[:2]], "--engine", engine) == 0
     assert tables(digest) == expected
     metadata = digest.metadata()
@@ -72,7 +72,7 @@ def test_implausible_timestamps_do_not_delay_a_merge(digest, tmp_path):
 
 
 def test_truncated_file_of_a_merge_is_named(digest, tmp_path, capsys):
-    names = of_three_queues(tmp_path, frames(30))
+    names = write_three_queues(tmp_path, frames(30))
     names[0].write_bytes(names[0].read_bytes()[:-5])
     assert digest(names) == 0
     assert "q0.pcap: " in capsys.readouterr().err
@@ -80,7 +80,7 @@ def test_truncated_file_of_a_merge_is_named(digest, tmp_path, capsys):
 
 
 def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
-    names = of_three_queues(tmp_path, frames(30))
+    names = write_three_queues(tmp_path, frames(30))
     packed = names[1].read_bytes()
     names[1].write_bytes(packed[:-8] + bytes(4) + packed[-4:])
     names[0].write_bytes(names[0].read_bytes()[:-5])
@@ -162,9 +162,9 @@ def test_files_with_equal_names_are_distinguished_without_their_directories(dige
 
 
 def test_merged_acaps_do_not_depend_on_the_directory_of_their_captures(digest, tmp_path):
-    assert digest(of_three_queues(new_directory(tmp_path / "here"), frames(300))) == 0
+    assert digest(write_three_queues(new_directory(tmp_path / "here"), frames(300))) == 0
     hashes = digest.hashes()
-    assert digest(of_three_queues(new_directory(tmp_path / "there"), frames(300))) == 0
+    assert digest(write_three_queues(new_directory(tmp_path / "there"), frames(300))) == 0
     assert digest.hashes() == hashes
 
 

@@ -47,15 +47,15 @@ class Digested:
     def flows(self, *without: str) -> list[dict]:
         return pq.read_table(self.flow_table).drop_columns(list(without)).to_pylist()
 
-    def sums(self) -> list[str]:
+    def checksums(self) -> list[str]:
         return [hashlib.sha256(file.read_bytes()).hexdigest() for file in (self.acap, self.flow_table)]
 
 
 def test_engine_tshark_has_the_exact_output_of_tshark(program, capture):
-    answer = Digested(capture, "tshark")
-    assert answer.column("protocols") == tshark_lines(program, capture)
-    assert set(answer.column("l4_by")) == set(answer.column("app_by")) == {"tshark"}
-    assert answer.metadata["tshark"]["frames_sent"] == answer.metadata["frames"] == len(busy_port())
+    digested = Digested(capture, "tshark")
+    assert digested.column("protocols") == tshark_lines(program, capture)
+    assert set(digested.column("l4_by")) == set(digested.column("app_by")) == {"tshark"}
+    assert digested.metadata["tshark"]["frames_sent"] == digested.metadata["frames"] == len(busy_port())
 
 
 def test_flows_are_equal_for_native_and_tshark_dissection(program, capture):
@@ -121,9 +121,9 @@ def test_invalid_deep_frames_are_rejected(program, digest, numbers, capture, cap
 @pytest.mark.soak
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 def test_output_is_identical_with_threads_and_from_a_pipe(program, engine, capture):
-    expected = Digested(capture, engine).sums()
-    assert Digested(capture, engine).sums() == expected
-    assert Digested(capture, engine, threads=2).sums() == expected
+    expected = Digested(capture, engine).checksums()
+    assert Digested(capture, engine).checksums() == expected
+    assert Digested(capture, engine, threads=2).checksums() == expected
     piped = [capture.with_name(name) for name in ("piped.parquet", "piped.flows.parquet")]
     command = [sys.executable, "-m", "acapella.cli.main", "digest", "-", "--engine", engine]
     with capture.open("rb") as stream:

@@ -1,7 +1,7 @@
 """Compares the detection of the control word of Ethernet pseudowires with tshark's, except for the errata.
 
-The frames combine all addresses, control words, ethertypes and label stacks, and are cut at every length. The corpus is
-also wrapped in labels without a control word and with a sequence number, which underlay.py does not generate.
+The frames combine all addresses, control words, ethertypes and label stacks, and are truncated at every length. The
+corpus is also wrapped in labels without a control word and with a sequence number, which underlay.py does not generate.
 """
 
 import itertools
@@ -41,7 +41,7 @@ BODIES = (
     b"\5\xdd" + IPV4,  # neither length nor ethertype
     b"\x81\0\0\5\x08\0" + IPV4,
 )
-EVERY_NTH = 3 if SOAK else 16  # frame of the corpus is used
+EVERY_NTH = 3 if SOAK else 16  # only every n-th frame of the corpus is used
 SNAPLEN = 200
 
 

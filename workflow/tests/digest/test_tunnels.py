@@ -164,7 +164,7 @@ def test_extension_headers_before_a_tunnel_do_not_split_a_flow(tmp_path, name):
 @needs_tshark
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
 def test_engines_agree_on_tunnels_after_extension_headers(tmp_path, engine):
-    agree(tmp_path, whole([one for name in OVER_IP for one in extended(name)]), engine)
+    agree(tmp_path, whole([data for name in OVER_IP for data in extended(name)]), engine)
 
 
 PORTS = {"vxlan_vni": 4789, "vxlan_gpe_vni": 4790, "geneve_vni": 6081}
@@ -194,7 +194,7 @@ def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tu
     ends = ({}, {"src": PORTS[name], "dst": 40000}, {"src": PORTS[name]})
     frames = [with_first_byte(name, first, **ports) for first in valid for ports in ends]
     rows, flows = check(tmp_path, whole(frames), engine)
-    expected = [used for one in valid.values() for used in (one, False, one)]
+    expected = [used for is_valid in valid.values() for used in (is_valid, False, is_valid)]
     assert [bool(flows[row["flow"]]["tunnels"]) for row in rows] == expected
     assert {row["src"] for row in flows} == {"10.0.0.1"}
 
@@ -230,7 +230,7 @@ def test_more_than_16_identifiers_are_an_issue(tmp_path, engine):
 
 def test_vlan_in_vxlan_and_vxlan_in_vlan_are_separate_flows(tmp_path):
     nested = [[("vlan", 7), ("vxlan_vni", 5)], [("vxlan_vni", 5), ("vlan", 7)]]
-    frames, flows = check(tmp_path, whole([frame(one) for one in nested]))
+    frames, flows = check(tmp_path, whole([frame(tunnels) for tunnels in nested]))
     assert [row["tunnels"][0]["position"] for row in flows] == [5, 4]
     for row in frames:
         assert row["stack"].split("/")[flows[row["flow"]]["tunnels"][0]["position"] - 1] == "VXLAN"
@@ -353,7 +353,7 @@ def test_engine_native_guesses_ethernet_in_gtp(tmp_path):
 @needs_tshark
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
 def test_engines_agree_on_routed_gre_and_gtp_of_ethernet_at_every_snap_length(tmp_path, engine):
-    agree(tmp_path, [one for data in (*ROUTED, *GTP_OF_ETHERNET) for one in cuts(data)], engine)
+    agree(tmp_path, [prefix for data in (*ROUTED, *GTP_OF_ETHERNET) for prefix in cuts(data)], engine)
 
 
 @needs_tshark
@@ -403,7 +403,7 @@ def test_engines_agree_on_positions_of_headers_that_tshark_does_not_list(tmp_pat
         assert 77 in [tunnel["id"] for tunnel in flows[row["flow"]]["tunnels"]], row
 
 
-CUT = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
+CUT = [prefix for name in TYPES for prefix in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
 
 
 @needs_tshark
