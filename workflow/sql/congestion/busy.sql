@@ -1,8 +1,8 @@
 -- One row per sample: how busy the mirror port was, by the arrival of its frames; no row if its capacity is unknown.
 -- The content of a full queue is sent back to back: fill_bytes in their transmission time at the port's rate,
--- timestamped at most late_ns late. This time is divided into 32 cells, rounded up, with one more for its start. If no
--- such time has fill_bytes, or if no stretch of frames can have left as many waiting, the queue was never full,
--- independent of the windows.
+-- timestamped at most late_ns late. A cell is 1/32 of the transmission time. fill_cells, rounded up, cover this time
+-- and late_ns, with one more for the start. If fill_cells successive cells never have fill_bytes, or if no stretch of
+-- frames can have left as many waiting, the queue was never full, independent of the windows.
 with
 
 arrivals as (

@@ -1,9 +1,9 @@
 -- One row per stretch of frames that can have been one busy period of the mirror port: its pauses are no longer than
 -- the delay of timestamps plus one frame. waiting_bytes: the maximum that can have waited for the port before a loss.
 -- Until then it sent all frames offered, and these took time to arrive: a flow arrives over one line, and so do all
--- frames that the mirrored port receives, but frames that it sends arrive over the lines of all their senders. Frames
--- without a pause from the sample's start may have been waiting before it (stretch 0), and if a queue's size is
--- unknown, so are the lines.
+-- frames that the mirrored port receives, but frames that it sends arrive over the lines of all their senders. All
+-- frames may have waited if they follow the sample's start without a pause (stretch 0), or if the queue's size or the
+-- lines' rate is unknown.
 with
 
 arrivals as (

@@ -1,4 +1,4 @@
--- One row per sample whose manifest and acap contradict each other, or that tables cannot identify.
+-- One row per sample and mistake: its manifest and acap contradict each other, or tables cannot identify it.
 with
 
 manifests as (

@@ -42,7 +42,7 @@ reasons as (
         'p4' as reason,
         p4_program as detail
     from manifests
-    where p4_program is not null  -- of every sample with method fpga
+    where p4_program is not null  -- only samples with method fpga have a program
     union
     select
         sample,

@@ -168,7 +168,7 @@ described as (
     left join traffic as t on l.sample = t.sample
 ),
 
-usual as (
+median_start as (
     select
         coalesce(
             quantile_disc(start_ns, 0.5) filter (where start_ns >= 315532800000000000),
@@ -181,10 +181,10 @@ usual as (
 final as (
     select
         d.*,
-        greatest(abs(d.start_ns - u.start_ns), abs(d.end_ns - u.start_ns))
+        greatest(abs(d.start_ns - m.start_ns), abs(d.end_ns - m.start_ns))
         > 10 * 31557600000000000 as misdated
     from described as d
-    cross join usual as u
+    cross join median_start as m
     order by d.sample
 )
 

@@ -1,4 +1,4 @@
--- One row per sample and header stack.
+-- One row per sample, value of protocols and header stack.
 with
 
 samples as (

@@ -1,5 +1,5 @@
 -- One row per port and bin of its readings: the mean rates between the last readings of this bin and of the bin before.
--- They are null without a reading in the bin before (gap), or if a counter decreased (reset).
+-- They are null in the port's first bin, without a reading in the bin before (gap), and if a counter decreased (reset).
 with
 
 readings as (

@@ -60,7 +60,7 @@ identified as (
 ),
 -- noqa: enable=RF02
 
-networks_of_sites as (
+site_networks as (
     select
         site,
         ip_version,
@@ -77,7 +77,7 @@ networks_of_sites as (
     having count(network) > 0
 ),
 
-only_networks as (
+common_networks as (
     select
         ip_version,
         src,
@@ -86,7 +86,7 @@ only_networks as (
         src_port,
         dst_port,
         min(first_network) as network
-    from networks_of_sites
+    from site_networks
     group by all
     having min(first_network) = max(last_network) and not bool_or(has_others)
 ),
@@ -96,7 +96,7 @@ networked as (
         i.* exclude (network),
         coalesce(i.network, o.network) as network
     from identified as i
-    left join only_networks as o
+    left join common_networks as o
         on
             i.network is null
             and i.ip_version = o.ip_version

@@ -97,7 +97,7 @@ placed as (
             case when not misplaced then gap_ns_before end as gap_ns_before
         ),
         -- in order of time and sample, without a time last
-        coalesce(case when not misplaced then first_ns end, 9223372036854775807)::hugeint * 4294967296 + place as nth
+        coalesce(case when not misplaced then first_ns end, 9223372036854775807)::hugeint * 4294967296 + place as rank
     from marked
 ),
 
@@ -127,7 +127,7 @@ stitched as (
         max(f.gap_ns_before) - min(f.gap_ns_before) as gap_ns,
         bool_and(f.first_ns is not null) as timed,
         bool_or(f.dated) as dated,
-        arg_min(f.cut_start, f.nth) as cut_start,
+        arg_min(f.cut_start, f.rank) as cut_start,
         bool_and(f.cut_end) as cut_end
     from placed as f
     group by f.site, f.port, f.flow_id

@@ -1,5 +1,5 @@
--- One row per sample whose frames have a time: its silences, which are times of at least $min_silence_ns between frames
--- that no manifest shows as captured. Measured in whole bins of table throughput.
+-- One row per sample whose frames have a time: its silences, which are times between frames that its manifest does not
+-- show as captured, of at least $min_silence_ns. Gaps between frames are measured in whole bins of table throughput.
 with
 
 samples as (

@@ -1,4 +1,4 @@
--- One row per restriction of samples: the number of samples and frames with it, and whether these are excluded.
+-- One row per restriction (null: none), its detail, and whether samples with it are excluded: their number and frames.
 with
 
 samples as (

@@ -23,7 +23,7 @@ candidates as (
 ),
 
 -- Only the largest flows are ranked, because a window function sorts all columns.
-places as (
+positions as (
     select
         site,
         wire_bytes,
@@ -31,11 +31,11 @@ places as (
     from candidates
 ),
 
-least as (
+smallest as (
     select
         site,
         min(wire_bytes) as wire_bytes
-    from places
+    from positions
     where place <= $top
     group by site
 ),
@@ -49,7 +49,7 @@ ranked as (
             )
         )::uinteger as rank
     from candidates as c
-    inner join least as l on c.site = l.site and c.wire_bytes >= l.wire_bytes
+    inner join smallest as l on c.site = l.site and c.wire_bytes >= l.wire_bytes
 ),
 
 final as (

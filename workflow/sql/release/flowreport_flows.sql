@@ -1,4 +1,4 @@
--- flowreport_flows, with pseudonyms.
+-- One row per row of flowreport_flows, with pseudonyms.
 with
 
 final as (

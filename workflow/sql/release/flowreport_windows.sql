@@ -1,4 +1,4 @@
--- flowreport_windows with the flows' new numbers.
+-- One row per row of flowreport_windows, with the flows' new numbers.
 with
 
 windows as (

@@ -29,7 +29,8 @@ kinds as (
     inner join pairs as p on d.frame = p.frame
     where
         d.erratum is null
-        -- `protocols` differs with what is above layer 4, and also with each layer of header tokens, which is named
+        -- A difference above layer 4 is a row of `protocols`, which also differs if link, network or transport does;
+        -- those have rows of their own.
         and d.layer <> 'above layer 4'
         and (
             d.layer <> 'protocols'

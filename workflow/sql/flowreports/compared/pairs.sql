@@ -47,7 +47,7 @@ derived as (
     from flows
 ),
 
-of_flows as (
+flow_measures as (
     select
         outside,
         case when followed then in_interval end as in_interval,
@@ -86,7 +86,7 @@ of_flows as (
     from derived
 ),
 
-of_reports as (
+report_measures as (
     select
         unnest([  -- noqa: AL03
             { 'measure': 'packet_size', 'exact': packet_size, 'measured': packet_size_measured },
@@ -118,7 +118,7 @@ measures as (
         measured,
         case measure when 'loss' then in_interval when 'retransmitted' then in_retransmitted end as covered,
         case measure when 'loss' then interval_width when 'retransmitted' then retransmitted_width end as width
-    from of_flows
+    from flow_measures
     where exact is not null or measured is not null
     union all
     select
@@ -137,7 +137,7 @@ measures as (
         measured,
         null as covered,
         null as width
-    from of_reports
+    from report_measures
     where exact is not null or measured is not null
     union all
     select

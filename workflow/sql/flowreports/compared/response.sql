@@ -23,7 +23,7 @@ steps as (
     select * from steps
 ),
 
-called as (
+flow_names as (
     select
         flows.flow,
         coalesce(named_flows.name, 'background') as name
@@ -38,44 +38,44 @@ ends as (
     from windows
 ),
 
-places as (
+window_starts as (
     select unnest(range(first_ns, last_ns + 1, $length_ns)) as window_ns
     from ends
 ),
 
 names as (
-    select distinct name from called
+    select distinct name from flow_names
 ),
 
-every_window as (
+all_windows as (
     select
-        places.window_ns,
+        window_starts.window_ns,
         names.name
-    from places
+    from window_starts
     cross join names
 ),
 
 summed as (
     select
-        called.name,
+        flow_names.name,
         windows.window_ns,
         sum(windows.bytes) as bytes,
         sum(windows.bytes_measured) as bytes_measured
     from windows
-    inner join called on windows.flow = called.flow
-    group by called.name, windows.window_ns
+    inner join flow_names on windows.flow = flow_names.flow
+    group by flow_names.name, windows.window_ns
 ),
 
 -- A flow's control connection uses the same port: the inter-arrival times are those of the connection with most bytes.
 sizes as (
     select
-        called.name,
-        called.flow,
+        flow_names.name,
+        flow_names.flow,
         sum(windows.bytes) as bytes
-    from called
-    left join windows on called.flow = windows.flow
-    where called.name <> 'background'
-    group by called.name, called.flow
+    from flow_names
+    left join windows on flow_names.flow = windows.flow
+    where flow_names.name <> 'background'
+    group by flow_names.name, flow_names.flow
 ),
 
 chosen as (
@@ -108,7 +108,7 @@ placed as (
         g.iat_ns,
         g.iat_measured_ns,
         g.gap_measured_ns
-    from every_window as w
+    from all_windows as w
     cross join ends
     left join summed as s on w.name = s.name and w.window_ns = s.window_ns
     left join gaps as g on w.name = g.name and w.window_ns = g.window_ns

@@ -1,7 +1,7 @@
--- One row per second since the sample's first frame with IP packets or reports: their numbers. A report counts in the
--- second of its packet. Other seconds have no row, because years can lie between two frames of a capture. Reports that
--- the control plane requests at a reset are counted separately (probes). Those of the last reset count in the last
--- second.
+-- One row per second since the sample's earliest packet, if it has IP packets or reports: the numbers of both. A report
+-- counts in the second of its packet. Other seconds have no row, because years can lie between two frames of a capture.
+-- Reports that the control plane requests at a reset are counted separately (probes). Those of the last reset count in
+-- the last second.
 with
 
 packets as (

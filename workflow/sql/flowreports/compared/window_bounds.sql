@@ -1,6 +1,6 @@
--- One row per flow and window in which packets of its reports were sent: bytes that were certainly sent in it (all
--- packets of their report were), and bytes that may have been sent in it or in another window. shared: at least one of
--- these reports may share its cells (report_spans).
+-- One row per flow and window in which packets of its reports were or may have been sent: bytes that were certainly
+-- sent in it (all packets of their report were), and the sum of these and of bytes that may have been sent in it or in
+-- another window. shared: at least one of these reports may share its cells (report_spans).
 with
 
 spans as (

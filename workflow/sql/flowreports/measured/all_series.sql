@@ -1,5 +1,5 @@
--- One row per report newer than the previous one of its flow: the collector's flow number, its time, and the bytes and
--- packets that it added. place: order of the reports.
+-- One row per report newer than the previous one of its flow: the flow's number in the collector, the report's time,
+-- and the bytes and packets that it added. place: order of the reports.
 with
 
 final as (

@@ -1,4 +1,4 @@
--- One row per duration of slices, rounded up to whole hours: the slices with at most this duration.
+-- One row per duration of slices, rounded up to whole hours: the slices with this duration, and those with at most it.
 with
 
 slices as (

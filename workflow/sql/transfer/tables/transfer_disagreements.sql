@@ -173,7 +173,7 @@ retransmitted as (
     from flows
 ),
 
-every as (
+all_quantities as (
     select * from sent
     union all
     select * from completion
@@ -188,7 +188,7 @@ compared as (
         *,
         (iperf3_value - wire_value) / nullif(wire_value, 0)::double as difference,
         abs(iperf3_value - wire_value) > $threshold * wire_value as flagged
-    from every
+    from all_quantities
     where iperf3_value is not null and wire_value is not null
 ),
 

@@ -13,7 +13,7 @@ wire as (
 
 -- Offsets are only known if all starts are, because any process may be the first one. Data begins at most
 -- start_error_ns after started_ns, so the first data of the run are sent at the latest at latest_ns.
-ways as (
+run_starts as (
     select
         cell_id,
         run,
@@ -75,19 +75,19 @@ chosen as (
         raw.*,
         case
             when wire_offsets.captured then wire_offsets.offset_ns
-            when ways.single then 0
-            else raw.started_ns - ways.first_ns
+            when run_starts.single then 0
+            else raw.started_ns - run_starts.first_ns
         end as offset_ns,
         case
-            when wire_offsets.captured or ways.single then 0
-            when raw.start_error_ns is not null and ways.latest_ns is not null
-                then greatest(raw.start_error_ns, ways.latest_ns - ways.first_ns)
+            when wire_offsets.captured or run_starts.single then 0
+            when raw.start_error_ns is not null and run_starts.latest_ns is not null
+                then greatest(raw.start_error_ns, run_starts.latest_ns - run_starts.first_ns)
         end as offset_error_ns,
         coalesce(raw.received_bytes, raw.sent_bytes) as bytes,
         case when raw.received_bytes is null then raw.sender_ns else coalesce(raw.receiver_ns, raw.sender_ns) end
             as completion_ns
     from raw
-    inner join ways on raw.cell_id = ways.cell_id and raw.run = ways.run
+    inner join run_starts on raw.cell_id = run_starts.cell_id and raw.run = run_starts.run
     inner join wire_offsets
         on raw.cell_id = wire_offsets.cell_id and raw.run = wire_offsets.run and raw.flow = wire_offsets.flow
 ),

@@ -1,6 +1,6 @@
 -- One row per combination of settings and algorithm: mean and spread of the complete runs. Completion times and first
--- ends of all algorithms of the same settings have the same source, because those of iperf3 end before all requested
--- bytes have arrived.
+-- ends of all algorithms of the same settings have the same source, because iperf3 stops before all requested bytes
+-- have arrived.
 with
 
 sources as (
