@@ -30,7 +30,7 @@ kinds as (
     where
         d.erratum is null
         -- A difference above layer 4 is a row of `protocols`, which also differs if link, network or transport does;
-        -- those have rows of their own.
+        -- those have separate rows.
         and d.layer <> 'above layer 4'
         and (
             d.layer <> 'protocols'

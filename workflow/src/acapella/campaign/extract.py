@@ -13,8 +13,8 @@ pseudonyms.tsv, --flow and --sample also accept the names used in tables with ps
 Frames keep their timestamps, original lengths, link types, interfaces and comments: the blocks of a pcapng are copied
 unchanged. Statistics, names and secrets of a pcapng are not copied. Frames are in the order of the capture; several
 captures are written one after the other, as sections of the pcapng. If an acap merges several captures, they are
-searched for in the directory of IN. If OUT ends in .pcap, the records of a single pcap are copied to a pcap. An
-existing output file is replaced.
+searched for in the directory of IN. If OUT ends in .pcap or .cap, the records of a single pcap are copied to a pcap.
+An existing output file is replaced.
 
 Digests record the positions of frames, so only parts of a large capture are read. This works for captures that are not
 compressed, for gzip and lz4, and for captures in several frames of zstd (seekable zstd). A capture in a single frame of

@@ -295,12 +295,12 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: Files
                 link.parent.mkdir(parents=True, exist_ok=True)
                 if (campaign.directory / name).exists():
                     link.symlink_to((campaign.directory / name).resolve())
-        of_part = {name: [row for row in rows if row[0] in part] for name, rows in samples.items()}
+        part_rows = {name: [row for row in rows if row[0] in part] for name, rows in samples.items()}
         try:
             fill(
                 Campaign(Path(directory), campaign.sharded),
                 Path(directory) / "catalog.duckdb",
-                of_part,
+                part_rows,
                 chosen,
                 traffic=traffic,
             )

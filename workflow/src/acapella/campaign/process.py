@@ -38,7 +38,7 @@ TOP = 100
 ANALYZE = "acapella campaign analyze"
 MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a timestamp is off by years
 MIN_SILENCE_NS = 60 * 10**9  # longer than the usual intervals of LLDP (30 s), so that an idle port is rarely silent
-OF_ALL_SAMPLES = (
+ALL_SAMPLE_TABLES = (
     "congestion",
     "quality",
     "throughput",
@@ -192,7 +192,7 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     in_traffic = {row[0] for row in con.execute("select directory from traffic").fetchall()}
     batch_of = {member.sample: member.batch for member in read_plan(campaign.directory)}
     for name in queries.names("analyze"):
-        chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in in_traffic]
+        chosen = [n.directory for n in names if name in ALL_SAMPLE_TABLES or n.directory in in_traffic]
         read_partials(campaign, con, name, chosen, batch_of)
     check_complete(campaign, con, names)
     for name in ("scopes", "totals", "shares"):

@@ -225,20 +225,20 @@ def remove_raw(campaign: Campaign, listed: Collection[str], used: Collection[Pat
             yield RemovedPath(capture)
         elif capture.is_file():
             if capture.resolve() not in used:
-                yield moved(capture, campaign, name)
+                yield move_aside(capture, campaign, name)
             departures = manifest.with_suffix(".departures.parquet")
             if departures.is_file() and not departures.is_symlink():
-                yield moved(departures, campaign, name)
+                yield move_aside(departures, campaign, name)
             generated = campaign.directory / campaign.name("generated", name, "")
             if generated.is_dir() and not generated.is_symlink():
-                yield moved(generated, campaign, name)
-            yield moved(manifest, campaign, name)
+                yield move_aside(generated, campaign, name)
+            yield move_aside(manifest, campaign, name)
             continue
         manifest.unlink()
         yield RemovedPath(manifest)
 
 
-def moved(path: Path, campaign: Campaign, sample: str) -> RemovedPath:
+def move_aside(path: Path, campaign: Campaign, sample: str) -> RemovedPath:
     """Move a file or directory of a sample to stale/raw/. If the name is taken, append a number."""
     target = campaign.directory / "stale" / shards.place("raw", sample, campaign.sharded)
     beneath.make_directory(target, 0o700)

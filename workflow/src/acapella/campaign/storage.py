@@ -72,7 +72,7 @@ def rows_of(study: dict) -> dict[str, list[dict]]:
     return rows
 
 
-def upper(interval: dict, above_ns: int = 0) -> int:
+def total_upper_ns(interval: dict, above_ns: int = 0) -> int:
     """Return the total latency in ns as computed in the paper: each call counts as the end of its power of two.
 
     Calls in powers of two below ``above_ns`` are ignored.
@@ -102,11 +102,11 @@ def growth_rows(run_: dict) -> list[dict]:
         "calls": accumulate(interval["calls"] for interval in intervals),
         "written_bytes": accumulate(interval["bytes"] for interval in intervals),
         "latency_ns": accumulate(interval["latency_ns"] for interval in intervals),
-        "latency_upper_ns": accumulate(upper(interval) for interval in intervals),
+        "latency_upper_ns": accumulate(total_upper_ns(interval) for interval in intervals),
         "long_calls": accumulate(
             sum(calls for lo_ns, _, calls in interval["buckets"] if lo_ns >= long_from_ns) for interval in intervals
         ),
-        "long_upper_ns": accumulate(upper(interval, long_from_ns) for interval in intervals),
+        "long_upper_ns": accumulate(total_upper_ns(interval, long_from_ns) for interval in intervals),
     }
     rows = []
     for number, (interval, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):

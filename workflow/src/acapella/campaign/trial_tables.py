@@ -63,8 +63,8 @@ def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
     rows_by_table = {name: [] for name in BY_PAIR}
     for environment in environments:
         for pair in environment.result["pairs"]:
-            for name, of_pair in BY_PAIR.items():
-                rows_by_table[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
+            for name, make_rows in BY_PAIR.items():
+                rows_by_table[name] += [{**environment.key(pair), **row} for row in make_rows(environment, pair)]
     means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
     replays = [row for environment in environments for row in replay_rows(environment)]
     rows_by_table["consistency_replays"] = replays

@@ -8,12 +8,12 @@ digest` or `acapella campaign analyze`. The program is loaded once. Each sample 
 crash or the memory use of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one sample. If it fails, these samples are
 split in half, and each half is processed in a separate fork, until only the failing sample is left. If the whole job is
-killed meanwhile, the next run processes these samples last, in 16 smaller groups. If only the queries of some tables
-have changed (--tables), only these tables are recreated, for all samples of the batch.
+killed meanwhile, the next run processes these samples last, in smaller groups. If only the queries of some tables have
+changed (--tables), only these tables are recreated, for all samples of the batch.
 CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples and their outcomes: done, or kept if
 command, code and input files are the same as in an earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv
-lists the time and memory of each sample. Samples that were processed together have the same log, and their time is
-divided by their number.
+lists the time and memory of each processed sample. Samples that were processed together have the same log, and their
+time is divided by their number.
 
 If a sample fails, the others are still processed. A failed sample has no output, not even from an earlier run. The
 batch then exits with the exit code of the failed samples (the smallest one, if they differ), and

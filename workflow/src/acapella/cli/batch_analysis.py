@@ -31,7 +31,7 @@ from .forks import Outcome, load, run_in_fork
 
 # Size of the acaps and flow tables of samples that are analyzed together.
 TOGETHER_BYTES = 48 << 20
-PARTS = 16  # see number_of_parts
+PARTS = 16  # minimum of number_of_parts
 
 
 def number_of_parts(samples: int) -> int:

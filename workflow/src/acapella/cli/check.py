@@ -45,7 +45,7 @@ MAX_BYTES = 64 << 20  # maximum size of a file that is read into memory
 MAX_SIZE_RATIO = 1000  # of size to allocated bytes; sparse files exceed it, files on compressing file systems do not
 BLOCK_BYTES = 512  # unit of st_blocks
 CHUNK_BYTES = 1 << 20
-NO_DISKS = ("dev", "proc", "sys")
+KERNEL_DIRECTORIES = ("dev", "proc", "sys")
 # Limits for queries of the catalog, whose tables may be from a third party: rows of a table, time, memory, disk space.
 MAX_ROWS = 1_000_000
 MAX_S = 60.0
@@ -120,9 +120,9 @@ def bounded_sha256(path: Path) -> str:
     0 and may be endless. A named pipe does not block.
     """
     target = path.resolve()
-    if target.parts[1:2] and target.parts[1] in NO_DISKS:
+    if target.parts[1:2] and target.parts[1] in KERNEL_DIRECTORIES:
         raise ValueError(f"is a link to {target}, not a file on a disk")
-    with open(path, "rb", opener=open_at_once) as stream:
+    with open(path, "rb", opener=open_without_blocking) as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a regular file")
@@ -135,7 +135,7 @@ def bounded_sha256(path: Path) -> str:
     return checksum.hexdigest()
 
 
-def open_at_once(path: str, flags: int) -> int:
+def open_without_blocking(path: str, flags: int) -> int:
     """Open a file without blocking if it is a named pipe."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 

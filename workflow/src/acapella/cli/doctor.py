@@ -4,8 +4,8 @@
     acapella doctor --json > machine.json
 
 If possible, features are tested by using them, not inferred from versions or lists of modules. Features of tc are
-tested on a dummy interface in a separate network namespace, which is removed when the process ends. The exit code is
-always 0, because a missing program or feature is not an error.
+tested on dummy or veth interfaces in a separate network namespace, which is removed when the process ends. The exit
+code is always 0, because a missing program or feature is not an error.
 """
 
 import argparse
@@ -132,7 +132,7 @@ TC_FEATURES = (
         "not used: mirrors use u32",
     ),
     ("tc tbf", ("tc qdisc add dev d0 root tbf rate 100mbit burst 32kb limit 64kb",), "a mirror port with a line rate"),
-    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "links with delay and loss (not used)"),
+    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "transfers with delay (without it: acapella-link)"),
 )
 KERNEL_LINKS = (
     ("veth", "ip link add v0 type veth peer name v1", "links of testbed local"),
@@ -432,7 +432,7 @@ def feature(piece: str, commands: tuple[str, ...], enables: str) -> Finding:
 
 
 def python_packages() -> list[Finding]:
-    """Return findings about optional Python packages."""
+    """Return findings about Python packages that may be missing."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     checks: tuple[tuple[str, str, str, Callable[[str], object]], ...] = (

@@ -56,8 +56,8 @@ def load(command: Sequence[str]) -> None:
 def run_in_fork(command: Sequence[str], sample: str, log: Path | None) -> Outcome:
     """Run a command in a fork; return its outcome under the name of a sample.
 
-    ``log``: file for its output; None: the output of this process. A signal that ends this process is sent to the fork
-    first.
+    ``log``: file for its output; None: the output of this process. If a signal ends this process, the fork
+    is ended first.
     """
     descriptor = beneath.open_file(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if log else None
     start, parent = time.monotonic(), os.getpid()

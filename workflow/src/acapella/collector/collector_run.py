@@ -184,7 +184,7 @@ def cause_text(error: BaseException) -> str:
 
 
 def exit_code(receiver: ReceiverThread, no_report: str | None) -> int:
-    """Return 1 if a capture is damaged, the interface failed, or no report was accepted, else 0."""
+    """Return 1 if a capture is damaged, the interface failed, or all reports were rejected, else 0."""
     if isinstance(receiver.failure, UserError):
         log(f"error: {receiver.failure}; earlier reports are in the results; exit code 1")
         return 1

@@ -21,7 +21,7 @@ PRIVATE_MODE = 0o700
 
 @contextlib.contextmanager
 def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Create and lock a directory for one collector, and remove its earlier results. Yield its path.
+    """Create and lock a directory for one collector, and remove the results of an earlier run. Yield its path.
 
     Raises UserError if a collector is already running there, or if it has results and ``replace`` is false.
     """

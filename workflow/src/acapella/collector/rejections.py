@@ -29,7 +29,7 @@ def accepted_reports(counters: dict) -> int:
 
 
 def counters_line(counters: dict) -> str:
-    """Return the counters as a line. Only losses that show in the sequence numbers are included (see `delivery`)."""
+    """Return the counters as a line, with only the losses that gaps in sequence numbers show (see report_delivery)."""
     reasons = ", ".join(f"{counters[name]:,} {name}" for name in REASONS if counters[name])
     return (
         f"{pluralize(accepted_reports(counters), 'report')}, {pluralize(counters['flows'], 'flow')}; "

@@ -1,6 +1,7 @@
 """Criteria for agreement of measured with exact values: R2, missing values, errors, and the width of intervals.
 
-The bounds are defined only here. Figure 5, the report and docs/flowreports.md contain the text of STATEMENT.
+The bounds are defined only here. Figure flowreport_accuracy, the report and docs/flowreports.md contain the text of
+STATEMENT.
 """
 
 from dataclasses import dataclass

@@ -48,8 +48,8 @@ def pseudonyms(samples: list[dict]) -> list[Name]:
     sites = ranks(samples, lambda s: s["site"], "S")
     ports = {}
     for site in sites:
-        of_site = [s for s in samples if s["site"] == site]
-        ports.update(ranks(of_site, lambda s: (s["site"], s["port"]), "P"))
+        site_samples = [s for s in samples if s["site"] == site]
+        ports.update(ranks(site_samples, lambda s: (s["site"], s["port"]), "P"))
     names = {}
     used = dict.fromkeys(ports, 0)
     for s in sorted(samples, key=lambda s: (s["start_ns"] or 0, s["sha256"] or "", s["sample"])):

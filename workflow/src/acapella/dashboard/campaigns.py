@@ -12,7 +12,7 @@ from acapella_core.errors import UserError
 
 DIRECTORY = "dashboard"  # in the directory of the campaigns
 SITES = "sites"  # in the directory of the pages: pages of sites
-MANIFESTS = ("process", "consistency")  # stages whose provenance files contain the SHA-256 of the tables that are read
+PROVENANCE_STAGES = ("process", "consistency")  # their provenance files contain the SHA-256 of the tables that are read
 TABLES = {"capture_quality": "process", "flows_per_sample": "process", "consistency_environments": "consistency"}
 REPORT = "report.html"
 
@@ -55,7 +55,7 @@ def state_of(directory: Path) -> str:
     """
     campaign = Campaign(directory)
     total = hashlib.sha256()
-    for stage in MANIFESTS:
+    for stage in PROVENANCE_STAGES:
         content = read_or_none(existing_provenance(campaign, stage))
         total.update(b"missing\0" if content is None else hashlib.sha256(content).digest())
     for name in TABLES:

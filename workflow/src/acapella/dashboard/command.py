@@ -5,8 +5,8 @@
 
 Writes index.html, a page for each site, campaigns.csv and ports.csv to the output directory. The pages need no server:
 they load no other files, and links to the reports of the campaigns are relative. A campaign that cannot be read is
-listed with the reason. summaries.json.gz keeps the numbers of each campaign, so only campaigns whose provenance files
-have changed are read again. The same tables produce identical files.
+listed with the reason. summaries.json.gz keeps the numbers of each campaign, so only campaigns that have changed or
+could not be read are read again. The same tables produce identical files.
 """
 
 import argparse

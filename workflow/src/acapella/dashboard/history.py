@@ -112,7 +112,7 @@ class History:
             for site in sorted(sites, key=natural)
         }
 
-    def of_site(self, site: str) -> dict[str, Counts]:
+    def site_counts(self, site: str) -> dict[str, Counts]:
         """Return the counts of a site by campaign."""
         campaigns: dict[str, list[Counts]] = {}
         for by_campaign in self.sites[site].values():

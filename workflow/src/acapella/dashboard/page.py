@@ -131,7 +131,7 @@ def facts(history: History) -> list[tuple[str, str]]:
 
 
 def warnings(dashboard: Dashboard) -> list[str]:
-    """Return one sentence per limitation of the first page."""
+    """Return the warnings of the first page, one sentence each."""
     history = dashboard.history
     summaries = history.summaries
     unreadable = [name for name in history.names if summaries[name].reason]
@@ -238,7 +238,7 @@ def site_table(history: History) -> dict:
     rows = []
     for site, ports in history.sites.items():
         name = Cell(cells.shown(site), order[site], cells.link_to(SITES, files.site_file(site)))
-        rows.append([name, cells.number(len(ports)), *trend_cells(history, history.of_site(site))])
+        rows.append([name, cells.number(len(ports)), *trend_cells(history, history.site_counts(site))])
     columns = [("Site", TEXT), ("Ports", NUMBER), *TREND_COLUMNS]
     table = cells.table("sites", "All sites", "Names are links to pages with the trends of each port.", columns, rows)
     return table | {"csv": {"file": "ports.csv", "href": "ports.csv"}}
@@ -271,7 +271,7 @@ def trend_cells(history: History, counts: Mapping[str, Counts]) -> list[Cell]:
 def site_page(dashboard: Dashboard, site: str) -> dict:
     """Return the values of the page of a site."""
     history, ports = dashboard.history, dashboard.history.sites[site]
-    counts = history.of_site(site)
+    counts = history.site_counts(site)
     figures = [figure(history, trend.axis, history.trend(trend, counts)) for trend in PLACE_TRENDS]
     groups = [
         {
@@ -288,10 +288,10 @@ def site_page(dashboard: Dashboard, site: str) -> dict:
         section("ports", "Ports", table=port_table(history, ports), groups=groups),
         section("campaigns", "Campaigns", table=campaigns_of_site(dashboard, site, counts)),
     ]
-    facts_of_site = [("Ports", f"{len(ports):,}"), ("Campaigns", f"{len(counts):,}")]
+    site_facts = [("Ports", f"{len(ports):,}"), ("Campaigns", f"{len(counts):,}")]
     return {
         **{"heading": f"Site {cells.shown(site)}", "lead": "Samples in traffic statistics.", "up": f"../{INDEX}"},
-        **{"facts": facts_of_site, "warnings": [], "sections": sections},
+        **{"facts": site_facts, "warnings": [], "sections": sections},
     }
 
 

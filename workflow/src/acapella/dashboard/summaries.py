@@ -105,7 +105,7 @@ def summarize(directory: Path) -> Summary:
             notes.append(shortened_reason(str(fault)))
         except UNREADABLE as error:
             notes.append(shortened_reason(f"damaged: {one_line(error) if str(error) else type(error).__name__}"))
-    return Summary(**{name.name: getattr(summary, name.name) for name in fields(Summary)} | parts | {"notes": notes})
+    return Summary(**{item.name: getattr(summary, item.name) for item in fields(Summary)} | parts | {"notes": notes})
 
 
 def shortened_reason(text: str) -> str:
@@ -256,7 +256,7 @@ def read_summaries(results: Path, names: Sequence[str], summaries_file: Path) ->
 
 def compact(summary: Summary) -> dict:
     """Return a summary as JSON values; the counts of a port are a list without names."""
-    values = {name.name: getattr(summary, name.name) for name in fields(Summary)}
+    values = {item.name: getattr(summary, item.name) for item in fields(Summary)}
     values["counts"] = VALUES(summary.counts)
     values["places"] = [(place.site, place.port, *VALUES(place.counts)) for place in summary.places]
     return values | {"environments": [asdict(environment) for environment in summary.environments]}

@@ -188,8 +188,8 @@ def keep(output: Path, entry: Path) -> None:
     """Move an output to the cache and replace it with a link.
 
     The checksum is written first, so that readers never find an entry without its checksum, or with the checksum of a
-    damaged entry. Its modification time is set last, because all earlier steps set the change time of the entry (see
-    `changed`).
+    damaged entry. The modification time of the checksum's file is set last, because all earlier steps set the change
+    time of the entry (see `changed`).
     """
     mode = SHARED_ENTRY if is_shared(entry.parent) else PRIVATE
     if any(path.is_symlink() or path.is_dir() for path in (entry, sum_file(entry))):  # a rename replaces other faults

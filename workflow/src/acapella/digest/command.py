@@ -1,6 +1,6 @@
 """Convert a capture to a frame table (acap) and a flow table.
 
-    acapella digest trace.pcap -o trace.acap.parquet --flows trace.flows.parquet
+    acapella digest trace.pcap -o trace.parquet --flows trace.flows.parquet
     acapella digest queue0.pcap queue1.pcap -o trace.acap.parquet --engine native
 
 The acap contains one row per frame (header stack, time, lengths, flow, TCP numbers); the flow table contains one row

@@ -43,7 +43,7 @@ class HybridDigest:
         fields = _native.TSHARK_FIELDS if self._all_frames else _native.TSHARK_COLUMNS
         with (
             core_errors(),
-            faults(self._source),
+            tshark_errors(self._source),
             self._program.start("-", fields, as_columns=not self._all_frames) as run,
         ):
             self._core = self._open(run)
@@ -115,7 +115,7 @@ def policy_of(deep_frames: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def faults(source: str):
+def tshark_errors(source: str):
     """Convert the core's exceptions about tshark to UserErrors."""
     try:
         yield

@@ -44,7 +44,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--columns", metavar="A,B,...", help="print these columns, tab-separated (default: a summary of each frame)"
     )
-    parser.add_argument("--flows", metavar="FLOWS", help="flow table (default: ../flows/NAME, or NAME.flows.parquet)")
+    parser.add_argument(
+        "--flows",
+        metavar="FLOWS",
+        help="flow table (default: ../flows/X.parquet, or X.flows.parquet for an ACAP X.parquet)",
+    )
     return parser
 
 

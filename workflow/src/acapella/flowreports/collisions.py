@@ -59,7 +59,7 @@ def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray
     """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
 
     ``exposed``: the probability that one missing flow makes the flow's counts too large. In all other epochs together,
-    at most MAX_UNKNOWN such flows are expected, so with a probability of 99 % there are none (Markov's inequality).
+    at most MAX_UNKNOWN such flows are expected, so there are none with a probability of at least 99 % (Markov).
     """
     epoch_numbers, index = np.unique(epochs, return_inverse=True)
     flows, slotless = np.bincount(index), np.bincount(index, without_slot)

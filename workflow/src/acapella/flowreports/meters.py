@@ -1,6 +1,6 @@
 """Creates rows of flowreport_tools: the flows that the collector and other flow meters find, compared with the digest.
 
-Corresponds to table III of the paper.
+Corresponds to table III of the P4/RDMA paper.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ COUNTS = {  # column of flowreport_tools: key of a comparison
 
 
 def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path, limits=None) -> list[dict]:
-    """Return the rows of flowreport_tools: flows of the digest, of the collector, and of each installed tool."""
+    """Return the rows of flowreport_tools: the digest, the collector, and each tool (without counts if skipped)."""
     tools = [collector(digested, reported)]
     try:
         tools += (

@@ -5,8 +5,9 @@
 
 Reads workflow/conformance/flowreports_printed.csv and the campaign's tables from `acapella p4 tables` and `acapella p4
 study`; writes tables/flowreport_published as CSV and Parquet. A row agrees if the campaign's value is in the printed
-range; otherwise, it differs. An R2 row agrees only if R2 is in that range for all measures that it covers and for their
-logarithms, and all of these measures agree (docs/flowreports.md). Reasons for differences are in the table.
+range; otherwise, it differs, or it is not measured. An R2 row agrees only if R2 is in that range for all measures that
+it covers and for their logarithms, and all of these measures agree (docs/flowreports.md). Reasons for differences are
+in the table.
 """
 
 import argparse

@@ -156,7 +156,7 @@ def memory(con, source: Source, settings: Settings, sketches: list[Sketch], accu
 
 
 def loss_intervals(con) -> dict[str, int]:
-    """Return the number of flows whose interval contains the exact loss, and the widths of these intervals."""
+    """Return the counters of loss intervals: numbers of flows, and widths in parts per million."""
     counters = con.sql(queries.text(exact.STAGE, "loss_intervals")).to_arrow_table().to_pylist()[0]
     widths = {name: round(1e6 * (counters.pop(name) or 0)) for name in ("width_median", "width_p99")}
     return counters | {f"{name}_ppm": value for name, value in widths.items()}

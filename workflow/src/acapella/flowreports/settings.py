@@ -10,7 +10,7 @@ PUBLISHED = SYN | ACK | FIN | RST  # triggers of the paper's program
 ALL_TRIGGERS = PUBLISHED | TIME | FIRST | PROBE | DATA_ACK
 MAX_ROWS, MAX_CELLS, SLOTS = 4, 1 << 20, 1 << 18  # constants of p4/sizes.p4
 SKETCHES = tuple(f"sketch_{unit}_{row}" for unit in ("bytes", "packets") for row in range(MAX_ROWS))
-CELL_BYTES, SUMS, BANKS = 8, 2, 2
+CELL_BYTES, COUNTERS, BANKS = 8, 2, 2
 
 
 @dataclass(frozen=True, order=True)
@@ -33,7 +33,7 @@ class Sketch:
     @property
     def memory_bytes(self) -> int:
         """The memory of both counters in both banks."""
-        return self.rows * self.cells * CELL_BYTES * SUMS * BANKS
+        return self.rows * self.cells * CELL_BYTES * COUNTERS * BANKS
 
 
 @dataclass(frozen=True)

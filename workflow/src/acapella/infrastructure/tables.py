@@ -34,7 +34,7 @@ TABLES = (
 )
 BIN_S = 300  # length of the paper's samples
 MAX_BIN_S = 86400
-LAST_S = 7_258_118_400  # 2200-01-01: a larger time is an error of the export, such as milliseconds
+END_S = 7_258_118_400  # 2200-01-01: a time from then on is an error of the export, such as milliseconds
 LINE_RATE_SHARE = 0.95
 LOW_SHARE = 0.38  # the paper's median utilization
 WEEK_OFFSET_S = 3 * 86400  # the epoch began on a Thursday, and weeks begin on Mondays
@@ -168,7 +168,7 @@ def check_counters(con) -> int:
         raise UserError(f"telemetry: {count:,} {noun} a value; required: {', '.join(required)}")
     invalid = con.execute(
         "select site, port, time_s from raw_counters where in_bytes < 0 or out_bytes < 0 or rate_bps <= 0 or time_s < 0"
-        f" or time_s >= {LAST_S} order by all limit 1"
+        f" or time_s >= {END_S} order by all limit 1"
     ).fetchall()
     if invalid:
         site, port, time_s = invalid[0]

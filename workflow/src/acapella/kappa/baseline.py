@@ -65,7 +65,7 @@ def median_distance(kappas: list[float]) -> float:
 
 
 def affected_components(with_baseline: list[dict], others: list[dict]) -> list[str]:
-    """Return the components whose median with the baseline is DISTANCE_RATIO times larger, or all if there are none."""
+    """Return the components whose median with the baseline is at least DISTANCE_RATIO times larger, or else all."""
     medians = {
         name: [statistics.median(component_value(pair, name) for pair in group) for group in (with_baseline, others)]
         for name in COMPONENTS

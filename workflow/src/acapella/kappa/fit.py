@@ -36,7 +36,7 @@ def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: st
 
 
 def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> None:
-    """Raise UserError if the delay of packets, in order of departure, changes linearly with time."""
+    """Raise UserError if the delay of packets, in order of departure, changes linearly and by more than is allowed."""
     if len(arrived) < MIN_PACKETS:
         return
     delay = (arrived - arrived.min()) - (departed - departed[0])

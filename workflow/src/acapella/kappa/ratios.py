@@ -48,7 +48,10 @@ def gaps(total: int, n_common: int, durations_ns: int) -> Fraction | None:
 
 
 def kappa(n_a: int, n_b: int, n_common: int, parts: tuple[Fraction | None, ...]) -> float | None:
-    """Return kappa, equation 5, of ``parts`` (U, O, L, I): None for two empty trials, 0 if no packet is common."""
+    """Return kappa, equation 5, of ``parts`` (U, O, L, I): 0 if no packet is common, None for two empty trials.
+
+    Also None if a part is undefined although packets are common.
+    """
     if n_a + n_b == 0:
         return None
     if n_common == 0:
@@ -59,7 +62,7 @@ def kappa(n_a: int, n_b: int, n_common: int, parts: tuple[Fraction | None, ...])
 
 
 def contribution(parts: tuple[Fraction | None, ...]) -> dict:
-    """Return each component's share of 1 - kappa; equation 5 adds squares, so shares are proportional to squares."""
+    """Return what each component contributes to 1 - kappa, in proportion to its square (equation 5 adds squares)."""
     if None in parts:
         return dict.fromkeys(COMPONENTS)
     squares = [part * part for part in parts]
@@ -123,7 +126,8 @@ def components(native: dict) -> dict:
 def window(native: dict, duration_ns: int) -> dict:
     """Return one window of the timeline.
 
-    ``duration_ns`` is the duration of the longer trial, so that L is the mean of the windows' L, weighted by packets.
+    ``duration_ns`` is the duration of the longer trial, so that the L of the trials is the mean of the windows' L,
+    weighted by common packets.
     """
     n_a, n_b, common = native["n_a"], native["n_b"], native["n_common"]
     parts = (

@@ -190,8 +190,8 @@ class CorrectedTrial:
 def correct(
     keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, schedule_of_other: Schedule, sigma_ns: float
 ) -> CorrectedTrial:
-    """Return the trial (as returned by align) without the packets that a replayer did not send, in order of corrected
-    time.
+    """Return the trial (as returned by align) in order of corrected time, without packets that a replayer did not send
+    or time.
 
     Packets that are not in any recording are corrected like the replayed packet before them.
     """

@@ -1,4 +1,4 @@
-"""Prints a comparison as text: kappa, contributions of components, detailed numbers, a timeline, and warnings."""
+"""Formats a comparison as text: kappa, contributions of components, detailed numbers, a timeline, and warnings."""
 
 import math
 import textwrap
