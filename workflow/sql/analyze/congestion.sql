@@ -109,7 +109,7 @@ factors as (
             when mean_bps > 0 and any_inside then counted_ratio
             when mean_bps > 0 then greatest(1, peak_bps / mean_bps)
             when peak_bps = 0 then 1
-        end as offered_ratio,
+        end as missing_ratio,
         mean_bps * delivered_ratio >= $full_share * capacity_bps as full_throughout,
         tcp_share + id_share >= $gap_share and tcp_seen_wire_bytes + id_bytes > 0 as gaps_known,
         filling_bytes < fill_bytes as never_full,
@@ -190,7 +190,7 @@ bounds as (
         complete and not (never_full and (tcp_lossy or bytes_missing) or partly_copied or ids_missing) as consistent,
         coalesce(
             complete and never_full and busy_periods = 0 and not (bytes_missing or partly_copied or ids_missing)
-            and peak_bps <= capacity_bps and offered_ratio * filling_bytes < fill_bytes, false
+            and peak_bps <= capacity_bps and missing_ratio * filling_bytes < fill_bytes, false
         ) as calm,
         case
             when not usable then null
@@ -274,7 +274,7 @@ final as (
         peak_bps,
         peak_ns::bigint as peak_ns,
         mean_bps,
-        case when never_full and busy_periods = 0 then offered_ratio * window_peak_bps / nullif(peak_bps, 0) end
+        case when never_full and busy_periods = 0 then missing_ratio * window_peak_bps / nullif(peak_bps, 0) end
             as burst_factor,
         busy_periods::ubigint as busy_periods,
         busy_ns,

@@ -188,7 +188,7 @@ def parts_of_capture(capture: Path, selection: Selection, args: argparse.Namespa
         con = queries.connect(threads=args.threads)
         add_view(con, acap, flows, merged=merged)
         queries.confine_to_files(con, [acap, *([flows] if flows else [])])
-        columns = selected(con, selection, *([FILE.name, FILE_FRAME] if merged else [])).to_arrow_table()
+        columns = select_frames(con, selection, *([FILE.name, FILE_FRAME] if merged else [])).to_arrow_table()
         check_flow(con, selection, columns, f"{capture}: --flow {args.flow}")
     return [*split_by_file(capture.parent, acap, columns)] if merged else [Part(capture, acap, columns)]
 
@@ -252,7 +252,7 @@ def add_view(con, acap: Path, flows: Path | None, *, merged: bool) -> None:
     con.execute(f"create view frames as {query}")
 
 
-def selected(con, selection: Selection, *more: str):
+def select_frames(con, selection: Selection, *more: str):
     """Return the relation of the selected frames: `COLUMNS` and the columns ``more``, in the order of the captures."""
     import duckdb  # noqa: PLC0415 - slow to import
 
@@ -298,7 +298,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
     if args.acap or args.flows:
         raise UserError("--acap and --flows are for a capture, not for a campaign", where=directory)
     mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
-    with opened(campaign, args.threads) as con:
+    with open_views(campaign, args.threads) as con:
         samples = captures_of(con, campaign)
         selection = with_true_names(con, selection, samples, mapping)
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
@@ -310,7 +310,7 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
             )
             raise UserError(f"no sample {selection.sample!r} with an acap{hint}", where=directory)
         with sql.known_names(con):
-            table = selected(con, selection, "sample").to_arrow_table()
+            table = select_frames(con, selection, "sample").to_arrow_table()
         check_flow(con, selection, table, f"{directory}: --flow {args.flow}")
     numbered_in = [selection.sample] if selection.sample is not None else [*samples]
     if len(numbered_in) == 1:
@@ -335,7 +335,7 @@ def with_true_names(con, selection: Selection, samples: Collection[str], mapping
 
 
 @contextlib.contextmanager
-def opened(campaign: Campaign, threads: int) -> Iterator:
+def open_views(campaign: Campaign, threads: int) -> Iterator:
     """Yield a connection with the tables and views of `acapella sql`. Use absolute paths inside."""
     from . import sql, views  # noqa: PLC0415 (pyarrow)
 

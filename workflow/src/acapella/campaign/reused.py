@@ -105,7 +105,7 @@ def status_of(*files: Path) -> str:
     return "; ".join(f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns} {s.st_ino}" for s in statuses)
 
 
-def recorded(state: str, start_ns: int) -> str | None:
+def recordable(state: str, start_ns: int) -> str | None:
     """Return the state of files, or None if one has changed shortly before indexing or later.
 
     ``start_ns``: start of indexing, by the clock of the file system.
@@ -117,19 +117,19 @@ def recorded(state: str, start_ns: int) -> str | None:
 def digest_of(acap: Path, flows: Path, name: str, earlier: Earlier, start_ns: int) -> Digest:
     """Return the files of a digest; their checksums are those of the earlier catalog if they are unchanged.
 
-    ``name``: path of the acap, relative to the campaign; ``start_ns``: see `recorded`.
+    ``name``: path of the acap, relative to the campaign; ``start_ns``: see `recordable`.
     """
     state, known = status_of(acap, flows), earlier.digests.get(acap.stem)
     if known and (known.state, known.acap) == (state, name):
         return known
     sizes = [int(file.split()[0]) for file in state.split("; ")]
-    return Digest(acap.stem, name, sizes[0], sha256_of(acap), sizes[1], sha256_of(flows), recorded(state, start_ns))
+    return Digest(acap.stem, name, sizes[0], sha256_of(acap), sizes[1], sha256_of(flows), recordable(state, start_ns))
 
 
 def manifest_of(sample: str, path: Path, earlier: Earlier, start_ns: int) -> Manifest:
     """Return the manifest of a sample; its checksum is that of the earlier catalog if it is unchanged."""
     state, known = status_of(path), earlier.manifests.get(sample)
-    return known if known and known.state == state else Manifest(sample, sha256_of(path), recorded(state, start_ns))
+    return known if known and known.state == state else Manifest(sample, sha256_of(path), recordable(state, start_ns))
 
 
 @functools.cache

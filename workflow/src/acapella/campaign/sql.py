@@ -7,7 +7,7 @@ Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
 On a terminal, the output is a table that may omit columns and rows. In a file or a pipe, it is CSV: null is an empty
 field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv --spreadsheet
-writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow limit which acaps
+writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow_id limit which acaps
 are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be omitted if the
 working directory is the campaign, or if results/ contains only one campaign with a catalog; a warning names campaigns
 without a catalog.
@@ -325,7 +325,7 @@ def write_separated(delimiter, cell=None):
 def write_json(con, query, out) -> None:
     """Write a JSON array with one object per line; `json_text` describes the values."""
     result = con.execute(query)
-    columns = distinct([column[0] for column in result.description])
+    columns = unique_names([column[0] for column in result.description])
     separator = "[\n"
     for rows in batches(result):
         for row in rows:
@@ -334,7 +334,7 @@ def write_json(con, query, out) -> None:
     out.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
-def distinct(columns: list[str]) -> list[str]:
+def unique_names(columns: list[str]) -> list[str]:
     """Return the names of columns, with a number appended to repeated ones, such as `a_1`, as in Parquet."""
     names: list[str] = []
     for column in columns:

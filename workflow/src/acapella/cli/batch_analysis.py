@@ -104,7 +104,7 @@ class BatchAnalysis:
         if not changed:
             return [Outcome(sample, "kept") for sample in self.complete]
         outcomes: list[Outcome] = []
-        for group in grouped(self.campaign, [*self.complete]):
+        for group in sample_groups(self.campaign, [*self.complete]):
             outcome = self._analyze(group, keep=[outcome.sample for outcome in outcomes], only=changed)
             if outcome.exit_code:
                 return []
@@ -133,7 +133,10 @@ class BatchAnalysis:
         number = number_of_parts(len(self.keys))
         started = {sample for group in self.started for sample in group}
         others = [sample for sample in self.keys if sample not in self.complete and sample not in started]
-        return [*grouped(self.campaign, others), *(part for group in self.started for part in parts(group, number))]
+        return [
+            *sample_groups(self.campaign, others),
+            *(part for group in self.started for part in parts(group, number)),
+        ]
 
     def _analyze(self, group: Sequence[str], *, keep: Iterable[str], only: Sequence[str] = ()) -> Outcome:
         """Analyze samples; return the outcome under the name of the first one."""
@@ -203,7 +206,7 @@ def parts(group: Sequence[str], number: int) -> list[list[str]]:
     return [[*group[start:end]] for start, end in itertools.pairwise(bounds)]
 
 
-def grouped(campaign: Path, samples: Sequence[str]) -> Iterator[list[str]]:
+def sample_groups(campaign: Path, samples: Sequence[str]) -> Iterator[list[str]]:
     """Yield groups of samples that are analyzed together."""
     layout = Campaign.at(campaign)
     sizes = {

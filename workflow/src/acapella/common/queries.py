@@ -203,10 +203,12 @@ def one_line(where: object = None, *, catalog_of: object = None):
                 where=where,
                 fix=f"run acapella campaign index {catalog_of}",
             ) from error
-        raise UserError(lines[0].replace(" in FROM clause!", "").rstrip("!."), where=where, fix=fix(lines)) from error
+        raise UserError(
+            lines[0].replace(" in FROM clause!", "").rstrip("!."), where=where, fix=advice(lines)
+        ) from error
 
 
-def fix(lines: Sequence[str]) -> str | None:
+def advice(lines: Sequence[str]) -> str | None:
     """Return what to do about an error of DuckDB, if its text shows this."""
     if columns := next((line for line in lines if line.startswith(CANDIDATES)), None):  # similar names
         return f"did you mean{columns.removeprefix(CANDIDATES)}?"

@@ -58,8 +58,8 @@ def chart(points: Sequence[Point], axis: Axis, span: Span, subject: str = "") ->
     ]
     parts = [
         f'<svg class="trend" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}">',
-        *(horizontal(y_of(tick, ticks[-1]), axis.text(tick)) for tick in ticks),
-        *(vertical(x_of(stamp, span), text) for stamp, text in time_ticks(*span)),
+        *(grid_line(y_of(tick, ticks[-1]), axis.text(tick)) for tick in ticks),
+        *(time_tick(x_of(stamp, span), text) for stamp, text in time_ticks(*span)),
         f'<path class="line" d="{path(placed)}"/>',
         *marks(points, placed, axis, only_sparse=len(known) > MAX_MARKED),
         "</svg>",
@@ -133,13 +133,13 @@ def marks(
     return parts
 
 
-def horizontal(y: float, text: str) -> str:
+def grid_line(y: float, text: str) -> str:
     """Return a grid line with its label."""
     line = f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
     return f'{line}<text x="{LEFT - 6}" y="{y + 3.5:.1f}" text-anchor="end">{escape(text)}</text>'
 
 
-def vertical(x: float, text: str) -> str:
+def time_tick(x: float, text: str) -> str:
     """Return a tick of the time axis with its label."""
     y = HEIGHT - BOTTOM
     anchor = "end" if x > WIDTH - 40 else "middle"

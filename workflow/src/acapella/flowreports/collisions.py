@@ -40,7 +40,9 @@ def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.
     valid = field(bodies, VALID, ">u2")
     without_slot = np.zeros(len(first), bool)
     without_slot[flow_of_report[(valid & HAS_SLOT) == 0]] = True
-    unknown = overloaded(epochs[first], without_slot, np.where(rows_alone, float(cells) ** -rows_alone, 0.0), slots)
+    unknown = uncertain_epochs(
+        epochs[first], without_slot, np.where(rows_alone, float(cells) ** -rows_alone, 0.0), slots
+    )
     unknown = np.union1d(unknown, epochs[(valid & HAS_ALL_TAGS) == 0])
     return (rows_alone == 0)[flow_of_report] | np.isin(epochs, unknown)
 
@@ -55,7 +57,7 @@ def distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return order[new], number
 
 
-def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray, slots: int) -> np.ndarray:
+def uncertain_epochs(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray, slots: int) -> np.ndarray:
     """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
 
     ``exposed``: the probability that one missing flow makes the flow's counts too large. In all other epochs together,

@@ -23,15 +23,15 @@ COUNTS = {  # column of flowreport_tools: key of a comparison
 
 def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path, limits=None) -> list[dict]:
     """Return the rows of flowreport_tools: the digest, the collector, and each tool (without counts if skipped)."""
-    tools = [collector(digested, reported)]
+    tools = [collector_comparison(digested, reported)]
     try:
         tools += (
             comparators.compare(str(captures[0]), str(digested), limits=limits)["tools"]
             if len(captures) == 1
-            else skipped(SEVERAL_FILES)
+            else skipped_rows(SEVERAL_FILES)
         )
     except comparators.meters.CopyTooLargeError:
-        tools += skipped(comparators.meters.TOO_LARGE)
+        tools += skipped_rows(comparators.meters.TOO_LARGE)
     packets = tools[0]["exact_packets"]
     exact = {name: tools[0]["exact_flows"] for name in ("flows", "common_flows", "equal_packets", "equal_bytes")}
     exact |= {"packets": packets, "bytes": tools[0]["exact_bytes"], "missed_share": 0.0 if packets else None}
@@ -40,12 +40,12 @@ def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path
     return [{"sample": sample, "place": number, **row} for number, row in enumerate(all_rows, 1)]
 
 
-def skipped(reason: str) -> list[dict]:
+def skipped_rows(reason: str) -> list[dict]:
     """Return a row without counts for each tool."""
     return [{"tool": name, "version": None, "skipped": reason} for name in comparators.meters.METERS]
 
 
-def collector(digested: Path, reported: Path) -> dict:
+def collector_comparison(digested: Path, reported: Path) -> dict:
     """Return the collector's comparison in the format of `acapella p4 compare`."""
     con = queries.connect()
     comparators.make_table(con, "exact", "exact", {"flows": str(digested)})

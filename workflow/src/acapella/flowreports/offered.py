@@ -190,7 +190,7 @@ def offer(collector, memory, rate: float, seconds: float) -> Run:
         now = time.monotonic() - start
         written = int(rate * min(now, seconds))
         if written - position > RING:
-            start += skip(memory, position, written - RING - position)
+            start += advance_range(memory, position, written - RING - position)
             counts.lost += written - RING - position
             position = written - RING
         if now >= seconds and (position >= written or now > DEADLINE * seconds):
@@ -202,13 +202,13 @@ def offer(collector, memory, rate: float, seconds: float) -> Run:
             reports = memory[first : first + count]
             collector.feed_reports(reports.view(np.uint8))
             counts.read += count
-            start += skip(memory, position, count)
+            start += advance_range(memory, position, count)
             position += count
     counts.offered, counts.seconds = int(rate * seconds), time.monotonic() - start
     return counts
 
 
-def skip(memory, position: int, count: int) -> float:
+def advance_range(memory, position: int, count: int) -> float:
     """Change the reports from ``position`` on to their values in the next pass; return the time taken, in s."""
     begin = time.monotonic()
     if count >= RING:

@@ -47,12 +47,12 @@ class Trace:
 def rows(seconds: float = LENGTH_NS / 1e9) -> list[dict]:
     """Return the rows of flowreport_offered for both traces at all speeds. Raises UserError."""
     with scratch_directory() as scratch:
-        per_connection = bits(load(scratch, PILOT_CONNECTIONS, seconds)) / PILOT_CONNECTIONS
+        per_connection = wire_bits(load_records(scratch, PILOT_CONNECTIONS, seconds)) / PILOT_CONNECTIONS
         traces = [reports_of_trace(scratch, bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
     return [replayed(trace, speed) for trace in traces for speed in SPEEDS for _ in range(REPEATS)]
 
 
-def load(directory: Path, connections: int, seconds: float):
+def load_records(directory: Path, connections: int, seconds: float):
     """Return the pcap records of a generated load of ``seconds`` that starts at BEGIN_NS."""
     import numpy as np  # noqa: PLC0415 (only here)
 
@@ -78,7 +78,7 @@ def times_of(records):
     return fields[0].astype("int64") * 10**9 + fields[1]
 
 
-def bits(records) -> int:
+def wire_bits(records) -> int:
     """Return the number of bits in the frames of records, by wire length."""
     return 8 * int(program.field(records, 12, "<u4").sum(dtype="int64"))
 
@@ -87,7 +87,7 @@ def reports_of_trace(directory: Path, bps: float, connections: int, seconds: flo
     """Return the reports that the P4 program sends for a generated trace. Raises UserError."""
     import numpy as np  # noqa: PLC0415 (only here)
 
-    records = load(directory, connections, seconds)
+    records = load_records(directory, connections, seconds)
     header = (directory / "load.pcap").read_bytes()[: program.PCAP_HEADER]
     capture = directory / "trace.pcap"
     capture.write_bytes(header + records.tobytes())
@@ -97,7 +97,7 @@ def reports_of_trace(directory: Path, bps: float, connections: int, seconds: flo
     reports = content.reshape(-1, program.RECORD_HEADER + frame)
     return Trace(
         f"{bps / 1e6:,.0f} Mbit/s",
-        bits(records) / seconds,
+        wire_bits(records) / seconds,
         seconds,
         np.ascontiguousarray(reports[:, program.RECORD_HEADER :]).reshape(-1),
         np.arange(len(reports) + 1, dtype=np.uint64) * np.uint64(frame),

@@ -74,7 +74,7 @@ def measure(
         all_rows = accuracy + add_runs(con, source, other_settings)
         for part in BY_TRIGGERS:
             write(con, f"all_{part}", directory / f"{part}.parquet")
-        create_table(con, "memory", memory(con, source, settings, sketches, accuracy))
+        create_table(con, "memory", memory_rows(con, source, settings, sketches, accuracy))
         write(con, "memory", directory / "memory.parquet")
     return all_rows
 
@@ -129,7 +129,9 @@ def write(con, name: str, path: Path) -> None:
         con.sql(f"select * from {name}").write_parquet(str(part), compression="zstd")
 
 
-def memory(con, source: Source, settings: Settings, sketches: list[Sketch], accuracy_of_run: list[dict]) -> list[dict]:
+def memory_rows(
+    con, source: Source, settings: Settings, sketches: list[Sketch], accuracy_of_run: list[dict]
+) -> list[dict]:
     """Return the rows of flowreport_memory: for the run's sketch, and for other sketch sizes.
 
     Afterwards, the connection contains the tables of the last sketch.

@@ -69,8 +69,8 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
 
     names = shown_names(campaign, samples, hide=hide)
     paths = []
-    with queries.one_line(campaign.directory), sample_named_on_failure(campaign, samples, names):
-        con = merged(campaign, samples, names)
+    with queries.one_line(campaign.directory), name_failing_sample(campaign, samples, names):
+        con = merge_samples(campaign, samples, names)
         with contextlib.ExitStack() as complete:
             for name in TABLES:
                 paths += tables.write(con.table(name), name, functools.partial(campaign.table, name), complete)
@@ -78,7 +78,7 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
     return paths
 
 
-def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
+def merge_samples(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
     """Return a connection with the tables of samples, which have the names in ``names``."""
     con = queries.connect()
     con.execute("create temp table names (given varchar, shown varchar)")
@@ -96,7 +96,7 @@ def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
 
 
 @contextlib.contextmanager
-def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
+def name_failing_sample(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
     """Raise UserError with the name of the sample whose results cannot be merged or do not match their schemas."""
     import duckdb  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
@@ -107,7 +107,7 @@ def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: d
 
     def failure(part: Sequence[str]) -> Exception | None:
         try:
-            with contextlib.closing(merged(campaign, part, names)) as con:
+            with contextlib.closing(merge_samples(campaign, part, names)) as con:
                 for table in TABLES:
                     tables.check(con.table(table), table)
         except faults as error:

@@ -32,7 +32,7 @@ def check_durations(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, name: st
     """
     for source, path in enumerate(paths):
         usable = own.usable & (own.source == source)
-        check_duration(*timed(keys, ts_ns, usable, own.departed_ns), f"trial {name}, {path}")
+        check_duration(*timed_packets(keys, ts_ns, usable, own.departed_ns), f"trial {name}, {path}")
 
 
 def check_duration(arrived: np.ndarray, departed: np.ndarray, where: str) -> None:
@@ -90,7 +90,7 @@ def offset_change_ns(trials: list[tuple], schedules: list[Schedule]) -> int:
     """Return the change of the median of arrival - departure between two trials; 0 for too few packets."""
     medians = []
     for (keys, ts_ns), schedule in zip(trials, schedules, strict=True):
-        arrived, departed = timed(keys, ts_ns, schedule.usable, schedule.departed_ns)
+        arrived, departed = timed_packets(keys, ts_ns, schedule.usable, schedule.departed_ns)
         if len(arrived) < MIN_PACKETS:
             return 0
         medians.append(middle_of(arrived - departed))
@@ -111,7 +111,7 @@ def middle_of(times_ns: np.ndarray) -> int:
     return int(np.partition(times_ns, middle)[middle])
 
 
-def timed(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def timed_packets(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the arrivals and departures of the usable packets of a trial, in order of departure."""
     replayed = keys < len(usable)
     number, arrived = keys[replayed].astype(np.int64), ts_ns[replayed]
@@ -122,7 +122,7 @@ def timed(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> tuple[np.
 
 def misfit(keys, ts_ns, usable: np.ndarray, departed_ns: np.ndarray) -> float | None:
     """Return the median difference, in ns, between gaps of arrivals and of departures; None for too few packets."""
-    arrived, departed = timed(keys, ts_ns, usable, departed_ns)
+    arrived, departed = timed_packets(keys, ts_ns, usable, departed_ns)
     if len(arrived) < MIN_PACKETS:
         return None
     return float(np.median(np.abs(np.diff(arrived) - np.diff(departed))))

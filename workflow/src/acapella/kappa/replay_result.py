@@ -262,7 +262,7 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
         return {**counts, **values, "kappa": kappa, **ends}
     limits = {name: (values[name], values[name]) for name in ratios.COMPONENTS}
     if not all(trial.exact for trial in trials):
-        limits |= interval.time_limits(*trials) | {"O": order(native, trials, compare)}
+        limits |= interval.time_limits(*trials) | {"O": order_limits(native, trials, compare)}
         limits = {
             name: (math.floor(lo * LIMIT_SCALE) / LIMIT_SCALE, math.ceil(hi * LIMIT_SCALE) / LIMIT_SCALE)
             for name, (lo, hi) in limits.items()
@@ -289,7 +289,7 @@ def wide_by_bursts(native: dict, trials: list[interval.TimedTrial], compare, lim
     return width > MAX_WIDTH and narrow["kappa_hi"] - narrow["kappa_lo"] < width / 2
 
 
-def order(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:
+def order_limits(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:
     """Return the limits of O."""
 
     def distance_of(at_a, at_b) -> int:

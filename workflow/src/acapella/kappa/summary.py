@@ -193,7 +193,7 @@ def delta(sums: dict) -> str:
 
 
 def time_lines(windows: list[dict]) -> list[str]:
-    """Return the timeline, one bar per window (higher is less consistent), and the worst windows."""
+    """Return the timeline (higher bars are less consistent; a bar may cover several windows), and the worst windows."""
     defined = [entry for entry in windows if entry["kappa"] is not None]
     worst = sorted((entry for entry in defined if entry["kappa"] < 1), key=lambda entry: entry["kappa"])[:WORST_WINDOWS]
     if not worst:
