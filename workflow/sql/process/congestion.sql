@@ -1,4 +1,4 @@
--- One row per sample whose mirror has a known capacity: the verdict and its evidence.
+-- One row per sample with a verdict other than unknown: the verdict and its evidence.
 with
 
 samples as (

@@ -1,4 +1,4 @@
--- One row per port: its rates, and its utilization in the busier direction of each sample.
+-- One row per port with counters: its rates, and its utilization in the busier direction of each sample.
 with
 
 kinds as (

@@ -1,4 +1,5 @@
--- One row per duration of slices, rounded up to whole hours: the slices with this duration, and those with at most it.
+-- One row per duration of slices, rounded up to whole hours: the slices with this duration, and with at most this
+-- duration.
 with
 
 slices as (

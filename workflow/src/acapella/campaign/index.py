@@ -285,7 +285,7 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: Files
 
     Queries read whole directories. The temporary directory therefore contains only links to files of these samples.
     """
-    chosen = files.of({*part})
+    chosen = files.for_samples({*part})
     if not chosen.digests:
         return None  # DuckDB rejects a pattern that matches no file
     with scratch_directory() as directory:

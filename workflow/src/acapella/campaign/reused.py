@@ -86,7 +86,7 @@ class Files:
         """Return the samples whose manifests are unchanged."""
         return unchanged(self.manifests, self.earlier.manifests)
 
-    def of(self, samples: Collection[str]) -> "Files":
+    def for_samples(self, samples: Collection[str]) -> "Files":
         """Return the files of some samples, without an earlier catalog."""
         digests, manifests = (
             [file for file in files if file.sample in samples] for files in (self.digests, self.manifests)

@@ -65,7 +65,7 @@ def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
         for pair in environment.result["pairs"]:
             for name, make_rows in BY_PAIR.items():
                 rows_by_table[name] += [{**environment.key(pair), **row} for row in make_rows(environment, pair)]
-    means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
+    means = [environment_row(environment, place) for place, environment in enumerate(environments, 1)]
     replays = [row for environment in environments for row in replay_rows(environment)]
     rows_by_table["consistency_replays"] = replays
     return {**rows_by_table, "consistency_environments": means, "consistency_comparisons": comparisons(environments)}
@@ -256,7 +256,7 @@ def shown_files(trial: dict, shown: str) -> list[dict]:
     return [{**file, "file": sample} for file, sample in zip(trial["files"], samples, strict=True)]
 
 
-def mean_of_runs(environment: Environment, place: int) -> dict:
+def environment_row(environment: Environment, place: int) -> dict:
     """Return the row of an environment in table consistency_environments (Table 2 of the CHOIR paper)."""
     runs, trials = environment.runs, environment.result["trials"]
     bound = environment.result["parameters"]["within_ns"][0]

@@ -286,7 +286,7 @@ def site_page(dashboard: Dashboard, site: str) -> dict:
     sections = [
         section("trends", "Trends", note=QUANTITIES, groups=[{"title": "", "figures": figures}]),
         section("ports", "Ports", table=port_table(history, ports), groups=groups),
-        section("campaigns", "Campaigns", table=campaigns_of_site(dashboard, site, counts)),
+        section("campaigns", "Campaigns", table=site_campaigns(dashboard, site, counts)),
     ]
     site_facts = [("Ports", f"{len(ports):,}"), ("Campaigns", f"{len(counts):,}")]
     return {
@@ -305,7 +305,7 @@ def port_table(history: History, ports: Mapping[str, Mapping[str, Counts]]) -> d
     return cells.table("ports", "All ports", "", [("Port", TEXT), *TREND_COLUMNS], rows)
 
 
-def campaigns_of_site(dashboard: Dashboard, site: str, counts: Mapping[str, Counts]) -> dict:
+def site_campaigns(dashboard: Dashboard, site: str, counts: Mapping[str, Counts]) -> dict:
     """Return the table of the campaigns that have samples of a site."""
     history = dashboard.history
     columns = [("Campaign", TEXT), ("Start (UTC)", DATE), ("Samples", NUMBER), ("Captured", NUMBER), ("Frames", NUMBER)]

@@ -81,7 +81,7 @@ class MergedStream:
         return pa.DictionaryArray.from_arrays(indices, pa.array(self.names, pa.utf8()))
 
     @staticmethod
-    def damage_at(source: str, limits=None) -> int | None:
+    def first_fault_offset(source: str, limits=None) -> int | None:
         """Return the offset of the first fault in a file's decompressed bytes; None if it has no fault.
 
         Raises UserError if the file cannot be read.

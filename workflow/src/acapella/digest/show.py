@@ -119,7 +119,7 @@ def open_table(path: Path, *, flows: bool = False):
     return file, metadata
 
 
-def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns: list[str]) -> Iterator:
+def join_flows(acap: Path, flows: str | None, frame_columns: list[str], flow_columns: list[str]) -> Iterator:
     """Yield tables of frames in file order, joined with columns of their flows.
 
     Raises UserError if the flow table belongs to a different acap.
@@ -155,14 +155,14 @@ def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
             raise UserError(f"there is no column {name!r}{hint} {listed}", where="--columns")
     from_flows = [name for name in dict.fromkeys(names) if name not in frame_columns]
     from_frames = [name for name in dict.fromkeys(names) if name in frame_columns and name != "flow"]
-    for table in joined(acap, flows, from_frames, from_flows):
+    for table in join_flows(acap, flows, from_frames, from_flows):
         write_lines([as_text(table[name if name in frame_columns else f"flow.{name}"]) for name in names], "\t")
 
 
 def print_summary(acap: Path, flows: str | None) -> None:
     """Print one line per frame, like the summary of tshark."""
     start = None
-    for table in joined(acap, flows, SUMMARY_FRAMES, SUMMARY_FLOWS):
+    for table in join_flows(acap, flows, SUMMARY_FRAMES, SUMMARY_FLOWS):
         stamps = table["ts_ns"].drop_null()
         start = stamps[0].as_py() if start is None and len(stamps) else start
         write_lines(summary_columns(table, start or 0), " ")

@@ -159,7 +159,7 @@ def undamaged_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | Non
 
     if len(captures) == 1:
         return (metadata_of(acap)["file_issue_offset"],)
-    return tuple(MergedStream.damage_at(str(capture), limits) for capture in captures)
+    return tuple(MergedStream.first_fault_offset(str(capture), limits) for capture in captures)
 
 
 def as_text(accuracy: list[dict]) -> list[str]:

@@ -177,12 +177,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         from . import summary  # noqa: PLC0415 - keeps startup fast
 
-        to_standard_output(summary.text(result))
+        print_text(summary.text(result))
     else:  # the warnings in the JSON are easily missed
         for line in empty_trial_texts(result):
             names.report(f"acapella: warning: {line}")
         if not args.output:
-            to_standard_output(text)
+            print_text(text)
     damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGING]
     failed = bool(damaged) and args.damaged == "fail"
     if damaged:
@@ -198,7 +198,7 @@ def empty_trial_texts(result: dict) -> list[str]:
     return list(dict.fromkeys(warning["text"] for warning in warnings if warning["code"] == "empty_trial"))
 
 
-def to_standard_output(text: str) -> None:
+def print_text(text: str) -> None:
     """Print the text. Raises UserError if it cannot be written, such as on a full disk."""
     try:
         sys.stdout.write(text)

@@ -93,7 +93,7 @@ def offset_change_ns(trials: list[tuple], schedules: list[Schedule]) -> int:
         arrived, departed = timed_packets(keys, ts_ns, schedule.usable, schedule.departed_ns)
         if len(arrived) < MIN_PACKETS:
             return 0
-        medians.append(middle_of(arrived - departed))
+        medians.append(upper_median(arrived - departed))
     return abs(medians[1] - medians[0])
 
 
@@ -101,11 +101,11 @@ def is_too_large(change_ns: int, schedules: list[Schedule]) -> bool:
     """Return whether a change is too large for clocks that were not set between two trials."""
     if not change_ns:
         return False
-    departed = [middle_of(schedule.departed_ns[schedule.usable]) for schedule in schedules]
+    departed = [upper_median(schedule.departed_ns[schedule.usable]) for schedule in schedules]
     return change_ns > MAX_OFFSET_CHANGE_NS + MAX_RATE * abs(departed[1] - departed[0])
 
 
-def middle_of(times_ns: np.ndarray) -> int:
+def upper_median(times_ns: np.ndarray) -> int:
     """Return the upper median of a nonempty array of times."""
     middle = len(times_ns) // 2
     return int(np.partition(times_ns, middle)[middle])

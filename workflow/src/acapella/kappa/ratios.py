@@ -73,7 +73,7 @@ def contribution(parts: tuple[Fraction | None, ...]) -> dict:
     return {name: lost * float(square / total) for name, square in zip(COMPONENTS, squares, strict=True)}
 
 
-def real(value: Fraction | None) -> float | None:
+def to_float(value: Fraction | None) -> float | None:
     """Return the nearest double."""
     return None if value is None else float(value)
 
@@ -142,8 +142,8 @@ def window(native: dict, duration_ns: int) -> dict:
         "n_a": n_a,
         "n_b": n_b,
         "n_common": common,
-        **{name: real(part) for name, part in zip(COMPONENTS, parts, strict=True)},
-        "O_kendall": real(ordering_kendall(native["inversions"], common)),
+        **{name: to_float(part) for name, part in zip(COMPONENTS, parts, strict=True)},
+        "O_kendall": to_float(ordering_kendall(native["inversions"], common)),
         "kappa": kappa(n_a, n_b, common, parts),
     }
 

@@ -238,7 +238,7 @@ def components(native: dict) -> dict:
     parts = tuple(exact[name] for name in ratios.COMPONENTS)
     return {
         **counts,
-        **{name: ratios.real(value) for name, value in exact.items()},
+        **{name: ratios.to_float(value) for name, value in exact.items()},
         "kappa": ratios.kappa(*counts.values(), parts),
         "iat_delta_ns": ratios.deltas(native["gap"], native["n_common"]),
         "latency_delta_ns": ratios.deltas(native["latency"], native["n_common"]),
@@ -255,7 +255,7 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
     """
     counts = {name: native[name] for name in ("n_a", "n_b", "n_common")}
     exact = ratios.components(native)
-    values = {name: ratios.real(exact[name]) for name in ratios.COMPONENTS}
+    values = {name: ratios.to_float(exact[name]) for name in ratios.COMPONENTS}
     if None in values.values():
         kappa = ratios.kappa(*counts.values(), tuple(exact[name] for name in ratios.COMPONENTS))
         ends = {f"{name}_{end}": None for name in (*ratios.COMPONENTS, "kappa") for end in ("lo", "hi")}

@@ -32,7 +32,7 @@ def document(
     pairs = [pair(entry, checked, parameters) | part for entry, part in zip(native["pairs"], separated, strict=True)]
     for entry in pairs:
         wide, offset_ns = entry.pop(warnings.WIDE, False), entry.pop(warnings.OFFSET, 0)
-        entry["warnings"] += warnings.of_departures(entry, wide, offset_ns)
+        entry["warnings"] += warnings.departure_warnings(entry, wide, offset_ns)
     return {
         "version": __version__,
         "parameters": parameters,
@@ -61,7 +61,7 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
         **counts,
         "ambiguous_a": native["ambiguous_a"],
         "ambiguous_b": native["ambiguous_b"],
-        **{name: ratios.real(value) for name, value in exact.items()},
+        **{name: ratios.to_float(value) for name, value in exact.items()},
         "kappa": ratios.kappa(*counts.values(), parts),
         "kappa_published": ratios.kappa(*counts.values(), published),
         "contribution": ratios.contribution(parts),
@@ -85,7 +85,7 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
 
 def moves(sums: dict, common: int) -> dict:
     """Return Table 1 of the paper, in packets; ``share`` is a share of the common packets."""
-    share = ratios.real(ratios.ratio(sums["count"], common))
+    share = ratios.to_float(ratios.ratio(sums["count"], common))
     return {"count": sums["count"], "share": share, **ratios.moments(sums)}
 
 

@@ -20,7 +20,7 @@ def text(result: dict) -> str:
     parts = [trials(result["trials"])]
     if len(result["pairs"]) > 1:
         all_pairs = result["parameters"]["all_pairs"]
-        parts.append(matrix(result) if all_pairs else f"{overview(result['pairs'])}\n{against_one(result)}")
+        parts.append(matrix(result) if all_pairs else f"{overview(result['pairs'])}\n{baseline_note(result)}")
     parts += [pair(entry) for entry in result["pairs"]]
     lines = "\n\n".join(parts).replace(GAP, " ").split("\n")
     return "\n".join(map(names.shown, lines)) + "\n"
@@ -49,7 +49,7 @@ def overview(pairs: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def against_one(result: dict) -> str:
+def baseline_note(result: dict) -> str:
     """Return a note that comparisons with a single baseline do not reveal an outlier."""
     name = result["trials"][0]["name"]
     return f"Each trial is compared with {name} only: use --all-pairs to see if {name} itself is the outlier."

@@ -64,7 +64,7 @@ def warning(code: str, components: str, text: str) -> dict:
     return {"code": code, "components": list(components), "text": text.replace(GAP, " ")}
 
 
-def of_departures(pair: dict, wide: bool = False, offset_ns: int = 0) -> list[dict]:
+def departure_warnings(pair: dict, wide: bool = False, offset_ns: int = 0) -> list[dict]:
     """Return the warnings about the corrected kappa of a pair.
 
     ``wide``: whether bursts make its interval wide. ``offset_ns``: unexpected change of the clocks' difference between
