@@ -1,7 +1,7 @@
 -- One row per flow of the digest or the collector: exact and measured values, null if one side has none. Both halves of
 -- a handshake are assigned to the flow that began it, independent of the direction that reported them. Reports contain
 -- ICMP types and identifiers, which the digest does not have, so inter-arrival times of ICMP are not compared.
--- report_reason: why the measured values do not cover the whole flow; null if they do: outside (the program does not
+-- report_reason: why the measured values do not cover the whole flow (null if they do): outside (the program does not
 -- parse the flow), extra (only the collector has the flow), no_report (the flow has no report), earlier_report (packets
 -- follow its newest report). loss_reason and acknowledged_reason: why the loss or the acknowledged bytes have no
 -- measured value, or one that does not cover the whole flow: no_slot (the flow never had a slot), partly_followed (it

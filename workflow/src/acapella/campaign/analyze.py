@@ -160,7 +160,7 @@ def make_partials(  # noqa: PLR0913
     if bin_ns < 1:
         raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="specify a positive number of nanoseconds")
     inputs = [inputs_of(campaign, sample) for sample in sorted(set(samples))]
-    where = f"sample {inputs[0].sample}" + (f" and {len(inputs) - 1} others" if len(inputs) > 1 else "")
+    where = f"sample {inputs[0].sample}" + (f" and {len(inputs) - 1} more" if len(inputs) > 1 else "")
     with queries.one_line(where):
         con = queries.connect(threads=threads)
         con.execute("set parquet_metadata_cache = true")  # each footer is read once

@@ -225,7 +225,8 @@ def partial_files(campaign: Campaign, samples: Sequence[str], name: str, batch_o
     """Return the files of a partial table: one per sample with its own tables, and those of the other samples' batches.
 
     ``batch_of``: batch of each sample in the plan. A batch that is not in the plan may still have tables, with rows of
-    samples that are now in other batches. Without a plan, all batches count. Raises UserError if a file is missing.
+    samples that are now in other batches. If the plan lacks a sample, all batches count. Raises UserError if a file is
+    missing.
     """
     existing = {path.name for path in (campaign.directory / "partial").glob("*")}
     alone = [sample for sample in samples if sample in existing]
