@@ -57,7 +57,7 @@ evidence as (
         m.sample,
         m.capacity_bps,
         m.counts_copies,
-        m.whole and m.capacity_bps is not null and coalesce(q.untimed_frames, 0) = 0 as usable,
+        m.unfiltered and m.capacity_bps is not null and coalesce(q.untimed_frames, 0) = 0 as usable,
         m.end_ns - m.start_ns as sample_ns,
         m.line_bps,
         m.buffer_bytes,

@@ -99,7 +99,7 @@ final as (
         case when direction = 'rx' then port_rate_bps end::double as line_bps,
         direction = 'rx' as counts_copies,
         -- whether the capture has every frame that reached the receiver, apart from those counted as dropped
-        coalesce(filter, '') = '' and coalesce(one_in, 1) = 1 and p4 is null as whole,
+        coalesce(filter, '') = '' and coalesce(one_in, 1) = 1 and p4 is null as unfiltered,
         dropped_kernel is not null and dropped_interface is not null as drops_known,
         dropped_frames::double as dropped_frames,
         -- Bytes that reached the receiver over captured bytes, if dropped frames had average length; and the upper
