@@ -122,6 +122,9 @@ def test_flow_table_is_found_next_to_the_acap_or_by_its_option(campaign, capsys)
     moved = campaign / "acap" / "t.flows.parquet"
     (campaign / "flows" / "t.parquet").rename(moved)
     beside = show(capsys, campaign / "acap" / "t.parquet")
+    (campaign / "acap" / "t.parquet").rename(campaign / "acap" / "t.acap.parquet")
+    assert show(capsys, campaign / "acap" / "t.acap.parquet") == beside
+    (campaign / "acap" / "t.acap.parquet").rename(campaign / "acap" / "t.parquet")
     moved.rename(campaign / "x.parquet")
     assert show(capsys, campaign / "acap" / "t.parquet", "--flows", campaign / "x.parquet") == beside
 

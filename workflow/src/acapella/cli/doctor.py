@@ -441,8 +441,8 @@ def python_packages() -> list[Finding]:
     )
     hints = {"fablib": "make setup-fabric", "native core": "make setup"}
     return [
-        Finding(
-            "Python", piece, bool(find(module)), "installed" if find(module) else "not installed", enables, hints[piece]
-        )
+        Finding("Python", piece, True, "installed", enables, None)
+        if find(module)
+        else Finding("Python", piece, False, "not installed", enables, hints[piece])
         for piece, module, enables, find in checks
     ]

@@ -47,7 +47,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--flows",
         metavar="FLOWS",
-        help="flow table (default: ../flows/X.parquet, or X.flows.parquet for an ACAP X.parquet)",
+        help="flow table (default: ../flows/X.parquet, or X.flows.parquet for an ACAP X.parquet or X.acap.parquet)",
     )
     return parser
 
@@ -73,7 +73,8 @@ def find_flows(acap: Path, flows: str | None) -> Path:
     Raises UserError if there is no such file.
     """
     in_shard = acap.parent.parent.parent / "flows" / acap.parent.name / acap.name  # of acap/SHARD/
-    candidates = [acap.parent.parent / "flows" / acap.name, in_shard, acap.with_suffix(f".flows{acap.suffix}")]
+    beside = [acap.with_name(f"{stem}.flows{acap.suffix}") for stem in (acap.stem, acap.stem.removesuffix(".acap"))]
+    candidates = [acap.parent.parent / "flows" / acap.name, in_shard, *beside]
     for candidate in [Path(flows)] if flows else candidates:
         if candidate.is_file() and candidate.resolve() != acap.resolve():
             return candidate
