@@ -37,9 +37,13 @@ def test_missing_programs_are_listed_with_their_packages_and_exit_code_0(tmp_pat
     assert "NO   user namespaces" in printed
 
 
-def test_hints_name_commands_of_this_project():
-    hints = {finding.piece: (finding.enables, finding.install) for finding in doctor.python_packages()}
-    assert hints["fablib"][1] == "make setup-fabric"
+@pytest.mark.parametrize(("found", "hint"), [(None, "make setup-fabric"), ("module", None)])
+def test_packages_that_are_not_installed_have_a_hint(found, hint, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: found)
+    assert {finding.piece: finding.install for finding in doctor.python_packages()}["fablib"] == hint
+
+
+def test_kernel_links_name_the_paths_of_testbed_local():
     links = {piece: enables for piece, _, enables in doctor.KERNEL_LINKS}
     # The paths are those of local.traffic[].path of the config.
     assert links["vlan"] == "traffic on path vlan of testbed local"
