@@ -33,9 +33,18 @@ constexpr std::size_t kMaxReason = 200;
     ::_exit(code);
 }
 
+std::atomic<std::uint64_t> failed_allocations{0};
+
+// Called by `operator new` of all libraries in the process, before the exception that they may ignore.
+void count_failed_allocation() {
+    failed_allocations.fetch_add(1, std::memory_order_relaxed);
+    throw std::bad_alloc{};
+}
+
 // Called for exceptions that cannot be caught: Arrow calls `noexcept` functions that write output, and DuckDB
 // destroys incomplete objects after a failed allocation.
 [[noreturn]] void terminate() {
+    if (failed_allocations.load(std::memory_order_relaxed) > 0) exit_with_line("out of memory", kOutside);
     try {
         if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
     } catch (const std::bad_alloc&) {
@@ -48,14 +57,6 @@ constexpr std::size_t kMaxReason = 200;
     } catch (...) {  // NOLINT(bugprone-empty-catch): not a C++ exception
     }
     exit_with_line("a library ended the program", kInternal);
-}
-
-std::atomic<std::uint64_t> failed_allocations{0};
-
-// Called by `operator new` of all libraries in the process, before the exception that they may ignore.
-void count_failed_allocation() {
-    failed_allocations.fetch_add(1, std::memory_order_relaxed);
-    throw std::bad_alloc{};
 }
 
 struct FatalSignal {
