@@ -180,7 +180,7 @@ def test_control_characters_in_names_are_drawn_escaped(tmp_path):
 
 
 def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_path):
-    """Runs two processes, as in the workflow. All formats are converted from the SVG, so a few figures are enough."""
+    """Draws in this process and in another one. All formats are converted from the SVG, so a few figures are enough."""
     first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     for names, formats in ((TRAFFIC_FIGURES[-3:], FORMATS), (TRAFFIC_FIGURES[:-3], ["svg"])):

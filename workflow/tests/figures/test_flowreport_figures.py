@@ -130,8 +130,8 @@ def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(source):
 
 
 def losses_begin(source, trace):
-    """Return the highest rate below and the lowest rate with a loss, in million reports/s; and, of the runs from there
-    on, how many have no loss, and their number.
+    """Return the highest rate below the lowest rate with a loss, and that rate, in million reports/s; then, of the runs
+    at that rate or above, the number without a loss, and their total.
     """
     rows = [row for row in source.rows("flowreport_offered") if row["trace"] == trace]
     runs = [(row["offered_rps"] / 1e6, row["accepted"] + row["discarded"] == row["offered"]) for row in rows]
@@ -347,8 +347,8 @@ def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch, few_flow
 
 @pytest.mark.soak
 def test_reports_count_as_new_after_every_pass_over_the_ring(monkeypatch, few_flows):
-    """Two passes over four reports per flow. If the times of the first pass were reused, three of four would be
-    discarded.
+    """Two passes over four reports per flow. If the times of the first pass were reused, three of four reports of the
+    second pass would be discarded.
     """
     monkeypatch.setattr(offered, "RING", 4 * offered.FLOWS)
     total, seconds = 8 * offered.FLOWS, 4.0  # a worker that is late by half of this time loses reports

@@ -30,7 +30,7 @@ TEXTS = {  # units, and the numbers of the paper
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
-    """Return the tables of studies of few and many sites, and of one without input."""
+    """Return the tables of studies of few and many sites, of two days, and without input."""
     found = {"empty": study(tmp_path_factory.mktemp("empty"), [])}
     for name, shape in {**SHAPES, "short": infrastructure_inputs.EXAMPLE}.items():
         directory = tmp_path_factory.mktemp(name)
@@ -87,11 +87,11 @@ def test_utilization_names_the_threshold_of_the_line_rate(notes):
 
 
 def test_title_states_that_downlinks_are_not_known():
-    of_site = {"site": "A", "uplinks": 2, "downlinks": None, "downlinks_from": "unknown"}
+    row = {"site": "A", "uplinks": 2, "downlinks": None, "downlinks_from": "unknown"}
     module = figure_module("infrastructure_ports")
-    assert with_spaces(module.title([of_site])) == "Uplinks of 1 site; downlinks are unknown"
-    assert module.notes([of_site]) == ("Downlinks of 1\N{NO-BREAK SPACE}site are unknown.",)
-    known = module.title([of_site, of_site | {"downlinks": 6}])
+    assert with_spaces(module.title([row])) == "Uplinks of 1 site; downlinks are unknown"
+    assert module.notes([row]) == ("Downlinks of 1\N{NO-BREAK SPACE}site are unknown.",)
+    known = module.title([row, row | {"downlinks": 6}])
     assert with_spaces(known) == "1 of 1 site has more downlinks than uplinks; 3 downlinks per uplink"
 
 

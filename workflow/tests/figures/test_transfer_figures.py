@@ -32,7 +32,7 @@ UNITS = {
     "transfer_fairness": ("Jain's fairness index", "BBR", "CUBIC", "20 streams"),
     "transfer_ratios": ("time (s)", "throughput (Mbit/s)", "red", "green", "blue", "r = 0.5"),
 }
-OF_WIRE = {  # figures of campaigns with captures
+CAPTURE_UNITS = {  # figures of campaigns with captures
     "transfer_queueing": ("added round-trip delay (ms)", "buffer", "queueing (ms)", "BBR", "CUBIC"),
     "transfer_agreement": ("difference (%)", "streams", "headers counted", "unexplained", "duration: 0 of 12"),
 }
@@ -75,17 +75,17 @@ def test_figure_states_runs_mode_repetitions_units_and_data(name, svg, text):
     check_page(svg(name, "small"))
 
 
-@pytest.mark.parametrize("name", OF_WIRE)
+@pytest.mark.parametrize("name", CAPTURE_UNITS)
 def test_figure_of_captures_states_units_disagreements_and_data(name, svg, text):
     compared = ("12 runs of 6 settings", "captured: 12 runs; iperf3 and wire differ by more than 1 % in")
-    assert [part for part in (*OF_WIRE[name], *compared) if part not in text(name, "captured")] == []
+    assert [part for part in (*CAPTURE_UNITS[name], *compared) if part not in text(name, "captured")] == []
     assert f"Data: tables/{figure_module(name).TABLE}.csv" in text(name, "captured")
     check_page(svg(name, "captured"))
     assert "no data" in text(name, "small"), "no run has a capture"
 
 
 def test_every_figure_is_tested():
-    assert {*UNITS, *OF_WIRE} == {*TRANSFER_FIGURES}
+    assert {*UNITS, *CAPTURE_UNITS} == {*TRANSFER_FIGURES}
 
 
 @pytest.mark.parametrize("name", HEATMAPS)
@@ -97,7 +97,7 @@ def test_grid_of_the_paper_fits_a_page(name, svg, text):
 def test_text_does_not_overlap_and_is_inside_the_figure(svg, browser):
     check_collisions(browser, {name: svg(name, "small") for name in TRANSFER_FIGURES})
     check_collisions(browser, {name: svg(name, "large") for name in HEATMAPS})
-    check_collisions(browser, {name: svg(name, "captured") for name in OF_WIRE})
+    check_collisions(browser, {name: svg(name, "captured") for name in CAPTURE_UNITS})
 
 
 @pytest.mark.parametrize("name", TRANSFER_FIGURES)
@@ -226,32 +226,34 @@ def test_cell_of_repeated_runs_contains_the_range_of_the_gain(text, notes):
     assert "second line" not in notes("transfer_gain", "captured"), "no repeated run"
 
 
-LEFT = "bytes in the send buffer when iperf3 stops do not count: less than 99 % of size_bytes received in {} of {}"
+UNSENT_NOTE = (
+    "bytes in the send buffer when iperf3 stops do not count: less than 99 % of size_bytes received in {} of {}"
+)
 
 
 def test_completion_states_bytes_left_in_the_send_buffer(tmp_path, notes):
-    assert LEFT.format(0, "22 runs") in notes("transfer_completion", "small")
+    assert UNSENT_NOTE.format(0, "22 runs") in notes("transfer_completion", "small")
     assert "size_bytes received" not in notes("transfer_completion", "captured"), "times of the wire"
     for number, received in enumerate((9_900_000, 9_899_999, None)):  # of 10 MB; without a receiver, it is not known
         document = made.document(made.Sent(10_000_000, received, 2.0, 2.0))
         made.cell(tmp_path, f"c{number}", [document], settings={"delay_ms": 20 * number})
     figure = transfer_completion.draw(source_of(tmp_path))
-    assert LEFT.format(1, "2 runs") in with_spaces(" ".join(figure.key))
+    assert UNSENT_NOTE.format(1, "2 runs") in with_spaces(" ".join(figure.key))
     title = "Completion times of unequal transfers: 1 of 2 runs received less than 99 %"
     assert with_spaces(figure.title) == title  # not which algorithm completes first
 
 
-OF_WIRE_TIMES = "completion time: on the wire, until the receiver acknowledged all requested bytes"
-OF_IPERF3 = "completion time: iperf3's, until its receiver stops (not all requested bytes are known to have arrived)"
+WIRE_NOTE = "completion time: on the wire, until the receiver acknowledged all requested bytes"
+IPERF3_NOTE = "completion time: iperf3's, until its receiver stops (not all requested bytes are known to have arrived)"
 
 
 @pytest.mark.parametrize(
     ("name", "campaign", "note"),
     [
-        ("transfer_completion", "small", OF_IPERF3),
-        ("transfer_completion", "captured", OF_WIRE_TIMES),
-        ("transfer_streams", "small", OF_IPERF3),
-        ("transfer_ratios", "small", OF_IPERF3),
+        ("transfer_completion", "small", IPERF3_NOTE),
+        ("transfer_completion", "captured", WIRE_NOTE),
+        ("transfer_streams", "small", IPERF3_NOTE),
+        ("transfer_ratios", "small", IPERF3_NOTE),
     ],
 )
 def test_figures_of_completion_times_name_their_source(name, campaign, note, notes):
@@ -260,9 +262,9 @@ def test_figures_of_completion_times_name_their_source(name, campaign, note, not
 
 def test_source_of_completion_times_counts_settings():
     rows = [{"setting": number // 2, "completion_source": "wire"} for number in range(6)]
-    assert transfer_scope.completion_note(rows) == OF_WIRE_TIMES
+    assert transfer_scope.completion_note(rows) == WIRE_NOTE
     changed = [{"setting": 0, "completion_source": "iperf3"}] * 2
-    expected = f"{OF_WIRE_TIMES}; in 1 of 3 settings iperf3's, until its receiver stops"
+    expected = f"{WIRE_NOTE}; in 1 of 3 settings iperf3's, until its receiver stops"
     assert with_spaces(transfer_scope.completion_note([*changed, *rows[2:]])) == expected
     assert not transfer_scope.completion_note([{"setting": 1, "completion_source": None}])
 

@@ -414,7 +414,7 @@ RENAMED = {
 
 @pytest.mark.soak
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
-    """The names of trials do not start with that of their environment, and one trial has two files."""
+    """Most names of trials do not start with that of their environment, and one trial has two files."""
     quiet = [{"I": 0.1, "moved": 100}, {"I": 0.2, "moved": 200}]
     directory = write_campaign(tmp_path, {"quiet": quiet, "loaded": [{"I": 0.3, "moved": 300}]}, all_pairs=True)
     for path in (directory / "kappa").glob("*.json"):

@@ -5,7 +5,7 @@ import random
 from collections import defaultdict
 
 import pytest
-from acapella_testing.exact_flows import KEY, WINDOW_NS, exact_results, keyed, rows
+from acapella_testing.exact_flows import KEY, WINDOW_NS, exact_results, key_of, rows
 from acapella_testing.frames import traces
 from acapella_testing.oracles import naive_flowreports as naive
 
@@ -18,7 +18,7 @@ VALUES = ("packets", "bytes", "iat_ns", "rtt_syn_ns", "rtt_ack_ns")
 def check(tmp_path, trace):
     """Compare every value of every flow and window; return the flows by key."""
     con, frames = exact_results(tmp_path, trace)
-    found = {keyed(row): row for row in rows(con, "select * from exact_flows")}
+    found = {key_of(row): row for row in rows(con, "select * from exact_flows")}
     expected = naive.flows(frames)
     assert found.keys() == expected.keys()
     for key, values in expected.items():
@@ -28,7 +28,7 @@ def check(tmp_path, trace):
         if found[key]["missing_bytes"] is not None:
             assert {name: found[key][name] for name in LOSSES} == {name: values[name] for name in LOSSES}, key
     check_acknowledgments(con, frames)
-    seen = {(keyed(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in with_keys(con, "exact_windows")}
+    seen = {(key_of(row), row["window_ns"]): (row["packets"], row["bytes"]) for row in with_keys(con, "exact_windows")}
     assert seen == naive.windows(frames, WINDOW_NS)
     return found
 
@@ -46,7 +46,7 @@ def check_acknowledgments(con, frames):
         if frame["key"] is not None and frame["tcp"]:
             groups[naive.key_of(frame)].append(frame)
     for row in with_keys(con, "acknowledgments"):
-        found[keyed(row)][row["frame"]] = (row["flight_bytes"], row["acknowledged_bytes"])
+        found[key_of(row)][row["frame"]] = (row["flight_bytes"], row["acknowledged_bytes"])
     for key, members in groups.items():
         reverse = naive.back_of(naive.way_of(key))
         others = [groups[other] for other in groups if other != key and naive.way_of(other) == reverse]

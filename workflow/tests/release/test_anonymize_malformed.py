@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from acapella_testing.frames.ip_options import HEADS, MALFORMED, SECRET, random_options, with_options
+from acapella_testing.frames.ip_options import MALFORMED, OPTION_OFFSETS, SECRET, random_options, with_options
 from acapella_testing.release_records import released
 
 RUN = 8  # bytes of contiguous payload that must not be kept
@@ -21,7 +21,7 @@ NEIGHBOR = {5: {8}, 24: {8, 16, 24}, 25: {*range(24, 2041, 16)}}
 @pytest.mark.parametrize("name", MALFORMED)
 def test_values_of_a_wrong_length_are_zeroed(name, tmp_path):
     kind, options = MALFORMED[name]
-    frame, begin = with_options(kind, options), HEADS[kind]
+    frame, begin = with_options(kind, options), OPTION_OFFSETS[kind]
     (left,) = released(tmp_path, [frame])
     assert len(left) > begin + 2, "the header is kept"
     assert not [i for i in range(len(SECRET) - 1) if SECRET[i : i + 2] in left[begin:]]
@@ -124,9 +124,9 @@ def prefixes(body: bytes) -> set[int]:
     return {at + i for at in range(0, len(body), 8) if body[at : at + 2] == b"\3\4" for i in range(16)}
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", OPTION_OFFSETS)
 def test_no_run_of_payload_survives_random_malformed_headers(kind, tmp_path: Path):
-    draw, kept, begin = random.Random(f"malformed {kind}"), 0, HEADS[kind]
+    draw, kept, begin = random.Random(f"malformed {kind}"), 0, OPTION_OFFSETS[kind]
     bodies = [random_options(draw, kind) for _ in range(500)]
     frames = [with_options(kind, body) for body in bodies]
     for body, frame, left in zip(bodies, frames, released(tmp_path, frames), strict=True):

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from acapella_testing.frames.ip_options import HEADS, MALFORMED, ipv4, ipv6, random_options, with_options
+from acapella_testing.frames.ip_options import MALFORMED, OPTION_OFFSETS, ipv4, ipv6, random_options, with_options
 from acapella_testing.frames.release_frames import ENDS, KEY, frames
 from acapella_testing.leak_search import find_leak, restore_original
 from acapella_testing.release_records import released
@@ -18,7 +18,7 @@ def test_payload_that_remains_in_place_is_found(end, expected, tmp_path):
 @pytest.mark.parametrize("name", MALFORMED)
 def test_remaining_value_of_a_wrong_length_is_found(name, tmp_path):
     kind, options = MALFORMED[name]
-    frame, begin = with_options(kind, options), HEADS[kind]
+    frame, begin = with_options(kind, options), OPTION_OFFSETS[kind]
     assert find_leak(tmp_path, [frame]) is None
     found = find_leak(tmp_path, [frame], restore_original(begin, begin + len(options)))
     assert found is not None
@@ -98,7 +98,7 @@ def test_random_traffic_is_never_rejected(tmp_path):
     assert find_leak(tmp_path, originals) is None
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", OPTION_OFFSETS)
 def test_malformed_headers_are_never_rejected(kind, tmp_path):
     draw = random.Random(f"search {kind}")
     assert find_leak(tmp_path, [with_options(kind, random_options(draw, kind)) for _ in range(500)]) is None

@@ -47,7 +47,7 @@ def identifiers() -> dict:
         tf.gre_with_routes: [*widest[:2], widest[4]],
         tf.gre_of_ethernet: [700_001, 700_002, 700_003],
         tf.gtp: widest[6:9],
-        tf.gtp_signalling: [*widest[6:8], widest[9]],
+        tf.gtp_signaling: [*widest[6:8], widest[9]],
         tf.l2tp_version_3: widest[12:15],
         tf.l2tp_over_ip: [*widest[12:14], sixteen[6]],
         **{build: [(sixteen[i], sixteen[i + 3]) for i in range(4, 7)] for build in (tf.l2tp, tf.l2tp_control)},

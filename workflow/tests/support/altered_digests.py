@@ -20,12 +20,12 @@ def tamper(monkeypatch, change, flows: bool = False) -> None:
     monkeypatch.setattr(tables, "write_our_digest", altered)
 
 
-def replaced(name: str, value, row: int = 0):
-    """Return a function that changes one cell."""
+def replaced(name: str, new_value, row: int = 0):
+    """Return a function that changes one cell of a table to ``new_value`` of the old value."""
 
     def change(table: pa.Table) -> pa.Table:
         column = table[name].to_pylist()
-        column[row] = value(column[row])
+        column[row] = new_value(column[row])
         return table.set_column(table.schema.get_field_index(name), name, pa.array(column, table[name].type))
 
     return change

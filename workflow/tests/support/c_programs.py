@@ -1,4 +1,4 @@
-"""C programs that tests run. `make programs` builds them if their sources changed, at most once per test run."""
+"""C programs that tests run. `make programs` builds them if their sources changed, at most once per test process."""
 
 import fcntl
 import functools
@@ -31,7 +31,7 @@ def make(target: str, build: Path, *arguments: str) -> subprocess.CompletedProce
 
 
 @functools.cache
-def _built(build: Path) -> str:
+def _make_output(build: Path) -> str:
     """Build the programs in ``build``; return what make printed."""
     done = make("programs", build)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,10 +45,10 @@ def path_of(name: str, build: Path = SANITIZED) -> Path:
 
 def built_or_skip(name: str, build: Path = SANITIZED) -> Path:
     """Build a program and return its path; skip the test if libraries of the program are not installed."""
-    skip_if(next((line for line in _built(build).splitlines() if f"{name} is not built" in line), None))
+    skip_if(next((line for line in _make_output(build).splitlines() if f"{name} is not built" in line), None))
     return path_of(name, build)
 
 
 def run_tests(*names: str) -> subprocess.CompletedProcess:
-    """Run the tests of the C programs, with the sanitizers."""
+    """Run these tests of the C programs, with the sanitizers."""
     return make("programs-test", SANITIZED, f"PROGRAM_TESTS={' '.join(names)}")

@@ -15,9 +15,9 @@ register qp_key 0 {KEY}
 
 
 def reports(count: int, flows: int = 3) -> list[bytes]:
-    """Return frames with reports of flows in turn, 0.4 s apart. Each report of flow n adds a packet of 1,000 n bytes.
+    """Return frames with reports of the flows in turn, 0.4 s apart.
 
-    Flows are numbered from 1.
+    Each report of flow n (from 1) adds a packet of 1,000 n bytes.
     """
     valid = VALID["rtt_syn"] | VALID["rtt_ack"] | VALID["tags"]
     common = {"src": b"\x0a\0\0\1", "dst": b"\x0a\0\0\2", "dst_port": 80, "trigger": TRIGGER["ack"], "valid": valid}

@@ -26,6 +26,6 @@ def rows(con, query):
     return con.sql(query).to_arrow_table().to_pylist()
 
 
-def keyed(row):
+def key_of(row):
     """Return a row's key in the form of the naive reference."""
     return tuple(tuple(row[name]) if name in ("vlan", "mpls") else row[name] for name in KEY)

@@ -34,7 +34,7 @@ static char *count_path;
 static bool kills;
 static atomic_bool armed;
 static atomic_long calls[KINDS];
-static atomic_int watched;  // descriptor of the file whose open started the count
+static atomic_int watched;  // descriptor of the latest file that was opened with such a path
 
 static bool fails(enum kind kind) {
     if (!atomic_load(&armed)) {

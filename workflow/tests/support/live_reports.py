@@ -2,7 +2,7 @@
 
     unshare -rn python live_reports.py SCENARIO DIRECTORY
 
-The data plane reports onto v0, the collector receives from v1; the control channel is on the namespace's loopback.
+The data plane sends reports to v0, the collector receives from v1; the control channel is on the namespace's loopback.
 """
 
 import contextlib

@@ -22,7 +22,7 @@ OTHER_UID = 65534
 AS_ROOT = pytest.mark.parametrize("caller", ["root" if os.geteuid() == 0 else "user"], indirect=True, scope="module")
 AS_USER = pytest.mark.parametrize("caller", ["user"], indirect=True, scope="module")
 # Makes the packages of the virtual environment, with editable installs and native core, available to another Python.
-SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
+SITECUSTOMIZE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
 # Runs the command of its arguments inside the sandbox.
 IN_SANDBOX = "import sys; from acapella_capture.testbeds.local import sandbox; sys.exit(sandbox.call(sys.argv[1:]))"
 
@@ -53,7 +53,7 @@ class Caller:
 
 
 def namespaces_or_skip(caller: Caller) -> Caller:
-    """Return the caller; skip the test if it may not create network namespaces."""
+    """Return the caller; skip the test if the caller may not create network namespaces or a program is missing."""
     flags = ["--user", "--map-current-user", "--keep-caps"] if caller.prefix or os.geteuid() else []
     argv = [*caller.prefix, "unshare", *flags, "--fork", "--pid", "--mount-proc", "--net", "true"]
     require_success(argv, "network namespaces")
@@ -65,7 +65,7 @@ def ordinary_user(directory: Path) -> Caller:
     """Return an unprivileged caller whose interpreter finds our packages through ``directory``."""
     if os.geteuid() != 0:
         return namespaces_or_skip(Caller())
-    write_file(directory / "sitecustomize.py", SITE).chmod(0o644)
+    write_file(directory / "sitecustomize.py", SITECUSTOMIZE).chmod(0o644)
     prefix = ("setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups")
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         caller = Caller(prefix, python, {"PYTHONPATH": str(directory), "HOME": "/nonexistent"})

@@ -29,7 +29,7 @@ def check_c_tests(*names: str) -> None:
 
 @contextlib.contextmanager
 def monitors(prefix: tuple[str, ...], *arguments: list, **options) -> Iterator[list[subprocess.Popen]]:
-    """Run an `acapella monitor` in a namespace for each list of arguments, until the end of the block.
+    """Run an `acapella monitor` for each list of arguments, after a command prefix, until the end of the block.
 
     Afterwards, each process has the attributes ``output`` and ``messages``. ``options``: those of subprocess.Popen.
     """

@@ -20,7 +20,7 @@ from acapella_testing.source_tree import ROOT
 SOURCE = ROOT / "capture" / "dpdk"
 SECOND = 1_000_000_000
 FORWARD = ROOT / "p4" / "loader" / "tests" / "forward.spec"
-DROP_ARP = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"  # rules of this program
+DROP_ARP = "table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n"  # rules for FORWARD
 LIMIT_S = 300  # reached only if the program hangs
 
 
@@ -48,7 +48,7 @@ class Frame:
 
 @dataclass
 class Pcapng:
-    """A pcapng file: its frames, and options by code of interface and statistics blocks."""
+    """A pcapng file: its frames, and the options of its interface and statistics blocks, by code."""
 
     frames: list[Frame] = field(default_factory=list)
     interface: dict[int, bytes] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class FakeTestbed(Testbed):
         self.fetched: list[str] = []
         self.calls: list[tuple[str, str]] = []
         self.max_instances = 99  # at a site
-        self.broken_fetches = 0  # number of the next fetches that lose a byte
+        self.broken_fetches = 0  # number of upcoming fetches that lose a byte
         self.left: tuple[str, ...] = ()
         self.receivers: tuple[str, ...] = ("capture0",)
         self.seen = "1000000 - 0 0"  # free KiB, bytes of the capture, seconds since the heartbeat, frames

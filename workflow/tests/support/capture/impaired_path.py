@@ -1,4 +1,4 @@
-"""A path with acapella-link between a generator and a monitor, and the schedule that follows from its seed.
+"""A path with acapella-link between a generator and a monitor, and the schedule that follows from the seed.
 
 `sent0` is connected to `router0`. The kernel forwards packets for CLEAN to `router1`, and those for IMPAIRED first
 through the TUN device of acapella-link. `router1` is connected to `arrived0`.
@@ -18,9 +18,9 @@ from acapella_testing.requirements import require, require_programs
 
 CLEAN, IMPAIRED = "10.9.1", "10.9.2"
 ROUTER_MAC, HOST_MAC = "02:00:00:00:00:02", "02:00:00:00:00:09"
-EARLY_NS = 50_000  # acapella-link sends a packet at most this time early (2 * WAKE_MAX_NS in capture/link)
+EARLY_NS = 50_000  # acapella-link sends a packet at most this much early (2 * WAKE_MAX_NS in capture/link)
 MASK = 2**64 - 1
-LINES = f"""
+IP_COMMANDS = f"""
 link set router0 address {ROUTER_MAC}
 route add {CLEAN}.0/24 dev router1
 route add {IMPAIRED}.0/24 dev router1
@@ -80,7 +80,7 @@ def path(program: Path) -> Iterator[tuple[tuple[str, ...], Link]]:
     require_programs("ip", "taskset")
     with veth.namespace(("sent0", "router0"), ("router1", "arrived0")) as prefix:
         run(prefix, "sh", "-c", SYSCTLS)
-        for line in LINES.strip().splitlines():
+        for line in IP_COMMANDS.strip().splitlines():
             run(prefix, "ip", *line.split())
         argv = [*prefix, "taskset", "-c", "0", program, "link0=/proc/self/ns/net"]
         with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

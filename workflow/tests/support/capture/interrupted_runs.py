@@ -14,7 +14,7 @@ END_S = 180  # reached only if the collection hangs
 
 
 def tree_when(process: subprocess.Popen, busy: str) -> Tree:
-    """Return the process tree once it includes a program of that name."""
+    """Return the process tree once it includes a program named ``busy``."""
     end = time.monotonic() + END_S
     while busy not in (tree := Tree.below(process.pid)).programs():
         tree.close()
@@ -28,7 +28,7 @@ def ends_without_leftovers(
 ) -> int:
     """Start a collection, send it a signal at a given moment, and return its exit status.
 
-    The moment is when a sample whose name has this prefix has been captured, and then a program with this name runs.
+    ``moment``: a prefix and a program. A sample whose name has this prefix has been captured, then the program runs.
     Without a signal, this function does not wait for the program: on a busy machine, the collection may end before it
     sees a program that runs only briefly. Fails if a process, namespace, interface, mount or incomplete file is left.
     """

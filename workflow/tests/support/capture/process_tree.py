@@ -1,4 +1,4 @@
-"""Snapshots of process trees, to find what they leave. Processes are compared by start time, namespaces by inode."""
+"""Snapshots of process trees, to find what they leave. Processes are compared by ID and start time."""
 
 import contextlib
 import os
@@ -33,8 +33,8 @@ def namespaces_of(pid: int) -> set[str]:
     return found
 
 
-def held(pid: int, others: set[str]) -> dict[str, int]:
-    """Open the namespaces of a process except ``others``; return them by their names in namespaces_of."""
+def open_namespaces(pid: int, others: set[str]) -> dict[str, int]:
+    """Open the namespaces of a process except ``others``; return their descriptors by name, as in namespaces_of."""
     found = {}
     for kind in KINDS:
         with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def held(pid: int, others: set[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Tree:
-    """The descendants of a process, by number and start time, and the namespaces that only they have.
+    """A process and its descendants, by ID and start time, and the namespaces that only the descendants have.
 
     The namespaces are held open until `close`, because the kernel reuses the numbers of deleted namespaces, for example
     for a test that runs at the same time.
@@ -66,7 +66,7 @@ class Tree:
             inside |= more
         namespaces, known = {}, namespaces_of(1) | namespaces_of(root)
         for pid in inside:
-            namespaces |= held(pid, known | namespaces.keys())
+            namespaces |= open_namespaces(pid, known | namespaces.keys())
         return cls(frozenset((pid, everything[pid][1]) for pid in inside if pid in everything), namespaces)
 
     def __enter__(self) -> "Tree":

@@ -33,7 +33,7 @@ class StandIn:
     def __init__(self, options: dict[str, str]):
         self.fault_event, _, self.fault_kind = options.pop("fault", "").partition(":")
         self.number = collections.Counter({name: int(value) for name, value in options.items()})
-        self.gaps: list[int] = []  # times of the packets since the first
+        self.offsets_ns: list[int] = []  # times of the packets since the first
         self.activity = "idle"
         self.stopped = threading.Event()
         self.writing = threading.Lock()
@@ -43,7 +43,7 @@ class StandIn:
         return time.time_ns() + self.number["clock"]
 
     def event(self, name: str, **values: object) -> None:
-        """Print an event, or what a faulty program does instead."""
+        """Print an event, or inject the fault of this event."""
         kind = self.fault_kind if name == self.fault_event else ""
         if kind == "die":
             print("acapella-dpdk-replay: error: link of net_fake0 is down", file=sys.stderr, flush=True)
@@ -80,7 +80,7 @@ class StandIn:
             seconds, rest, size, _ = struct.unpack_from("<IIII", data, at)
             stamps.append(seconds * 10**9 + rest * (1 if data[:4] == b"\x4d\x3c\xb2\xa1" else 1000))
             at += 16 + size
-        self.gaps = [stamp - stamps[0] for stamp in stamps]
+        self.offsets_ns = [stamp - stamps[0] for stamp in stamps]
         self.event("loaded", file=file, packets=len(stamps), truncated_packets=self.number["truncated"])
 
     def on_record(self, start: str, until: str) -> None:
@@ -106,15 +106,15 @@ class StandIn:
         reason = "stop" if ended else "complete"
         self.activity = "idle"
         if activity == "recording":
-            self.gaps = self.gaps or [0, 1000]
+            self.offsets_ns = self.offsets_ns or [0, 1000]
             ports = [{"name": "net_fake0", "reception": self.reception()}]
-            self.event("recorded", stopped_by=reason, packets=len(self.gaps), ports=ports)
+            self.event("recorded", stopped_by=reason, packets=len(self.offsets_ns), ports=ports)
             return
-        total = 0 if ended else len(self.gaps) * self.run[1]
+        total = 0 if ended else len(self.offsets_ns) * self.run[1]
         sent, lost = max(0, total - self.number["refuse"]), self.number["lost"]
         kernel = {"tx_packets": sent - lost, "tx_errors": 0, "tx_dropped": lost}
         self.event(
-            "done", stopped_by=reason, requested=len(self.gaps) * self.run[1], sent=sent,
+            "done", stopped_by=reason, requested=len(self.offsets_ns) * self.run[1], sent=sent,
             sent_late=sent if self.number["late"] > LATE_NS else 0, late_ns=LATE_NS,
             polling={"polls": 9, "preemptions": 2, "largest_gap_ns": 4321},
             ports=[{"name": "net_fake0", "queues": [sent], "interface": kernel, "reception": self.reception()}],
@@ -136,40 +136,42 @@ class StandIn:
 
     def on_clear(self) -> None:
         self.expect_idle()
-        self.gaps = []
+        self.offsets_ns = []
         self.event("cleared")
 
     def on_run(self, at: str, loops: str, speed_ppm: str) -> None:
-        if not self.gaps:
+        if not self.offsets_ns:
             raise ValueError("nothing to replay; load a file or record first")
         start = int(at) or self.now() + 10_000_000
         if start < self.now():
             raise ValueError("the start is in the past")
-        period = self.gaps[-1] * 1_000_000 // int(speed_ppm)
+        period = self.offsets_ns[-1] * 1_000_000 // int(speed_ppm)
         self.run = start, int(loops), period
-        self.event("scheduled", run=1, at_ns=start, loops=int(loops), period_ns=period, packets=len(self.gaps))
+        self.event("scheduled", run=1, at_ns=start, loops=int(loops), period_ns=period, packets=len(self.offsets_ns))
         self.begin("running", start, start + period * int(loops))
 
     def on_status(self) -> None:
-        self.event("status", state=self.activity, packets=len(self.gaps), ports=[{"name": "net_fake0", "received": 7}])
+        self.event(
+            "status", state=self.activity, packets=len(self.offsets_ns), ports=[{"name": "net_fake0", "received": 7}]
+        )
 
     def on_save(self, file: str) -> None:
-        Path(file).write_bytes(b"recording of %d packets" % len(self.gaps))
-        self.event("saved", command="save", file=file, packets=len(self.gaps))
+        Path(file).write_bytes(b"recording of %d packets" % len(self.offsets_ns))
+        self.event("saved", command="save", file=file, packets=len(self.offsets_ns))
 
     def on_departures(self, file: str) -> None:
         start, loops, period = self.run
         with Path(file).open("xb") as out:
             out.write(b"ACDEPv1\0")
-            for number in range(len(self.gaps) * loops):
-                loop, packet = divmod(number, len(self.gaps))
-                at = start + loop * period + self.gaps[packet]
+            for number in range(len(self.offsets_ns) * loops):
+                loop, packet = divmod(number, len(self.offsets_ns))
+                at = start + loop * period + self.offsets_ns[packet]
                 refused = number < self.number["refuse"]
                 departed, outcome = (NEVER, RING_FULL) if refused else (at + self.number["late"], 0)
                 if number < self.number["too_long"]:
                     departed, outcome = NEVER, TOO_LONG
                 out.write(RECORD.pack(loop, 0, outcome, 3, packet, at, departed, 5 if refused else 0, 0, 0))
-        self.event("saved", command="departures", file=file, packets=len(self.gaps) * loops)
+        self.event("saved", command="departures", file=file, packets=len(self.offsets_ns) * loops)
 
 
 def main() -> None:

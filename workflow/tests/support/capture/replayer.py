@@ -81,16 +81,16 @@ class Replayer:
         self.events: list[dict] = []
         self.messages = ""
         self._new: queue.Queue = queue.Queue()
-        self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
+        self._threads = [threading.Thread(target=self._read_events), threading.Thread(target=self._read_messages)]
         for thread in self._threads:
             thread.start()
 
-    def _read(self) -> None:
+    def _read_events(self) -> None:
         for line in self.process.stdout:
             self._new.put(json.loads(line))
         self._new.put(None)
 
-    def _listen(self) -> None:
+    def _read_messages(self) -> None:
         for line in self.process.stderr:
             self.messages += line
 
@@ -168,9 +168,9 @@ def startup_error(*arguments: object, prefix: tuple[str, ...] = ()) -> tuple[int
 
 
 @contextlib.contextmanager
-def loaded(capture: Path, *arguments: object, **how: object) -> Iterator[Replayer]:
-    """Run the program with the packets of a capture; ``how`` as for Replayer."""
-    with Replayer(*arguments, **how) as program:
+def loaded(capture: Path, *arguments: object, **options: object) -> Iterator[Replayer]:
+    """Run the program with the packets of a capture. ``options``: keyword arguments of Replayer."""
+    with Replayer(*arguments, **options) as program:
         program.ask(f"load {capture}", "loaded")
         yield program
 

@@ -39,7 +39,7 @@ def instance(switched) -> Iterator[Instance]:
     return switched.allocate(switched.sites()[0].name, ResourceRequest(1))[0]
 
 
-def one_line(call) -> UserError:
+def user_error(call) -> UserError:
     """Return the error of a call, which must be a UserError of one line."""
     with pytest.raises(UserError) as raised:
         call()
@@ -85,7 +85,7 @@ def test_sites_with_a_switch_have_a_downlink(switched):
          "start", "fetch"],
 )  # fmt: skip
 def test_unknown_name_is_a_user_error(testbed, call):
-    assert not isinstance(one_line(lambda: call(testbed, testbed.sites()[0])), InsufficientResources)
+    assert not isinstance(user_error(lambda: call(testbed, testbed.sites()[0])), InsufficientResources)
 
 
 def missing_at(site: Site) -> Instance:
@@ -151,18 +151,18 @@ def test_releasing_a_site_keeps_instances_of_other_sites(switched, instance):
         assert switched.instances(instance.site) == ()
     assert switched.instances(other) == (kept,)
     assert switched.run(kept.name, ["true"]).status == 0
-    one_line(lambda: switched.run(instance.name, ["true"]))
-    one_line(lambda: switched.mirror(instance, instance.receivers[0], switched.sites()[0].ports[0].name, "both"))
+    user_error(lambda: switched.run(instance.name, ["true"]))
+    user_error(lambda: switched.mirror(instance, instance.receivers[0], switched.sites()[0].ports[0].name, "both"))
     assert switched.allocate(instance.site, ResourceRequest(1)) == (instance,)
     switched.release(other)
 
 
 def test_mirror_needs_a_known_receiver_port_and_direction(switched, instance):
     receiver, port = instance.receivers[0], switched.sites()[0].ports[0].name
-    one_line(lambda: switched.mirror(instance, "none", port, "both"))
-    one_line(lambda: switched.mirror(instance, receiver, "none", "both"))
-    one_line(lambda: switched.mirror(instance, receiver, port, "sideways"))
-    one_line(lambda: switched.mirror_capacity_bps(instance, "none"))
+    user_error(lambda: switched.mirror(instance, "none", port, "both"))
+    user_error(lambda: switched.mirror(instance, receiver, "none", "both"))
+    user_error(lambda: switched.mirror(instance, receiver, port, "sideways"))
+    user_error(lambda: switched.mirror_capacity_bps(instance, "none"))
     capacity = switched.mirror_capacity_bps(instance, receiver)
     assert capacity is None or (type(capacity) is int and capacity > 0)
 
@@ -183,7 +183,7 @@ def test_program_runs_on_an_instance(switched, instance):
     argv = ["sh", "-c", 'cat; echo "it\'s" bad >&2; exit 3']
     done = switched.run(instance.name, argv, stdin="given\n", timeout_s=TIMEOUT_S)
     assert (done.status, done.stdout, done.stderr.strip()) == (3, "given\n", "it's bad")
-    one_line(lambda: switched.run(instance.name, ["sleep", "30"], timeout_s=0.3))
+    user_error(lambda: switched.run(instance.name, ["sleep", "30"], timeout_s=0.3))
 
 
 def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
@@ -198,7 +198,7 @@ def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
 
 
 def test_fetching_a_missing_file_creates_nothing(switched, instance, tmp_path):
-    one_line(lambda: switched.fetch(instance.name, "none", tmp_path / "raw" / "none.pcap"))
+    user_error(lambda: switched.fetch(instance.name, "none", tmp_path / "raw" / "none.pcap"))
     assert not (tmp_path / "raw").exists() or list((tmp_path / "raw").iterdir()) == []
 
 
@@ -215,16 +215,16 @@ def test_fetched_file_is_complete(switched, instance, tmp_path):
 
 
 def test_uploaded_file_is_complete_and_executable(switched, instance, tmp_path):
-    (tmp_path / "interrupted").write_text("#!/bin/sh\necho $1 $0\n")
+    (tmp_path / "script").write_text("#!/bin/sh\necho $1 $0\n")
     for _ in range(2):
-        switched.put(instance.name, tmp_path / "interrupted", "program")
+        switched.put(instance.name, tmp_path / "script", "program")
         there = switched.path_on_node(instance.name, "program")
         there = there if "/" in there else f"./{there}"
         done = switched.run(instance.name, [there, "once"], timeout_s=TIMEOUT_S)
         assert (done.status, done.stdout) == (0, f"once {there}\n")
     assert switched.run(instance.name, ["stat", "-c", "%a", there]).stdout == "700\n"
-    one_line(lambda: switched.put("missing", tmp_path / "interrupted", "program"))
-    one_line(lambda: switched.put(instance.name, tmp_path / "none", "program"))
+    user_error(lambda: switched.put("missing", tmp_path / "script", "program"))
+    user_error(lambda: switched.put(instance.name, tmp_path / "none", "program"))
 
 
 def test_lease_can_be_extended(switched, instance):

@@ -40,8 +40,8 @@ PRECAUTIONS = read_behaviors("precautions.tsv", "reason")
 class Faults:
     """Active faults, until a test removes them."""
 
-    create_status: list[int] = field(default_factory=list)  # status of the next POSTs; a 5xx creates the slice
-    refuse: bool = False  # allocations end in StableError for lack of resources
+    create_status: list[int] = field(default_factory=list)  # status of the next creations; 503 creates no slice
+    refuse: bool = False  # new slices end in StableError for lack of resources
     notice: str = "Insufficient resources : ['disk']"
     queries: int = 1  # number of queries for which a new slice is Configuring
     first_mirrors_fail: bool = False  # creations of slices with mirrors fail
@@ -57,6 +57,6 @@ class Faults:
     lost_answers: list[str] = field(default_factory=list)  # path prefixes of the next requests without an answer
     hidden: int = 0  # number of the next lists that omit slices created while this is above 0
     latency_s: float = 0
-    too_many: int = 0  # number of the next requests that are refused
+    too_many: int = 0  # number of the next requests for slices and slivers that are refused
     expire_after: int | None = None  # number of requests after which all tokens expire, once
     ipv6_management: bool = False

@@ -47,7 +47,10 @@ class Collection:
 
 
 def config_of(fabric: Loopback, **changes) -> dict:
-    """Return the config of a collection; `changes` are keys of sections `collect`, `capture`, ..., or of `fabric`."""
+    """Return the config of a collection.
+
+    `changes`: sections `collect`, `capture` and `preprocess`, key `sample_s`, and keys of section `fabric`.
+    """
     nodes = {"nodes": changes.pop("nodes", "separate")}  # depends on other sections, so it is not a setting on its own
     return {
         "testbed": "fabric",

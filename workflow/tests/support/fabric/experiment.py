@@ -1,4 +1,4 @@
-"""The slice of a user's own experiment on a FABRIC on loopback: nodes with shared NICs in a network."""
+"""The slice of a user's own experiment on a FABRIC on loopback: nodes with shared NICs, one network per site."""
 
 import contextlib
 import datetime

@@ -56,7 +56,7 @@ def place(node: Needs, hosts: list[dict], *, running: bool = False) -> bool:
     A node that is already `running` stays on its host when maintenance begins.
     """
     for host in hosts:
-        if host["site"] != node.site or (host["broken"] and not running):
+        if host["site"] != node.site or (host["maintenance"] and not running):
             continue
         there, none = host["components"], {"capacity": 0, "allocated": 0}
         if all(host[f"{key}_available"] >= number for key, number in node.asked.items()) and all(
@@ -72,7 +72,7 @@ def place(node: Needs, hosts: list[dict], *, running: bool = False) -> bool:
 
 
 def mirrors_by_receiver(model: str) -> dict[str, str]:
-    """Return the mirror service of each interface that receives one."""
+    """Return the mirror service of each interface that receives mirrored frames."""
     return {
         peer.name: name
         for name, service in graph(model).network_services.items() if service.mirror_port
@@ -89,7 +89,7 @@ def foreign_mirrors(model: str) -> list[str]:
 
 
 def ports_with_several_mirrors(model: str) -> list[str]:
-    """Return the switch ports of a site that several mirrors copy, whatever their VLANs."""
+    """Return the switch ports that several mirrors copy, whatever their VLANs."""
     services, sites = graph(model).network_services, {node.name: node.site for node in needs(model)}
     copied = Counter(
         (site, services[name].mirror_port)

@@ -29,7 +29,7 @@ from acapella_capture.testbeds.base import Instance, ResourceRequest
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
 SITE = "STAR"
-Connection = Callable[[str], tuple[object, object]]  # from a node's name: the bastion host and the node
+Connection = Callable[[str], tuple[object, object]]  # from a node's name to clients of the bastion host and the node
 PATCHES = (
     (Utils, "is_reachable"), (fablib.FablibManager, "probe_bastion_host"), (node.Node, "_get_ssh_connection")
 )  # fmt: skip
@@ -91,7 +91,7 @@ class Loopback:
             yield
 
     def give_token(self, lasts_s: float = 4 * 3600, **others: str) -> str:
-        """Write a token to the user's file."""
+        """Write a token to the user's token file; return it."""
         created = self.orchestrator.grant(lasts_s)
         self.tokens.write_text(json.dumps({"id_token": created, **others}))
         return created
@@ -135,7 +135,7 @@ def replace_functions(patch: pytest.MonkeyPatch, connect: Connection) -> None:
 def loopback_fabric(
     directory: Path, sites: dict[str, list[dict]] | None = None, kind: type[Orchestrator] = Orchestrator
 ) -> Iterator[Loopback]:
-    """Run an orchestrator of a kind, and nodes; remove everything at the end."""
+    """Run an orchestrator of this class, and nodes; remove everything at the end."""
     (directory / "nodes").mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them until the process ends

@@ -30,7 +30,7 @@ SYSCTL = '#!/bin/sh\n[ "$*" = "-n kernel.random.boot_id" ] && exec cat "$HOME/bo
 
 @dataclass
 class Namespaces:
-    """The namespaces of a slice: process ids of their holders by node, and the pairs of interfaces."""
+    """The namespaces of a slice: the processes that hold them, by node, and the pairs of interfaces."""
 
     slice_id: str
     holders: dict[str, subprocess.Popen] = field(default_factory=dict)

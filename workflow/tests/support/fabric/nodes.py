@@ -46,7 +46,7 @@ case "$1 $3 $4" in
 esac
 """
 BASTION = "@bastion"
-ID = "#!/bin/sh\necho 1000\n"  # not that of the user who runs the tests; on FABRIC an ordinary user logs in
+ID = "#!/bin/sh\necho 1000\n"  # an ordinary user, as on FABRIC, even if root runs the tests
 INSTALL = '#!/bin/sh\necho "install $*" >> "$HOME/commands.log"\n'  # prevents tests from installing packages
 TIMEDATECTL = '#!/bin/sh\n[ -e "$HOME/unsynchronized" ] && echo no || echo yes\n'
 LOGGED = '#!/bin/sh\necho "${0##*/} $*" >> "$HOME/commands.log"\n'  # for programs that would affect this machine
@@ -54,16 +54,16 @@ SUDO = '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n'
 TCPDUMP = """#!{python} -IS
 import os, signal, struct, sys, time
 interface = sys.argv[sys.argv.index("-i") + 1]
-taken = 0
-longer = os.path.join(os.environ["HOME"], "wire_bytes")  # wire length of each frame, if a test sets it
-def on_signal(*_):
-    print(f"{{taken}} packets captured, {{taken}} packets received by filter, 0 packets dropped by kernel",
+captured = 0
+wire_file = os.path.join(os.environ["HOME"], "wire_bytes")  # wire length of each frame, if a test sets it
+def print_counts(*_):
+    print(f"{{captured}} packets captured, {{captured}} packets received by filter, 0 packets dropped by kernel",
           file=sys.stderr, flush=True)
 def end(*_):
     sys.stdout.buffer.flush()
-    on_signal()
+    print_counts()
     os._exit(0)
-signal.signal(signal.SIGUSR1, on_signal)
+signal.signal(signal.SIGUSR1, print_counts)
 signal.signal(signal.SIGINT, end)
 out = sys.stdout.buffer
 out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
@@ -73,10 +73,10 @@ while True:
     head = "0800 45000032000100004011 0000 cb00714d c6336409 c3500009001e0000"  # 203.0.113.77, UDP
     frame = bytes(12) + bytes.fromhex(head) + b"s" * 22
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGUSR1])
-    wire = int(open(longer).read()) if os.path.exists(longer) else len(frame)
+    wire = int(open(wire_file).read()) if os.path.exists(wire_file) else len(frame)
     out.write(struct.pack("<IIII", now // 10**9, now % 10**9, len(frame), wire) + frame)
     out.flush()
-    taken += 1
+    captured += 1
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGUSR1])
     time.sleep(0.01)
 """
@@ -102,14 +102,14 @@ class Nodes:
 
     def __init__(self, directory: Path):
         self.directory = directory
-        self.refusing = False  # closes all connections
+        self.refusing = False  # closes each new connection
         self.expired_key = False  # the bastion host rejects the user
         self.booting = 0  # number of the next logins to nodes that are refused
         # Every n-th command loses its connection after it was received. The first login to the bastion host, and every
         # n-th after it, loses its connection, too. 0: none.
         self.drop_every = 0
         self.prefixes: dict[str, tuple[str, ...]] = {}  # command prefixes by node, such as nsenter
-        self.cut_downloads_after: int | None = None  # bytes after which the connection closes
+        self.cut_downloads_after: int | None = None  # bytes after which all connections close
         self.downloaded = 0
         self.commands: list[str] = []
         self.key, self.bastion_key = self.new_key(), self.new_key()

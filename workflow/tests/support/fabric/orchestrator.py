@@ -49,7 +49,7 @@ LINKS = [  # as returned by query_links
         {"site": "STAR", "node": "n1", "port": "Bundle-Ether10.3372"},
         {"site": "UTAH", "node": "n2", "port": "Bundle-Ether1/0.3372"}]},
 ]  # fmt: skip
-COUNTED = {  # ifName by rack, including interfaces that are not ports
+INTERFACES = {  # ifName by rack, including interfaces that are not ports
     "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
              "HundredGigE0/0/0/15.3370", "Optics0/0/0/5", "CoherentDSP0/0/0/5", "PTP0/RP0/CPU0/0"),
     "utah": ("HundredGigE0/0/0/2",),
@@ -122,7 +122,7 @@ class Orchestrator:
         return [each for each in self.slices.values() if each.state not in GONE]
 
     def count(self, method: str, path: str = "/") -> int:
-        """Return the number of requests so far."""
+        """Return the number of requests so far with this method and path prefix."""
         return sum(verb == method and asked.startswith(path) for verb, asked in self.requests)
 
     def posts(self, path: str) -> int:
@@ -196,7 +196,7 @@ class Orchestrator:
             return self.faults.metrics_status if self.faults.metrics_status != 200 else 401, {"error": "not for you"}
         asked, now, result = form["query"][0], time.time(), []
         rack = re.search(r'rack="([^"]+)"', asked)
-        for name, ports in COUNTED.items():
+        for name, ports in INTERFACES.items():
             for number, port in enumerate(ports):
                 if rack and rack[1] != name:
                     continue
@@ -215,7 +215,7 @@ class Orchestrator:
         for site, kinds in self.sites.items():
             hosts += [
                 {"name": f"{site.lower()}-w{number}.fabric-testbed.net", "site": site,
-                 "state": self.states.get(site, "Active"), "broken": kind.get("maintenance", False),
+                 "state": self.states.get(site, "Active"), "maintenance": kind.get("maintenance", False),
                  **{f"{key}_available": kind[key] for key in ("cores", "ram", "disk")},
                  **{f"{key}_capacity": kind[key] for key in ("cores", "ram", "disk")},
                  "components": {nic: {"capacity": n, "allocated": 0} for nic, n in kind["nics"].items()}}
@@ -244,7 +244,7 @@ class Orchestrator:
         sites = [{"name": name, "state": self.states.get(name, "Active"), "hosts": []}
                  for name in self.sites if name in required]  # fmt: skip
         sites += [{"name": "MAINT", "state": "Maint", "hosts": []}] if not only else []
-        hosts = [{key: value for key, value in host.items() if key != "broken"}
+        hosts = [{key: value for key, value in host.items() if key != "maintenance"}
                  for host in self._hosts() if host["site"] in required]  # fmt: skip
         return 200, {"data": [{"sites": sites, "hosts": hosts, "links": LINKS, "facility_ports": []}]}
 

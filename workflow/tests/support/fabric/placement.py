@@ -1,8 +1,7 @@
 """Operations on nodes (POA) of the FABRIC on loopback: CPU and memory placement, reboot.
 
-CPUs are pinned immediately; memory moves at the next reboot. The host has two NUMA
-nodes, and the NICs are at the second. Replies have the form of the examples in FABRIC's client
-(`Node.get_cpu_info`, `Node.get_numa_info`).
+CPUs are pinned immediately; memory moves at the next reboot. The host has two NUMA nodes, and the NICs are at the
+second. Replies have the form of the examples in FABRIC's client (`Node.get_cpu_info`, `Node.get_numa_info`).
 """
 
 import json

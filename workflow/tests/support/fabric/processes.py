@@ -15,7 +15,7 @@ from types import ModuleType
 from acapella_testing.new_files import write_file
 
 VARIABLE = "ACAPELLA_LOOPBACK_NODES"  # JSON: port of the nodes, file with the key of the bastion host
-SITE = "from acapella_testing.fabric import processes\n\nprocesses.install()\n"
+SITECUSTOMIZE = "from acapella_testing.fabric import processes\n\nprocesses.install()\n"
 FABLIB, NODE = "fabrictestbed_extensions.fablib.fablib", "fabrictestbed_extensions.fablib.node"
 UTILS = "fabrictestbed_extensions.utils.utils"
 
@@ -23,7 +23,7 @@ UTILS = "fabrictestbed_extensions.utils.utils"
 def environment(nodes, directory: Path) -> dict[str, str]:
     """Return the environment of processes that use the nodes; ``directory``: where its files are written."""
     key = nodes.bastion_key_file(directory)
-    write_file(directory / "site" / "sitecustomize.py", SITE)
+    write_file(directory / "site" / "sitecustomize.py", SITECUSTOMIZE)
     return {"PYTHONPATH": str(directory / "site"), VARIABLE: json.dumps([nodes.port, str(key)])}
 
 

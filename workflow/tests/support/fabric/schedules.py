@@ -296,7 +296,7 @@ def collected(fabric: Loopback, plan: Schedule, *words: str) -> tuple[int, Path]
 def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple[Ended, Ended]:
     """Collect under a schedule, and release what is left once the faults have ended; return both results."""
     with scheduled_fabric(directory, plan) as fabric, pytest.MonkeyPatch.context() as patch:
-        first = end(fabric, plan, capsys, patch)
+        first = run_collect(fabric, plan, capsys, patch)
         orchestrator = fabric.orchestrator
         orchestrator.plan, orchestrator.states = None, {}
         orchestrator.faults, fabric.nodes.refusing, fabric.nodes.drop_every = Faults(), False, 0
@@ -305,10 +305,10 @@ def run(directory: Path, plan: Schedule, capsys: pytest.CaptureFixture) -> tuple
             stored.queries = 0
         fabric.give_token()
         orchestrator.tags = () if plan.loses_tags else orchestrator.tags
-        return first, end(fabric, plan, capsys, patch, "--release-all")
+        return first, run_collect(fabric, plan, capsys, patch, "--release-all")
 
 
-def end(
+def run_collect(
     fabric: Loopback, plan: Schedule, capsys: pytest.CaptureFixture, patch: pytest.MonkeyPatch, *words: str
 ) -> Ended:
     clock = SimulatedClock()

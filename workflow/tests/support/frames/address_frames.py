@@ -132,13 +132,13 @@ def found(packet: Packet, path: str = "") -> dict[str, bytes]:
         for field in packet.fields_desc:
             if isinstance(field, ConditionalField) and not field._evalcond(packet):
                 continue
-            addresses |= of_field(field, packet.getfieldval(field.name), f"{here}.{field.name}")
+            addresses |= addresses_of_field(field, packet.getfieldval(field.name), f"{here}.{field.name}")
         packet = packet.payload
         depth += 1
     return addresses
 
 
-def of_field(field, value, where: str) -> dict[str, bytes]:
+def addresses_of_field(field, value, where: str) -> dict[str, bytes]:
     """Return the addresses of one field."""
     field = getattr(field, "fld", field)  # the field inside a conditional field
     if value is None:
@@ -148,7 +148,7 @@ def of_field(field, value, where: str) -> dict[str, bytes]:
         return {k: v for i, packet in enumerate(packets) for k, v in found(packet, f"{where}[{i}]").items()}
     if isinstance(value, list):
         inner = IP6Field("", "::") if isinstance(field, IP6ListField) else getattr(field, "field", None)
-        return {k: v for i, one in enumerate(value) for k, v in of_field(inner, one, f"{where}[{i}]").items()}
+        return {k: v for i, one in enumerate(value) for k, v in addresses_of_field(inner, one, f"{where}[{i}]").items()}
     if isinstance(field, MACField):
         return {where: bytes.fromhex(value.replace(":", ""))}
     return {where: ipaddress.ip_address(value).packed} if isinstance(field, IPField | IP6Field) else {}

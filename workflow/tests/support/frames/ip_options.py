@@ -4,7 +4,7 @@ import random
 import struct
 
 SECRET = bytes(range(0xA1, 0xFB))  # no two consecutive bytes are a type and a length in these protocols
-HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbor": 62}  # offsets of options in a frame
+OPTION_OFFSETS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbor": 62}  # offsets of options in a frame
 
 
 def ethernet(ethertype: int, packet: bytes) -> bytes:

@@ -55,7 +55,7 @@ def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b""
 
 
 def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
-    """Write a pcapng file with nanosecond timestamps. Frames before 1970 have a second interface with a time offset."""
+    """Write a pcapng file with ns timestamps. Frames before 1970 are on a second interface, with a time offset."""
     offset_s = 55 * 365 * 86_400
     offsets = (b"", option(14, struct.pack("<q", -offset_s)))
     interfaces = (interface(options=option(9, b"\x09") + offset + option(0, b"")) for offset in offsets)

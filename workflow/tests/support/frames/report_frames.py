@@ -26,7 +26,7 @@ BYTES = {number: rows[-1]["offset"] + rows[-1]["bytes"] for number, rows in LAYO
 
 
 def report(number: int, **fields) -> bytes:
-    """Return a report; unnamed fields are 0, addresses are bytes."""
+    """Return a report; addresses are bytes. Unnamed fields are 0; in format 2, the default is TCP over IPv4."""
     created = bytearray(BYTES[number])
     if number == 2:
         fields = {"version": 2, "ip_version": 4, "ip_proto": 6, **fields}

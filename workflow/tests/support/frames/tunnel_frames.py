@@ -150,7 +150,7 @@ def gtp(teid: int, inner: Packet) -> Packet:
     return over_udp(inner.with_header(header, ("gtp_teid", teid, 4, 4)), 2152)
 
 
-def gtp_signalling(teid: int, _inner: Packet) -> Packet:
+def gtp_signaling(teid: int, _inner: Packet) -> Packet:
     """Return a request that is the same in versions 1 and 2, without information elements."""
     header = struct.pack(">BBHI", 0x48, 32, 8, teid) + bytes(4)
     return over_udp(Packet(b"").with_header(header, ("gtp_teid", teid, 4, 4)), 2123)

@@ -1,4 +1,4 @@
-"""A campaign of testbed "files", from its sample sheet to the index."""
+"""A campaign of testbed "files", from its sample sheet to its tables."""
 
 from collections.abc import Sequence
 from pathlib import Path

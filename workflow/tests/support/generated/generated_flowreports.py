@@ -30,7 +30,7 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
 ) -> Path:
     """Write the tables of `acapella p4 tables`.
 
-    ``wrong``: share of flows with wrong counts. ``missing``: share of flows without a reported RTT.
+    ``wrong``: share of flows with wrong counts. ``missing``: share of flows without a reported RTT of the handshake.
     """
     draw, made = random.Random(samples * 1000 + flows), defaultdict(list)
     for number in range(samples):
@@ -65,7 +65,7 @@ def publish(directory: Path, made: dict[str, list[dict]]) -> Path:
 
 
 def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
-    """Return a flow. Every second flow has a handshake; some have counts that are too large in the sketch."""
+    """Return a flow. Every second flow has a handshake; some have too many bytes in the sketch."""
     packets = round(10 ** draw.uniform(0, 5))
     size = packets * draw.choice([40, 52, 576, 1500])
     excess = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
@@ -131,7 +131,7 @@ def counts(sample: str, flows: list[dict]) -> list[dict]:
 
 
 def sketches(sample: str, flows: int) -> list[dict]:
-    """Return sketches whose errors decrease with memory; the largest has no errors."""
+    """Return sketches whose errors decrease with memory; those with 65,536 cells have no errors."""
     rows = []
     for depth, power, measure in itertools.product((1, 2, 4), (6, 8, 10, 12, 16), ("bytes", "packets")):
         cells = 2**power

@@ -47,7 +47,7 @@ THRESHOLDS = [n // 1000 for n in sorted(each * 10**power for each in MANTISSAS f
 def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
     """Write tables/ and provenance/process.json; return the directory. With ``frames`` 0, samples have no frames.
 
-    ``restriction``: (restriction, detail) of all samples, which nevertheless count.
+    ``restriction``: (restriction, detail) of all samples, which are not excluded.
     """
     directory = Path(directory)
     names = names or [f"S{n}" for n in range(sites)]
@@ -116,7 +116,7 @@ def restriction_row(quality, restriction):
 
 
 def quality_rows(made: list[Sample], draw) -> list[dict]:
-    """Return a row per sample: some without counters, some with loss, a few with a coarse clock."""
+    """Return a row per sample: some without counters, some with loss, some with a coarse clock."""
     length = max((one.end_ns for one in made), default=0) - min((one.start_ns for one in made), default=0)
     samples = Counter((one.site, one.port) for one in made)
     return [quality_row(one, samples[one.site, one.port] * SAMPLE_NS, length, draw) for one in made]

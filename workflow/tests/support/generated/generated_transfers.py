@@ -135,8 +135,8 @@ def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
 def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_485_760), repeated: int = 3) -> None:
     """Write a grid of delays and buffers for both algorithms. The first settings have ``repeated`` runs.
 
-    BBR is faster with small buffers, CUBIC with large ones, the more so the larger the delay. The runs of one cell have
-    a flag.
+    BBR is faster with small buffers, CUBIC with large ones, the more so the larger the delay. One run of
+    CUBIC has a flag.
     """
     for place, (delay, buffer) in enumerate(itertools.product(delays, buffers)):
         for algorithm in ("bbr", "cubic"):
@@ -187,11 +187,11 @@ def stream_grid(directory: Path, counts=(1, 2, 5, 10, 20, 40), sizes=(2**30, 5 *
             cell(directory, f"{name}-{run}", documents, cell_id=name, run=run, settings=settings)
 
 
-REAL = {"access1": "h1-r1", "up1": "r1-r2", "up2": "r2-r3", "up3": "r1-r3", "down1": "r4-r5", "access2": "r5-h2"}
+OTHER_LINKS = {"access1": "h1-r1", "up1": "r1-r2", "up2": "r2-r3", "up3": "r1-r3", "down1": "r4-r5", "access2": "r5-h2"}
 LINKS = {  # links in the paper's figure 8: R3-R4 is l1, R1-R5 is l2
     "l1": {"between": ["r3", "r4"], "emulated": True},
     "l2": {"between": ["r1", "r5"], "emulated": True},
-    **{n: {"between": e.split("-"), "emulated": False, "rate_bps": None} for n, e in REAL.items()},
+    **{n: {"between": e.split("-"), "emulated": False, "rate_bps": None} for n, e in OTHER_LINKS.items()},
 }
 PATHS = {
     "red": ["h1", "r1", "r2", "r3", "r4", "r5", "h2"],

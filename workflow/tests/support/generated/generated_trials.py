@@ -213,7 +213,7 @@ def window(place: int, parts: dict, lost: int, factor: float) -> dict:
 
 
 def shapes(runs: int) -> dict[str, list[dict]]:
-    """Return three environments: quiet, with loss and reordering, and with large gaps."""
+    """Return three environments: quiet, with loss and reordering, and with large differences of gaps."""
     warned = {"code": "coarse_clock", "components": ["O", "L", "I"], "text": "the clock of trial noisy-1 is coarse."}
     lossy = {"U": 0.02, "O": 0.014, "L": 0.005, "moved": 900, "warnings": [warned]}
     return {

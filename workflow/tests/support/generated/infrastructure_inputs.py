@@ -131,7 +131,7 @@ def write_csv(path: Path, rows: list[list]) -> None:
 
 
 def write_slices(path: Path, shape: Shape) -> None:
-    """Write slice records: most with one site and a day or less, some renewed, one without known sites."""
+    """Write slice records: most with one site and a day or less, one without known sites."""
     rng, names, rows = random.Random(shape.seed), site_names(shape.sites), [["slice", "start", "end", "sites"]]
     for number in range(shape.slices):
         start = START + timedelta(seconds=rng.randrange(shape.days * 86400))

@@ -98,7 +98,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     load = 1 + load / 3 if given.steady else load
     every_s = 30 if given.steady else (1, 30)[seed // len(SHAPES) % 2]
-    # traffic before and after the sample, too, until the next readings of the counters, or only in it
+    # half of the samples have traffic before and after them, too, until the next readings of the counters
     begin_s = -1 - every_s if draw.random() < 0.5 or given.steady else 0
     line = max(draw.choice((2, 4, 10)) * CAPACITY_BPS, round(load * 1.1 * CAPACITY_BPS))
     if given.fan_in:
@@ -319,7 +319,7 @@ def coinciding(
     counted: list[dict] | None = None,
     line_bps: float = LINE_BPS,
 ) -> Simulated:
-    """Return the sample of these frames. The counters include all of them unless others are given."""
+    """Return the sample of these frames. The counters include all of them, or ``counted``."""
     inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
     delivered = through_queue(inside, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES)
     loss = 1 - sum(frame["wire_len"] for frame in delivered) / sum(frame["wire_len"] for frame in inside)

@@ -83,7 +83,7 @@ def pattern(name: str, size: int, flow: int, sequence: int) -> bytes:
 
 
 def mix64(value: int) -> int:
-    """Return the output function of SplitMix64."""
+    """Return the first output of SplitMix64 with a seed."""
     value = (value + 0x9E3779B97F4A7C15) & MASK
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & MASK
     value = (value ^ value >> 27) * 0x94D049BB133111EB & MASK

@@ -34,7 +34,7 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
 
 
 def campaign(directory: Path, results: dict) -> Path:
-    """Return a campaign with its storage tables."""
+    """Write the results of a study and the storage tables; return the campaign's directory."""
     write_json(directory / "storage" / "study.json", results)
     assert cli.main(["campaign", "storage", str(directory)]) == 0
     return directory

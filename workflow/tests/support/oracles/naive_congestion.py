@@ -146,7 +146,7 @@ def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict, stret
 
 
 def id_gaps(frames: list[dict], times: list[int], runs: dict, t: dict) -> dict:
-    """Return evidence from IPv4 identifications of flows other than TCP that increase by one, flow by flow."""
+    """Return evidence from IPv4 identifications of flows other than TCP that increase by small steps, flow by flow."""
     flows = defaultdict(list)
     for frame, at in zip(frames, times, strict=True):
         if frame["flow"] is not None and frame["tcp_seq"] is None and frame["ip_id"] is not None:

@@ -34,7 +34,7 @@ def nearest_rank(values: list[float], share: float) -> float:
 
 
 def flows(frames: list[dict]) -> dict[tuple, dict]:
-    """Return packets, bytes, iat_ns, rtt_syn_ns and rtt_ack_ns by key."""
+    """Return packets, bytes, iat_ns, rtt_syn_ns, rtt_ack_ns and the losses of TCP flows, by key."""
     groups = defaultdict(list)
     for frame in frames:
         if frame["key"] is not None:

@@ -178,7 +178,7 @@ def permutation(a: list[Packet], b: list[Packet]) -> list[int]:
 def kept(ranks: list[int]) -> set[int]:
     """Return the positions in B of the kept packets: the longest increasing subsequence, found by comparing all pairs.
 
-    If there are several, the largest sum of |a - b| decides, then the lexicographically smallest ranks.
+    If there are several, the largest sum of their |a - b| decides, then the lexicographically smallest ranks.
     """
     chains = {}
     for b in range(len(ranks) - 1, -1, -1):
@@ -242,7 +242,7 @@ def quotient(numerator: int, denominator: int):
     return Fraction(numerator, denominator) if numerator else Fraction(0)
 
 
-def magnitude(*parts) -> float:
+def kappa_of(*parts) -> float:
     """Return kappa for these components (equation 5)."""
     return 1 - math.sqrt(sum(part**2 for part in parts)) / 2
 
@@ -261,7 +261,7 @@ def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tupl
     published = quotient(2 * distance, len(moves) * (common + 1))
     ell, i = quotient(sum(latency), common * spans[0]), quotient(sum(gap), spans[1])
     kendall = quotient(2 * inversions(ranks), common * (common - 1))
-    kappas = {"kappa": magnitude(u, o, ell, i), "kappa_published": magnitude(u, published, ell, i)}
+    kappas = {"kappa": kappa_of(u, o, ell, i), "kappa_published": kappa_of(u, published, ell, i)}
     return {"U": u, "O": o, "O_published": published, "O_kendall": kendall, "L": ell, "I": i, **kappas}
 
 

@@ -106,7 +106,7 @@ def top_flows(samples, top=100):
 
 
 def distributions(samples, measures):
-    """Return (scope, site, measure, threshold, flows_ge, flows, samples)."""
+    """Yield (scope, site, measure, threshold, flows_ge, flows, samples)."""
     values = defaultdict(list)
     counts = {site: len(chosen) for site, chosen in scopes(samples)}
     single = [

@@ -198,7 +198,7 @@ def pairs(sample):
 
 
 def flows_per_sample(samples):
-    """Return the number of flows of each sample."""
+    """Yield the number of flows of each sample."""
     for s in samples:
         stamps = [f["ts_ns"] for f in s.frames]
         first, last = (min(stamps), max(stamps)) if stamps else (None, None)
@@ -244,7 +244,7 @@ def tcp_control(samples):
 
 
 def throughput(samples, bin_ns=10**9):
-    """Return bytes and frames by time."""
+    """Yield bytes and frames by time."""
     for (site, port), chosen in by_port(samples):
         frames, size, seen = Counter(), Counter(), defaultdict(set)
         for s in chosen:

@@ -1,7 +1,7 @@
 """Naive reference of headers: frames in tunnels, built and parsed byte by byte in plain Python.
 
 Independent of the native core: each tunnel is built from the figures of its standard, and read with slices of bytes.
-A frame may be truncated at any byte. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels can be nested.
+A frame may be truncated at any byte. WRAP puts a packet or an Ethernet frame into one tunnel; tunnels can be nested.
 """
 
 import functools
@@ -15,7 +15,14 @@ IPV4, IPV6, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x86DD, 0x8100, 0x8
 ARP, MPLS = 0x0806, 0x8847
 # RFC 8200
 EXTENSIONS = {0: "000001040000 0000", 43: "0000fd00 00000000", 44: "00000000 00000007", 60: "000001040000 0000"}
-NETWORK = ("vxlan_vni", "vxlan_gpe_vni", "geneve_vni", "nvgre_vsid", "pppoe_session", "pbb_isid")  # same both ways
+NETWORK = (
+    "vxlan_vni",
+    "vxlan_gpe_vni",
+    "geneve_vni",
+    "nvgre_vsid",
+    "pppoe_session",
+    "pbb_isid",
+)  # equal in both directions
 KEYS = ("gre_key", "nvgre_flow_id")  # usually the same both ways
 
 
@@ -139,7 +146,7 @@ class Found:
     payload_len: int | None = None
     tcp: tuple | None = None  # flags, sequence number, acknowledgment number, window
     inner_at: int = 0  # end of the innermost link header
-    outside: tuple[int, int] | None = None  # VLANs and tunnels outside the outermost VNI without an IP header inside
+    outside: tuple[int, int] | None = None  # number of VLANs and tunnels outside the outermost VNI without IP inside
     cut: bool = False
 
     @property

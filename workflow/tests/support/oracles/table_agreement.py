@@ -10,7 +10,7 @@ INTERVALS = ("_lo", "_hi")
 DECIDED = {"mirror_verdict", "mirror_verdict_by", "mirror_loss_low", "mirror_loss_high"}
 
 
-def naively(name, samples, which="unfiltered"):
+def reference_rows(name, samples, which="unfiltered"):
     """Return the columns that are compared, and the rows of the reference, sorted by key."""
     columns = [
         c["name"]
@@ -28,7 +28,7 @@ def sort(name, found):
 
 def assert_equal(name, directory, samples, which="unfiltered"):
     """Check that the published rows equal those of the reference; ``which`` samples count as traffic."""
-    columns, required = naively(name, samples, which)
+    columns, required = reference_rows(name, samples, which)
     found = [{c: row[c] for c in columns} for row in rows(directory, name)]
     assert len(found) == len(required)
     for mine, theirs in zip(found, required, strict=True):

@@ -1,4 +1,4 @@
-"""Runs acapella-p4-run in tests: builds it under ASan and UBSan, and reads its files with a separate parser."""
+"""Runs acapella-p4-run in tests: builds it with ASan and UBSan, and reads its files with a separate parser."""
 
 import functools
 import gzip

@@ -77,7 +77,7 @@ def ask_server(request: dict) -> int:
 
 
 def run_snakemake(arguments: list[str], directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
-    """Run Snakemake in a directory to its end; return both output streams as one. ``environment``: changes."""
+    """Run Snakemake in a directory to its end; return both output streams as one. ``environment``: changes to it."""
     with tempfile.NamedTemporaryFile() as output:
         request = {"arguments": arguments, "directory": str(directory), "umask": umask(), "output": output.name}
         request["environment"] = os.environ | ENVIRONMENT | warm_acapella.environment_for(environment) | environment
