@@ -226,19 +226,17 @@ def test_cell_of_repeated_runs_contains_the_range_of_the_gain(text, notes):
     assert "second line" not in notes("transfer_gain", "captured"), "no repeated run"
 
 
-UNSENT_NOTE = (
-    "bytes in the send buffer when iperf3 stops do not count: less than 99 % of size_bytes received in {} of {}"
-)
+UNSENT = "bytes in the send buffer when iperf3 stops do not count: less than 99 % of size_bytes received in {} of {}"
 
 
 def test_completion_states_bytes_left_in_the_send_buffer(tmp_path, notes):
-    assert UNSENT_NOTE.format(0, "22 runs") in notes("transfer_completion", "small")
+    assert UNSENT.format(0, "22 runs") in notes("transfer_completion", "small")
     assert "size_bytes received" not in notes("transfer_completion", "captured"), "times of the wire"
     for number, received in enumerate((9_900_000, 9_899_999, None)):  # of 10 MB; without a receiver, it is not known
         document = made.document(made.Sent(10_000_000, received, 2.0, 2.0))
         made.cell(tmp_path, f"c{number}", [document], settings={"delay_ms": 20 * number})
     figure = transfer_completion.draw(source_of(tmp_path))
-    assert UNSENT_NOTE.format(1, "2 runs") in with_spaces(" ".join(figure.key))
+    assert UNSENT.format(1, "2 runs") in with_spaces(" ".join(figure.key))
     title = "Completion times of unequal transfers: 1 of 2 runs received less than 99 %"
     assert with_spaces(figure.title) == title  # not which algorithm completes first
 

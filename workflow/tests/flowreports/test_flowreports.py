@@ -365,7 +365,7 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
 @pytest.mark.soak
 @needs_program
 def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
-    """Bulk TCP over at least six resets: ACKs trigger many reports of each flow."""
+    """Bulk TCP over at least six epochs: ACKs trigger many reports of each flow."""
     capture, created = tmp_path / "long.pcap", tmp_path / "made"
     shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8"]
     run(native_program("acapella-generate"), *shape, "-o", capture, check=True)

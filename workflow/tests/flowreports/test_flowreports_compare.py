@@ -230,7 +230,7 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
 
 
 def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
-    """Reports of 7 bytes every 10 ns; those at 30 to 45 ns may share their cells, the last of them over an edge."""
+    """Reports of 7 bytes every 10 ns; those at 35 and 45 ns may share their cells, the second across an edge."""
     con = queries.connect()
     stamps = [(0, 10 * place + 5, 7, 1, 10 * place + 5, 0, place, place in (3, 4)) for place in range(10)]
     stamps[4] = (0, 45, 7, 3, 45, 0, 4, True)  # since the report at 35

@@ -18,7 +18,7 @@ MS, SECOND = traces.MS, 10**9
 SLOTS = 2048
 LONG, SHORT = 1500, 16_000  # flows that pause for 20 s, and flows during the pause
 SIZE = 100
-SILENT, CONNECTIONS = 2000, 400  # flows of one SYN that fill the slots, and handshakes two epochs later
+SILENT, CONNECTIONS = 2000, 400  # flows of one SYN that fill the slots, and handshakes three epochs later
 
 
 def handshake(flow: int, start: int) -> list[tuple[int, bytes]]:

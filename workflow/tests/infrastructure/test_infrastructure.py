@@ -177,7 +177,7 @@ def test_simultaneous_slices_match_a_count_between_events(inputs, study):
     for one, other in pairwise(cuts):
         simultaneous = sum(start <= one < end for start, end, _ in slices)
         days[one.strftime("%Y-%m-%d")].append(((other - one).total_seconds(), simultaneous))
-    parts = [part for of_day in days.values() for part in of_day]
+    parts = [part for day_parts in days.values() for part in day_parts]
     mean = weighted_mean(parts)
     variance = weighted_mean([(seconds, (count - mean) ** 2) for seconds, count in parts])
     (summary,) = study["infrastructure_summary"]
@@ -185,10 +185,10 @@ def test_simultaneous_slices_match_a_count_between_events(inputs, study):
     assert float(summary["simultaneous_stddev"]) == pytest.approx(variance**0.5)
     assert int(summary["simultaneous_max"]) == max(count for _, count in parts)
     for row in study["infrastructure_simultaneous"]:
-        of_day = days.pop(row["day"])
-        assert int(row["covered_ns"]) == sum(seconds for seconds, _ in of_day) * 10**9
-        assert float(row["slices_mean"]) == pytest.approx(weighted_mean(of_day))
-        counts = [count for _, count in of_day]
+        day_parts = days.pop(row["day"])
+        assert int(row["covered_ns"]) == sum(seconds for seconds, _ in day_parts) * 10**9
+        assert float(row["slices_mean"]) == pytest.approx(weighted_mean(day_parts))
+        counts = [count for _, count in day_parts]
         assert [int(row["slices_min"]), int(row["slices_max"])] == [min(counts), max(counts)]
     assert not days
 
@@ -206,21 +206,21 @@ def midnights(first: datetime, last: datetime) -> set[datetime]:
 
 def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls(rates, study):
     bins = defaultdict(float)
-    for number, pair in [one for of_port in rates.values() for one in of_port.items()]:
+    for number, pair in [one for port_rates in rates.values() for one in port_rates.items()]:
         bins[number] += sum(pair)
     begin = int(infrastructure_inputs.START.timestamp())
     rows = study["infrastructure_weeks"]
     assert [row["week"] for row in rows] == ["2024-02-19", "2024-02-26", "2024-03-04"]
     for place, row in enumerate(rows):
-        of_week = [rate for number, rate in bins.items() if (number * HOUR - begin) // WEEK == place]
-        assert int(row["bins"]) == len(of_week)
-        if not of_week:
+        week_rates = [rate for number, rate in bins.items() if (number * HOUR - begin) // WEEK == place]
+        assert int(row["bins"]) == len(week_rates)
+        if not week_rates:
             assert [row[name] for name in ("samples", "rate_sum_bytes_per_s", "mean_bps")] == ["0", "", ""]
             continue
-        assert float(row["rate_sum_bytes_per_s"]) == pytest.approx(sum(of_week))
-        assert float(row["mean_bps"]) == pytest.approx(8 * statistics.fmean(of_week))
-        assert float(row["max_bps"]) == pytest.approx(8 * max(of_week))
-        assert float(row["covered_share"]) == pytest.approx(len(of_week) * HOUR / WEEK)
+        assert float(row["rate_sum_bytes_per_s"]) == pytest.approx(sum(week_rates))
+        assert float(row["mean_bps"]) == pytest.approx(8 * statistics.fmean(week_rates))
+        assert float(row["max_bps"]) == pytest.approx(8 * max(week_rates))
+        assert float(row["covered_share"]) == pytest.approx(len(week_rates) * HOUR / WEEK)
     assert float(study["infrastructure_summary"][0]["peak_week_mean_bps"]) == max(
         float(r["mean_bps"] or 0) for r in rows
     )
@@ -229,21 +229,23 @@ def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls
 def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(rates, study):
     rows = {(row["site"], row["port"]): row for row in study["infrastructure_port_use"]}
     assert rows.keys() == rates.keys()
-    for port, of_port in rates.items():
-        busier = [8 * max(pair) / infrastructure_inputs.RATE for pair in of_port.values()]
+    for port, port_rates in rates.items():
+        busier = [8 * max(pair) / infrastructure_inputs.RATE for pair in port_rates.values()]
         assert int(rows[port]["samples"]) == len(busier)
         assert float(rows[port]["utilization_max"]) == pytest.approx(max(busier))
         assert float(rows[port]["utilization_mean"]) == pytest.approx(statistics.fmean(busier))
         assert rows[port]["line_rate"] == str(max(busier) >= tables.LINE_RATE_SHARE).lower()
     (summary,) = study["infrastructure_summary"]
-    peaks = [max(8 * max(pair) / infrastructure_inputs.RATE for pair in of_port.values()) for of_port in rates.values()]
+    peaks = [
+        max(8 * max(pair) / infrastructure_inputs.RATE for pair in port_rates.values()) for port_rates in rates.values()
+    ]
     assert float(summary["utilization_max_median"]) == pytest.approx(statistics.median(peaks))
     assert int(summary["low_ports"]) == sum(peak <= 0.38 for peak in peaks)
     assert int(summary["line_rate_ports"]) == sum(peak >= 0.95 for peak in peaks) > 0
     bins = defaultdict(Counter)
-    for site, number, pair in [(site, *one) for (site, _), of_port in rates.items() for one in of_port.items()]:
+    for site, number, pair in [(site, *one) for (site, _), port_rates in rates.items() for one in port_rates.items()]:
         bins[site][number] += 8 * sum(pair)
-    means = {site: statistics.fmean(of_site.values()) for site, of_site in bins.items()}
+    means = {site: statistics.fmean(site_bins.values()) for site, site_bins in bins.items()}
     assert [row["site"] for row in study["infrastructure_activity"]] == sorted(means, key=lambda site: -means[site])
     for row in study["infrastructure_activity"]:
         assert float(row["mean_bps"]) == pytest.approx(means[row["site"]])
@@ -338,8 +340,8 @@ def test_damaged_compressed_input_is_a_one_line_error(tmp_path, capsys, option):
 )
 def test_invalid_model_property_is_a_one_line_error(tmp_path, capsys, site, capacities, message):
     graph = infrastructure_inputs.GraphWriter()
-    of_site = graph.add(Class="CompositeNode", Name=site)
-    graph.connect(of_site, graph.add(Class="Component", Type="SmartNIC", Capacities=capacities), "has")
+    site_node = graph.add(Class="CompositeNode", Name=site)
+    graph.connect(site_node, graph.add(Class="Component", Type="SmartNIC", Capacities=capacities), "has")
     graph.write(tmp_path / "model.graphml")
     assert run(tmp_path, "--advertisement", tmp_path / "model.graphml") == 2
     assert error_has(capsys, message)

@@ -227,7 +227,7 @@ def test_swap_kernel_bounds_the_probability_of_a_swap():
 
 @pytest.mark.parametrize("seed", range(300))
 def test_order_limits_contain_every_order_within_bounded_errors(seed):
-    """Bounded errors only, so the limits have to hold in every case, not in 95 %."""
+    """Bounded errors only, so the limits have to hold in every case, not only in 95 % of cases."""
     rng = np.random.default_rng(seed)
     count, late_ns = int(rng.integers(2, 14)), int(rng.integers(0, 4))
     true, found = [], []
@@ -242,8 +242,9 @@ def test_order_limits_contain_every_order_within_bounded_errors(seed):
         order = np.argsort(perfect, kind="stable")
         true.append((keys[order].astype(np.uint32), perfect[order]))
 
-    def distance_of(of_a, of_b) -> int:
-        sides = [(trial.keys[of], trial.ts_ns[of]) for trial, of in zip(found, (of_a, of_b), strict=True)]
+    def distance_of(chosen_a, chosen_b) -> int:
+        pairs = zip(found, (chosen_a, chosen_b), strict=True)
+        sides = [(trial.keys[chosen], trial.ts_ns[chosen]) for trial, chosen in pairs]
         return core.compare_numbered(*sides)["order"]["distance"]
 
     native = core.compare_numbered(*true)
@@ -263,10 +264,10 @@ def test_duration_by_wrong_clocks_is_within_its_error(seed):
     late = rng.integers(0, 3000, size=3)
     true = np.array([0, 4000, int(rng.integers(10_000, 10**6))])
 
-    def error(drift: float, skew: float, of_late: np.ndarray) -> float:
+    def error(drift: float, skew: float, late_shares: np.ndarray) -> float:
         """Return the error of the duration; the arguments are shares of the bounds, from -1 or 0 to 1."""
         clock = drift * bounds["drift_ns"] * true / true[-1] + np.array([0, 0, skew * bounds["skew_ns"]])
-        observed = np.round(true + clock + of_late * late).astype(np.int64)
+        observed = np.round(true + clock + late_shares * late).astype(np.int64)
         return float(observed[-1] - observed[0] - (true[-1] - true[0]))
 
     trial = interval.TimedTrial(np.arange(3, dtype=np.uint32), true, late, np.arange(3), sigma_ns=0.0, **bounds)

@@ -279,8 +279,8 @@ def test_clock_difference_of_two_replayers_widens_the_interval(tmp_path, capsys)
         departures.append(",".join(map(str, paths)))
         for path, recording, rows, late in zip(paths, recordings, sent, late_ns, strict=True):
             requested = np.array([ns for ns, _ in rows])
-            of_source = columns(requested_ns=requested, departed_ns=requested + late)
-            write_departures(path, recording, of_source, clock_error_ns="25")
+            source_columns = columns(requested_ns=requested, departed_ns=requested + late)
+            write_departures(path, recording, source_columns, clock_error_ns="25")
     found = pair(capsys, *words, "--recording", *recordings, "--departures", *departures)
     assert found["kappa"] < 1
     assert found["replayer"]["kappa"] == found["kappa"]

@@ -17,8 +17,8 @@ def two_replayers(tmp_path):
     def write(
         late_ns: tuple[int, int], path_delays_ns: dict[int, int], departure_delays_ns=None, times=TIMES, **metadata: str
     ) -> list[str]:
-        """Packets depart late by the time of their replayer, packet n in addition by ``departure_delays_ns[n]``; it
-        arrives ``path_delays_ns[n]`` after its departure, or immediately. ``times``: the requested ones.
+        """Packets of replayer i depart ``late_ns[i]`` late, packet n by ``departure_delays_ns[n]`` more. Packet n
+        arrives ``path_delays_ns[n]`` after its departure, or immediately. ``times``: requested departures.
         """
         deviations = np.array([late_ns[n % 2] + (departure_delays_ns or {}).get(n, 0) for n in range(COUNT)])
         sent = [(ns, packet(n)) for n, ns in enumerate(times)]

@@ -267,9 +267,9 @@ def test_warnings_are_in_each_affected_pair(tmp_path, capsys, clean):
 
 def test_schema_lists_every_warning_code():
     checks = [check.__name__ for check in (*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS)]
-    of_departures = (warnings.FULL_QUEUE, warnings.NOT_IN_RECORDING, warnings.WIDE, warnings.OFFSET)
+    departure_codes = (warnings.FULL_QUEUE, warnings.NOT_IN_RECORDING, warnings.WIDE, warnings.OFFSET)
     known = json_schema("kappa")["$defs"]["warning"]["properties"]["code"]["enum"]
-    assert sorted([*checks, baseline.CODE, *of_departures]) == sorted(known)
+    assert sorted([*checks, baseline.CODE, *departure_codes]) == sorted(known)
 
 
 def jittered(count: int, odd_by: int, run: int) -> list[int]:

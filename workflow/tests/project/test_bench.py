@@ -207,13 +207,13 @@ def test_plain_kappa_equals_the_naive_reference(tmp_path, seed):
     packets = sent(150, draw, kinds=120)
     trials = {"a.pcap": packets, "b.pcap": disturbed(packets, draw)}
     paths = [write_pcap(tmp_path / name, trial) for name, trial in trials.items()]
-    (a, of_a), (b, of_b) = map(plain_kappa.read, paths)
+    (a, counts_a), (b, counts_b) = map(plain_kappa.read, paths)
     plain = plain_kappa.compare(a, b)
     naive = naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths]))
     for name in ("n_a", "n_b", "n_common", "offset_ns", "duration_a_ns", "duration_b_ns"):
         assert plain[name] == naive[name], name
-    assert (of_a["ambiguous"], of_b["ambiguous"]) == (naive["ambiguous_a"], naive["ambiguous_b"])
-    assert of_a["ambiguous"] > 0
+    assert (counts_a["ambiguous"], counts_b["ambiguous"]) == (naive["ambiguous_a"], naive["ambiguous_b"])
+    assert counts_a["ambiguous"] > 0
     for name in ("median", "p99", "largest"):
         assert plain["latency"][name] == naive["latency_delta_ns"][name], name
         assert plain["gap"][name] == naive["iat_delta_ns"][name], name

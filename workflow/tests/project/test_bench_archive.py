@@ -32,7 +32,7 @@ def test_shares_of_all_stages_and_of_snakemake_are_100_percent(campaign):
     rows = stages.stage_rows(stages.stages_of(campaign), 50, 2)
     assert sum(row["value"] for row in rows) == pytest.approx(100)
     shares = {row["measured"]: row["value"] for row in rows}
-    assert shares["share of process"] == pytest.approx(2 * shares["share of index"])  # it has two threads
+    assert shares["share of process"] == pytest.approx(2 * shares["share of index"])  # process has two threads
     assert {row["measured"] for row in rows if not row.get("goal")} == {"share of digest", "share of Snakemake"}
 
 

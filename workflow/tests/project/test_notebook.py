@@ -29,7 +29,7 @@ esac
 
 
 def project(directory: Path) -> Path:
-    """Return a directory with links to the project, its own results, and the notebook."""
+    """Return a directory with links to the project, and empty directories for results and for running the notebook."""
     new_directory(directory / "notebooks")
     new_directory(directory / "results")
     for entry in (entry for entry in ROOT.iterdir() if entry.name not in KEPT_OUT):

@@ -303,7 +303,7 @@ def test_pseudowires_keep_their_format_and_their_packets_get_pseudonyms(tmp_path
 
 
 def test_timestamp_options_that_end_within_an_address_are_zeroed(tmp_path):
-    """The length of the timestamp option ends inside the second address, which RFC 791 does not allow."""
+    """The timestamp option ends inside the second address, which RFC 791 does not allow."""
     option = bytes([68, 15, 9, 1]) + bytes([203, 0, 113, 77]) + bytes(4) + bytes([203, 0, 113]) + b"\0"
     head = bytes.fromhex("4900 0028 0001 0000 40fd 0000 c000024d c6336409")
     (left,) = released(tmp_path, [bytes(Ether(**ETHER, type=0x0800)) + head + option + bytes(4)])

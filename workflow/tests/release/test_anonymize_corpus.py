@@ -25,11 +25,20 @@ from acapella_core.anonymize import anonymize
 KEY = random.Random(5).randbytes(32)
 MAX_BYTES = 30_000
 LAST_NS = 2**32 * 10**9 - 1  # latest time that pcap can represent
-OF_NDPI = ("4in4tunnel.pcap", "4in6tunnel.pcap", "6in4tunnel.pcap", "6in6tunnel.pcap", "ipv6_in_gtp.pcap", "sctp.cap")
-OF_TCPDUMP = ("IGMP_V1", "IGMP_V2", "igmpv3-queries", "geneve", "OSPFv3_with_AH", "gso-ipv4-vxlan-ipv6")
-OF_TCPDUMP += ("gso-ipv6-geneve-ipv4", "ipv6-srh-insert-cksum", "ipv6-routing-header", "icmp6-rfc8335")
-OF_TCPDUMP += ("erspan-type-ii-1", "erspan-type-iii-ft-0")
-IDENTIFIED = [f"ndpi/{name}" for name in (*OF_NDPI, "gtp_c.pcap")] + [f"tcpdump/{name}.pcap" for name in OF_TCPDUMP]
+NDPI_FILES = (
+    "4in4tunnel.pcap",
+    "4in6tunnel.pcap",
+    "6in4tunnel.pcap",
+    "6in6tunnel.pcap",
+    "ipv6_in_gtp.pcap",
+    "sctp.cap",
+)
+TCPDUMP_NAMES = ("IGMP_V1", "IGMP_V2", "igmpv3-queries", "geneve", "OSPFv3_with_AH", "gso-ipv4-vxlan-ipv6")
+TCPDUMP_NAMES += ("gso-ipv6-geneve-ipv4", "ipv6-srh-insert-cksum", "ipv6-routing-header", "icmp6-rfc8335")
+TCPDUMP_NAMES += ("erspan-type-ii-1", "erspan-type-iii-ft-0")
+IDENTIFIED = [f"ndpi/{name}" for name in (*NDPI_FILES, "gtp_c.pcap")] + [
+    f"tcpdump/{name}.pcap" for name in TCPDUMP_NAMES
+]
 TUNNELS = {"vxlan.vni": "vxlan_vni", "geneve.vni": "geneve_vni", "gtp.teid": "gtp_teid", "gtpv2.teid": "gtp_teid"}
 TUNNELS |= {"erspan.spanid": "erspan_session"}
 FIELDS = ["eth.src", "eth.dst", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "igmp.maddr", "icmpv6.opt.linkaddr"]

@@ -108,7 +108,7 @@ def mpls_in(protocol: int, head: bytes = b""):
     return lambda t: ipv4(protocol, head + t.take(1200))
 
 
-CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
+CONSTRUCTS = {  # key: a file in workflow/native/src/anonymize/headers, and what is repeated
     "link: MPLS without a bottom": lambda t: ethernet(0x8847, t.take(1256)),
     "link: MPLS multicast": lambda t: ethernet(0x8848, t.take(600)),
     "link: MPLS with a bottom": lambda t: ethernet(0x8847, labels(t, 16)),

@@ -347,7 +347,7 @@ def queried(catalog: Path, *queries: str, cwd: Path, environment: dict | None = 
 
 @pytest.fixture(params=["installed", "1.0.0"])
 def client(request):
-    """Return the environment of a DuckDB client: the installed version, and the oldest that can open a catalog."""
+    """Return the environment of a DuckDB client: the installed version, or the oldest that can open a catalog."""
     return None if request.param == "installed" else request.getfixturevalue("old_client")
 
 

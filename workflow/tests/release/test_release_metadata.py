@@ -22,7 +22,7 @@ from urllib3 import HTTPResponse
 
 from acapella.release import crate, croissant
 
-# The package rocrate contains the context of RO-Crate 1.3. In version 1.1, these terms have other addresses.
+# The package rocrate contains the context of RO-Crate 1.3. In version 1.1, these terms have other IRIs.
 TERMS_1_1 = {
     "ComputationalWorkflow": "https://bioschemas.org/ComputationalWorkflow",
     "FormalParameter": "https://bioschemas.org/FormalParameter",

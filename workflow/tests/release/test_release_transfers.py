@@ -32,7 +32,7 @@ PRIVATE = ("secret-host", "10.0.0.1", "192.0.2.77", "cookie", "Thu, 01 Jan 2026"
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """Return a campaign of transfers, whose files have names of hosts and sites, addresses and a failed run."""
+    """Return a campaign of transfers, one of which failed, and generated traffic. Files contain names and addresses."""
     directory = new_directory(tmp_path_factory.mktemp("transfers") / "mine")
     made.captured(directory, delays=(20,))
     made.multipath(directory, ratios=(2.0,))

@@ -15,14 +15,7 @@ IPV4, IPV6, TAG, SERVICE_TAG, PBB, PPPOE, ETHERNET = 0x0800, 0x86DD, 0x8100, 0x8
 ARP, MPLS = 0x0806, 0x8847
 # RFC 8200
 EXTENSIONS = {0: "000001040000 0000", 43: "0000fd00 00000000", 44: "00000000 00000007", 60: "000001040000 0000"}
-NETWORK = (
-    "vxlan_vni",
-    "vxlan_gpe_vni",
-    "geneve_vni",
-    "nvgre_vsid",
-    "pppoe_session",
-    "pbb_isid",
-)  # equal in both directions
+NETWORK = ("vxlan_vni", "vxlan_gpe_vni", "geneve_vni", "nvgre_vsid", "pppoe_session", "pbb_isid")  # same both ways
 KEYS = ("gre_key", "nvgre_flow_id")  # usually the same both ways
 
 
