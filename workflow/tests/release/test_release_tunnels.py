@@ -30,7 +30,7 @@ HASHES = ("flow_id", "peer_flow_id", "community_id")
 DISTINCTIVE = 10_000  # identifiers of at least this value are searched for as text; smaller numbers may be counts
 
 
-OF_24_BITS = (tf.vxlan, tf.vxlan_gpe, tf.geneve, tf.pbb, tf.quoted, tf.nvgre)
+BUILDERS_24_BITS = (tf.vxlan, tf.vxlan_gpe, tf.geneve, tf.pbb, tf.quoted, tf.nvgre)
 
 
 def identifiers() -> dict:
@@ -40,7 +40,7 @@ def identifiers() -> dict:
     wide = [draw.randrange(1 << 22, 1 << 24) for _ in range(60)]
     widest = [draw.randrange(1 << 30, 1 << 32) for _ in range(60)]
     return {
-        **{build: wide[3 * n : 3 * n + 3] for n, build in enumerate(OF_24_BITS)},
+        **{build: wide[3 * n : 3 * n + 3] for n, build in enumerate(BUILDERS_24_BITS)},
         tf.gretap: [11, 12, 13],
         tf.gre: widest[:3],
         tf.gre_with_checksum: [*widest[:2], widest[3]],  # the first two are also used for plain GRE

@@ -25,7 +25,7 @@ LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """Return a report about sites with hostile names, and a hostile provenance."""
+    """Return a campaign whose report has hostile names of sites and a hostile provenance."""
     directory = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
     write_json(directory / "provenance" / "process.json", {"versions": {HOSTILE[0]: [HOSTILE[2]]}})
     for sample in [row["sample"] for row in Source(Campaign(directory)).quality if "/" not in row["sample"]][:3]:

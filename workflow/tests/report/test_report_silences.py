@@ -17,7 +17,7 @@ YEAR_S = 369 * 86400
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Return the tables of samples with silences; those of `early` and `idle` have manifests with times."""
+    """Return a campaign of samples with silences; `early` and `idle` have manifests with times."""
     made = tmp_path_factory.mktemp("silences") / "made"
     add_sample(made, "merged", ("WEST", "p1"), None, [flow(0.5, 47), flow(YEAR_S, YEAR_S + 0.2)])
     add_sample(made, "hour", ("EAST", "p1"), None, [flow(0, 20), flow(3600, 3620)])

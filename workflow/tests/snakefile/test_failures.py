@@ -257,7 +257,7 @@ def test_results_deleted_after_the_failure_are_named(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory):
-    """Return a campaign of valid captures and a text file named letter.pcap after stage digest, and what it printed."""
+    """Return a campaign of valid captures and a text file named letter.pcap after stage digest, and the output."""
     place = workplace(tmp_path_factory.mktemp("letters"), digest={"engine": "native"})
     place.add_letter()
     return place, place.fail("--keep-going", "--until", "digest")

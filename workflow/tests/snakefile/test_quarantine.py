@@ -256,7 +256,7 @@ def test_tables_of_its_batch_do_not_complete_a_sample_that_failed(campaign):
         pytest.param(OUTSIDE, {"errno": 28}, id="disk full"),
     ],
 )
-def test_machine_failure_is_not_recorded(campaign, code, options):
+def test_failure_without_a_cause_in_the_sample_is_not_recorded(campaign, code, options):
     campaign(code, **options)
     assert not list(Path("mine").glob("quarantine/*"))
 
@@ -337,7 +337,7 @@ esac
 
 
 def write_failing_captures(directory: Path) -> None:
-    """Write one good capture, one that crashes tshark, one that hangs it, and one that needs too much memory."""
+    """Write captures: a good one, two with which tshark crashes or hangs, and one that needs too much memory."""
     new_directory(directory)
     (start, first), *_ = frames = busy_port()
     for sender, name in enumerate(("good", "crash", "hang")):

@@ -82,7 +82,7 @@ def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):
 
 @pytest.fixture
 def manifests(tmp_path):
-    """Write manifests of two trials that two replayers sent, in two shards."""
+    """Return the paths of manifests of two trials, each sent by two replayers, in two shards."""
     for trial in ("a", "b"):
         files = {"recordings": ("r1", "r2"), "departures": (f"{trial}.1", f"{trial}.2")}
         replay = {kind: [{"file": name, "sha256": "0"} for name in names] for kind, names in files.items()}

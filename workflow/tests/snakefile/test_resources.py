@@ -1,4 +1,4 @@
-"""Tests the memory and run time that jobs request, and that the rules request them."""
+"""Tests the memory and run time computed for jobs, and that the rules request them."""
 
 import math
 import re
@@ -219,7 +219,10 @@ def test_rules_request_the_memory_and_time_of_the_table():
 
 
 def test_memory_of_a_job_grows_with_the_campaign_that_snakemake_reads():
-    """A Snakemake process had 209 MiB with 1,000 samples, 441 with 100,000; a job has two, and 179 MiB of collect."""
+    """A job has two processes of Snakemake. Each used 209 MiB with 1,000 samples, and 441 MiB with 100,000.
+
+    In addition, collect used 92 MiB with 10,000 samples, and 179 MiB with 100,000.
+    """
     of_campaign = [memory_mb("collect", campaign=lambda _, n=n: n)({}, Input(a_pcap=1), 1) for n in (1000, 100_000)]
     assert of_campaign[0] >= 2 * 209 + 92
     assert of_campaign[1] >= 2 * 441 + 179

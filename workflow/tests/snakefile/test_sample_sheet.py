@@ -12,7 +12,7 @@ from acapella_capture.testbeds import files
 
 @pytest.fixture
 def write_sheet(tmp_path):
-    """Return a function that writes a sheet with these lines and reads it."""
+    """Return a function that writes a sheet with given lines and reads it."""
     for name in "ab":
         write_file(tmp_path / f"{name}.pcap", bytes(24))
 

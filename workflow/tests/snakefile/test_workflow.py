@@ -443,8 +443,8 @@ def test_unknown_sample_in_a_trial_is_reported_with_its_key(tmp_path):
 def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
     place = workplace(tmp_path, flowreports={"samples": "all", "study": True}, report={"papers": True})
     plan, why = place.succeed("--dry-run"), program.why_unavailable()
-    jobs = {"flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy"}
-    assert rules_run(plan) & jobs == (set() if why else jobs)
+    rules = {"flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy"}
+    assert rules_run(plan) & rules == (set() if why else rules)
     assert (f"flow reports are omitted: {why}" in plan) == bool(why)
     skip_if(why)
     place.configure(flowreports={"samples": ["alpha"]})

@@ -112,7 +112,7 @@ def test_lost_results_of_a_batch_are_recreated(batched):
 
 
 def test_results_move_if_batches_are_introduced_or_omitted(batched):
-    """An earlier version with batches did not put results in shards, either."""
+    """Results of earlier versions with batches were not in shards, either."""
 
     def captures(pattern: str) -> dict[str, Path]:
         return {path.name: path.resolve() for path in batched.campaign.glob(pattern)}

@@ -1,4 +1,4 @@
-"""Kills the workflow with SIGKILL at random moments: no file is incomplete, and the next run has the same bytes.
+"""Kills the workflow with SIGKILL at random moments: no file is incomplete, and the next run creates the same bytes.
 
 ACAPELLA_SOAK_SEED determines the moments.
 """
@@ -22,7 +22,7 @@ from acapella.campaign.journal import Journal
 pytestmark = takes_minutes
 KILLS = 20
 PARTS = 4  # tests, which can run at the same time; every other one uses batches
-EVENTS = 14  # a run is killed after up to this number of jobs that have started or finished
+EVENTS = 14  # a run is killed after up to this number of starts and ends of jobs
 DELAY_S = 2.0  # and after a random part of this time
 
 

@@ -1,4 +1,4 @@
-"""Runs the whole workflow on two tiny environments of replays in network namespaces, up to tables and figures."""
+"""Runs the whole workflow on two tiny environments of replays in network namespaces, up to figures and report."""
 
 import json
 

@@ -23,7 +23,7 @@ def printed_at_end(running: subprocess.Popen) -> str:
 
 
 def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finished, tmp_path):
-    """Uses another directory, and two threads and jobs instead of one.
+    """Uses another directory than the complete run, and in the last part two cores and threads instead of one.
 
     As a terminal does, the test sends the interrupt to the whole process group, while a digest waits for tshark.
     """
@@ -51,7 +51,7 @@ def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finish
 
 @pytest.mark.soak
 def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
-    """The signal is sent to the process group, as by `kill` to that of `make demo`, then repeatedly to Snakemake."""
+    """The signal is sent to the whole process group, as to stop `make demo`, and then repeatedly to Snakemake."""
     place = workplace(tmp_path)
     running = place.start("--cores", "2")
     try:

@@ -7,7 +7,7 @@ from acapella.transfer.wire import COOKIE_BYTES, RequestedStream, measure_stream
 
 
 def row_of(tmp_path, capture: Capture, *, sender_ms: int = 10_000, size: int = 3500, cut: bool = False) -> dict:
-    """Return the row of the stream."""
+    """Return the measured values of the only stream of a capture."""
     stream = RequestedStream(0, 0, CLIENT, SERVER, COOKIE_BYTES, sender_ms * MS, size)
     (row,) = measure_streams(*capture.write(tmp_path, cut=cut), [stream])
     return row
