@@ -59,7 +59,7 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     source = source_with(tmp_path, sites=1)
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]
     shares = {"TCP": 0.9, **{f"header {n}": max(share, 0.5 - 0.01 * n) for n in range(1, rank)}, "IPv6": share}
-    source.required_rows = lambda _: [{**row, "header": name, "frame_share": one} for name, one in shares.items()]
+    source.required_rows = lambda _: [{**row, "header": name, "frame_share": each} for name, each in shares.items()]
     figure = compose.compose_figure("header_occurrence", source)
     assert figure.title.startswith("Of all frames: TCP in 90.0")
     assert "IPv6" not in figure.title

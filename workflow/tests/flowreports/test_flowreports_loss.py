@@ -63,7 +63,7 @@ def measured(directory: Path, flows: list[list[bytes]]) -> tuple[list[dict], dic
 
 def flow_of(*segments: tuple, client: int = 0) -> list[bytes]:
     """Return the frames of (sequence number, flags, payload) of a flow."""
-    return [segment(client, *one) for one in segments]
+    return [segment(client, *values) for values in segments]
 
 
 def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
@@ -83,8 +83,8 @@ def test_loss_intervals_are_the_narrowest_that_cover_the_missing_bytes(seed, tmp
     unsure = [(row, missing) for row, missing in exact if row["uncertain_bytes"]]
     assert unsure and len(unsure) < len(rows) / 2
     assert any(row["missing_measured_bytes"] for row in rows if not row["uncertain_bytes"])
-    assert not all(covered(*one, low=1) for one in unsure)
-    assert not all(covered(*one, high=1) for one in unsure)
+    assert not all(covered(*pair, low=1) for pair in unsure)
+    assert not all(covered(*pair, high=1) for pair in unsure)
 
 
 def test_segment_without_data_uses_no_sequence_number(tmp_path):

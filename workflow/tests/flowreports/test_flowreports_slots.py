@@ -48,7 +48,7 @@ def load() -> list[tuple[int, bytes]]:
 
 def spaced(flow: int, at_ns: int, segments: list[tuple]) -> list[tuple[int, bytes]]:
     """Return segments of a flow, one per ms."""
-    return [(traces.START_NS + at_ns + n * MS, segment(flow, *one)) for n, one in enumerate(segments)]
+    return [(traces.START_NS + at_ns + n * MS, segment(flow, *values)) for n, values in enumerate(segments)]
 
 
 def rows(directory, name: str) -> list[dict]:

@@ -88,7 +88,7 @@ def naive_rates(path) -> dict[tuple, dict[int, tuple]]:
         place = last[row["site"], row["port"]]
         place[reading[0] // HOUR] = max(reading, place.get(reading[0] // HOUR, reading))
     rates = defaultdict(dict)
-    for port, number, now in [(port, *one) for port, readings in last.items() for one in readings.items()]:
+    for port, number, now in [(port, *item) for port, readings in last.items() for item in readings.items()]:
         before = last[port].get(number - 1)
         if before and now[1] >= before[1] and now[2] >= before[2]:
             seconds = now[0] - before[0]
@@ -206,7 +206,7 @@ def midnights(first: datetime, last: datetime) -> set[datetime]:
 
 def test_weeks_match_the_naive_computation_and_a_week_without_readings_has_nulls(rates, study):
     bins = defaultdict(float)
-    for number, pair in [one for port_rates in rates.values() for one in port_rates.items()]:
+    for number, pair in [item for port_rates in rates.values() for item in port_rates.items()]:
         bins[number] += sum(pair)
     begin = int(infrastructure_inputs.START.timestamp())
     rows = study["infrastructure_weeks"]
@@ -243,7 +243,7 @@ def test_utilization_of_ports_and_activity_of_sites_match_the_naive_computation(
     assert int(summary["low_ports"]) == sum(peak <= 0.38 for peak in peaks)
     assert int(summary["line_rate_ports"]) == sum(peak >= 0.95 for peak in peaks) > 0
     bins = defaultdict(Counter)
-    for site, number, pair in [(site, *one) for (site, _), port_rates in rates.items() for one in port_rates.items()]:
+    for site, number, pair in [(site, *item) for (site, _), port_rates in rates.items() for item in port_rates.items()]:
         bins[site][number] += 8 * sum(pair)
     means = {site: statistics.fmean(site_bins.values()) for site, site_bins in bins.items()}
     assert [row["site"] for row in study["infrastructure_activity"]] == sorted(means, key=lambda site: -means[site])

@@ -240,12 +240,12 @@ def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
     found = [each for each in components if each.startswith("pkg:pypi/")]
     pins = set(re.findall(PIN, text, re.M))
     assert set(found) == {f"pkg:pypi/{name}@{version}" for name, version in pins}
-    assert {one["content"] for each in found for one in components[each]["externalReferences"][0]["hashes"]} == set(
-        re.findall(r"--hash=sha256:(\w+)", text)
-    )
+    assert {
+        checksum["content"] for each in found for checksum in components[each]["externalReferences"][0]["hashes"]
+    } == set(re.findall(r"--hash=sha256:(\w+)", text))
     needs = {each["ref"]: each["dependsOn"] for each in bill["dependencies"]}
     references = {each["bom-ref"] for each in bill["components"]} | {"acapella"}
-    assert references >= set(needs) | {one for each in needs.values() for one in each}
+    assert references >= set(needs) | {reference for required in needs.values() for reference in required}
     (jinja,) = (reference for reference in needs if reference.startswith("pkg:pypi/jinja2@"))
     assert needs[jinja] == [f"pkg:pypi/markupsafe@{dict(pins)['markupsafe']}"]
 

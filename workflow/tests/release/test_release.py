@@ -182,7 +182,7 @@ def test_kept_parts_of_frames_have_the_same_times_lengths_and_stacks(finished, p
     acaps = ([row for path in (each / "acap").iterdir() for row in rows_of(path)] for each in (finished, public))
     before, after = (sorted((row["ts_ns"], row["wire_len"], row["stack"]) for row in frames) for frames in acaps)
     assert [row[:2] for row in before] == [row[:2] for row in after]
-    stacks = [(whole.split("/"), kept.split("/")) for (*_, whole), (*_, kept) in zip(before, after, strict=True)]
+    stacks = [(full.split("/"), kept.split("/")) for (*_, full), (*_, kept) in zip(before, after, strict=True)]
     assert [pair for pair in stacks if pair[0][: len(pair[1])] != pair[1]] == []
 
 

@@ -39,8 +39,8 @@ def changed_columns(file: str, key: list[str], *versions: list[dict]) -> set[tup
     The column is "(rows)" for rows of only one version.
     """
     ours, theirs = ({tuple(row[name] for name in key): row for row in rows} for rows in versions)
-    both = [(ours[at], theirs[at]) for at in ours.keys() & theirs.keys()]
-    columns = {name for one, other in both for name in one if one[name] != other[name]}
+    pairs = [(ours[at], theirs[at]) for at in ours.keys() & theirs.keys()]
+    columns = {name for one, other in pairs for name in one if one[name] != other[name]}
     return {(file, name) for name in columns | ({"(rows)"} if ours.keys() ^ theirs.keys() else set())}
 
 

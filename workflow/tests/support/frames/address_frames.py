@@ -148,7 +148,8 @@ def addresses_of_field(field, value, where: str) -> dict[str, bytes]:
         return {k: v for i, packet in enumerate(packets) for k, v in found(packet, f"{where}[{i}]").items()}
     if isinstance(value, list):
         inner = IP6Field("", "::") if isinstance(field, IP6ListField) else getattr(field, "field", None)
-        return {k: v for i, one in enumerate(value) for k, v in addresses_of_field(inner, one, f"{where}[{i}]").items()}
+        items = [addresses_of_field(inner, item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return {k: v for addresses in items for k, v in addresses.items()}
     if isinstance(field, MACField):
         return {where: bytes.fromhex(value.replace(":", ""))}
     return {where: ipaddress.ip_address(value).packed} if isinstance(field, IPField | IP6Field) else {}

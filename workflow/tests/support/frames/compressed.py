@@ -12,7 +12,7 @@ def packed(path, codec: str, *contents: bytes):
     return write_file(path, b"".join(pa.compress(content, codec, asbytes=True) for content in contents))
 
 
-def damaged(path, codec: str, whole: bytes, lost: bytes):
-    """Write a compressed file with ``whole``, followed by a second frame with ``lost`` whose blocks are damaged."""
-    first, frame = (pa.compress(content, codec, asbytes=True) for content in (whole, lost))
+def damaged(path, codec: str, intact: bytes, lost: bytes):
+    """Write a compressed file with ``intact``, followed by a second frame with ``lost`` whose blocks are damaged."""
+    first, frame = (pa.compress(content, codec, asbytes=True) for content in (intact, lost))
     return write_file(path, first + frame[: BLOCK[codec]] + b"\xff" * (len(frame) - BLOCK[codec]))

@@ -52,13 +52,13 @@ def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2
     directory = Path(directory)
     names = names or [f"S{n}" for n in range(sites)]
     draw = random.Random(seed)
-    made = [one for site in names for one in samples_of_site(site, ports, samples, frames, draw)]
+    made = [sample for site in names for sample in samples_of_site(site, ports, samples, frames, draw)]
     quality = quality_rows(made, draw)
     rows = {"capture_quality": quality, "restrictions": [restriction_row(quality, restriction)] if quality else []}
-    rows["flows_per_sample"] = [flows_row(one) for one in made]
-    rows["throughput"] = [row for one in made if one.frames for row in rate_rows(one, draw)]
+    rows["flows_per_sample"] = [flows_row(sample) for sample in made]
+    rows["throughput"] = [row for sample in made if sample.frames for row in rate_rows(sample, draw)]
     for site in [*names, ALL] if made else []:
-        own = [one for one in made if site in (one.site, ALL)]
+        own = [sample for sample in made if site in (sample.site, ALL)]
         for name, more in (traffic_rows(site, own) | flow_rows(site, own)).items():
             rows.setdefault(name, []).extend(more)
     for name in TABLES:
@@ -84,9 +84,9 @@ def write_table(directory: Path, name: str, rows: list[dict]) -> None:
     """Write tables/NAME.parquet and .csv. Missing values are null, or 0, "" or false if the schema excludes null."""
     schema = arrow_schema(name)
     default = {f.name: None if f.nullable else {pa.string(): "", pa.bool_(): False}.get(f.type, 0) for f in schema}
-    whole = [{key: default[key] if row.get(key) is None else row[key] for key in default} for row in rows]
+    complete = [{key: default[key] if row.get(key) is None else row[key] for key in default} for row in rows]
     (directory / "tables").mkdir(parents=True, exist_ok=True)
-    table = pa.Table.from_pylist(whole, schema)
+    table = pa.Table.from_pylist(complete, schema)
     pq.write_table(table, directory / "tables" / f"{name}.parquet")
     pyarrow.csv.write_csv(tables.rounded(table), directory / "tables" / f"{name}.csv")
 
@@ -117,47 +117,49 @@ def restriction_row(quality, restriction):
 
 def quality_rows(made: list[Sample], draw) -> list[dict]:
     """Return a row per sample: some without counters, some with loss, some with a coarse clock."""
-    length = max((one.end_ns for one in made), default=0) - min((one.start_ns for one in made), default=0)
-    samples = Counter((one.site, one.port) for one in made)
-    return [quality_row(one, samples[one.site, one.port] * SAMPLE_NS, length, draw) for one in made]
+    length = max((sample.end_ns for sample in made), default=0) - min((sample.start_ns for sample in made), default=0)
+    samples = Counter((sample.site, sample.port) for sample in made)
+    return [quality_row(sample, samples[sample.site, sample.port] * SAMPLE_NS, length, draw) for sample in made]
 
 
-def quality_row(one: Sample, covered_ns: int, length_ns: int, draw) -> dict:
+def quality_row(sample: Sample, covered_ns: int, length_ns: int, draw) -> dict:
     """Return the row of one sample. ``covered_ns``: time that its port was captured; ``length_ns``: of the campaign."""
-    lost = int(one.frames * draw.choice((0, 0, 0, 0.0004, 0.02))) if draw.random() < 0.85 else None
-    share = lost and lost / (lost + one.frames)
+    lost = int(sample.frames * draw.choice((0, 0, 0, 0.0004, 0.02))) if draw.random() < 0.85 else None
+    share = lost and lost / (lost + sample.frames)
     stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
-    pairs = one.frames - 1  # of consecutive frames
+    pairs = sample.frames - 1  # of consecutive frames
     repeated = round(draw.choice((0, 0.001, 0.02)) * pairs) / pairs if pairs > 0 else None
     return {
-        **{"site": one.site, "port": one.port, "sample": one.name, "direction": "both", "method": "tcpdump"},
-        **{"snaplen": 200, "frames": one.frames, "wire_bytes": one.wire_bytes, "engine": "hybrid"},
+        **{"site": sample.site, "port": sample.port, "sample": sample.name, "direction": "both", "method": "tcpdump"},
+        **{"snaplen": 200, "frames": sample.frames, "wire_bytes": sample.wire_bytes, "engine": "hybrid"},
         **{"dropped_kernel": lost, "lost_frames": lost, "loss_share": share, "loss_stages_known": stages},
         **{"clock_resolution_ns": draw.choice((1, 1, 1, 1000)), "equal_stamps_share": repeated},
         **{"time_reversals": 0, "untimed_frames": 0, "implausible_frames": 0},
-        **{"actual_start_ns": one.start_ns, "actual_end_ns": one.end_ns, "actual_by": "manifest", "misdated": False},
+        **{"actual_start_ns": sample.start_ns, "actual_end_ns": sample.end_ns, "actual_by": "manifest"},
+        "misdated": False,
         **{"duration_ns": SAMPLE_NS, "coverage_share": SAMPLE_NS / length_ns},
         **{"port_coverage_share": covered_ns / length_ns, "undissected_frames": 0},
-        **{"issue_frames": int(one.frames * 0.002), "l4_tshark_frames": one.frames // 100},
+        **{"issue_frames": int(sample.frames * 0.002), "l4_tshark_frames": sample.frames // 100},
     }
 
 
-def flows_row(one: Sample) -> dict:
+def flows_row(sample: Sample) -> dict:
     """Return the row of flows of one sample."""
     return {
-        **{"site": one.site, "port": one.port, "sample": one.name, "frames": one.frames, "wire_bytes": one.wire_bytes},
-        **{"flows": len(one.flows), "connections": len(one.flows) // 2},
-        "flow_frames": sum(flow.frames for flow in one.flows),
+        **{"site": sample.site, "port": sample.port, "sample": sample.name},
+        **{"frames": sample.frames, "wire_bytes": sample.wire_bytes},
+        **{"flows": len(sample.flows), "connections": len(sample.flows) // 2},
+        "flow_frames": sum(flow.frames for flow in sample.flows),
     }
 
 
-def rate_rows(one: Sample, draw):
+def rate_rows(sample: Sample, draw):
     """Yield a row per second. Frames and bytes add up to those of the sample."""
     weights = [draw.lognormvariate(0, 0.4) for _ in range(SAMPLE_NS // 10**9)]
-    counts = (allocated(number, weights) for number in (one.frames, one.wire_bytes))
+    counts = (allocated(number, weights) for number in (sample.frames, sample.wire_bytes))
     for second, (frames, size) in enumerate(zip(*counts, strict=True)):
         yield {
-            **{"site": one.site, "port": one.port, "start_ns": one.start_ns + second * 10**9},
+            **{"site": sample.site, "port": sample.port, "start_ns": sample.start_ns + second * 10**9},
             **{"bin_ns": 10**9, "covered_ns": 10**9, "frames": frames, "wire_bytes": size, "rate_bps": 8 * size},
             "samples": int(frames > 0),
         }
@@ -165,7 +167,7 @@ def rate_rows(one: Sample, draw):
 
 def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
     """Return the rows of one site, or of all, in the tables of frames."""
-    total = {"site": site, "samples": len(own), "total_frames": sum(one.frames for one in own)}
+    total = {"site": site, "samples": len(own), "total_frames": sum(sample.frames for sample in own)}
     rows = {"header_depth": [depth_row(total, own)], "header_stack_sizes": stack_rows(total, own)}
     rows["header_occurrence"] = [occurrence_row(total, own, label) for label in keys(own, "header")]
     for table, column, kind, found in (
@@ -183,10 +185,10 @@ def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
 
 
 @functools.cache
-def tallies(one: Sample) -> dict[str, dict[object, list[int]]]:
+def tallies(sample: Sample) -> dict[str, dict[object, list[int]]]:
     """Return frames and bytes of a sample by the keys of the tables."""
     found = defaultdict(lambda: defaultdict(lambda: [0, 0]))
-    for cell in one.cells:
+    for cell in sample.cells:
         kinds = [("header", label) for label in set(cell.stack)]
         kinds += [("encapsulation", cell.encapsulation), ("version", version_of(cell))]
         kinds += [(length, bin_of(getattr(cell, length))) for length in ("outer", "inner")]
@@ -199,7 +201,7 @@ def tallies(one: Sample) -> dict[str, dict[object, list[int]]]:
 
 def keys(own: list[Sample], kind: str) -> list:
     """Return the sorted keys of a kind."""
-    return sorted({key for one in own for key in tallies(one)[kind]})
+    return sorted({key for sample in own for key in tallies(sample)[kind]})
 
 
 def version_of(cell) -> str:
@@ -211,7 +213,7 @@ def version_of(cell) -> str:
 def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
     """Return a row of header_occurrence."""
     found = shares(total, own, "header", label)
-    times = sum(cell.stack.count(label) * cell.frames for one in own for cell in one.cells)
+    times = sum(cell.stack.count(label) * cell.frames for sample in own for cell in sample.cells)
     named = {f"frame_{name}": value for name, value in found.items() if name.startswith("share")}
     occurrences = {"occurrences": times, "occurrence_share": times / total["total_frames"]}
     return {**total, "header": label, **found, **named, **occurrences}
@@ -219,12 +221,12 @@ def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
 
 def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
     """Return frames, bytes, share, and its interval of two standard errors on each side."""
-    counts = [tallies(one)[kind].get(key, (0, 0)) for one in own]
+    counts = [tallies(sample)[kind].get(key, (0, 0)) for sample in own]
     frames, size = (sum(column) for column in zip(*counts, strict=True))
     if not total["total_frames"]:
         return {"frames": frames, "wire_bytes": size}
     share, margin = frames / total["total_frames"], None
-    pairs = [(part, one.frames) for (part, _), one in zip(counts, own, strict=True) if one.frames]
+    pairs = [(part, sample.frames) for (part, _), sample in zip(counts, own, strict=True) if sample.frames]
     if len(pairs) > 1:
         margin = 2 * math.sqrt(sum((part - share * whole) ** 2 for part, whole in pairs)) / total["total_frames"]
     return {
@@ -237,13 +239,13 @@ def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
 def depth_row(total: dict, own: list[Sample]) -> dict:
     """Return the row of header_depth."""
     frames = Counter()
-    for cell in (cell for one in own for cell in one.cells):
+    for cell in (cell for sample in own for cell in sample.cells):
         frames[cell.stack] += cell.frames
     headers = {stack: [label for label in stack if label != PAYLOAD] for stack in frames}
     deepest = min(frames, key=lambda stack: (-len(headers[stack]), -frames[stack], stack), default=())
     return {
         **total,
-        **{"frames": total["total_frames"], "distinct_headers": len({one for own in headers.values() for one in own})},
+        **{"frames": total["total_frames"], "distinct_headers": len(set().union(*headers.values()))},
         **{"distinct_stacks": len(frames), "deepest_stack": len(headers.get(deepest, ()))},
         "deepest_example": "/".join(deepest),
     }
@@ -258,7 +260,7 @@ def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
     """Return the rows of header_stack_sizes: header stacks up to the innermost transport header."""
     names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
     sums = defaultdict(Counter)
-    for cell in (cell for one in own for cell in one.cells):
+    for cell in (cell for sample in own for cell in sample.cells):
         ends = [place for place, label in enumerate(cell.stack) if label in TRANSPORT]
         stack = cell.stack[: ends[-1] + 1] if ends else cell.stack
         cut = cell.frames // 50 if cell.deep and "TCP" in stack else 0
@@ -275,17 +277,17 @@ def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
 
 def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
     """Return the rows of one site, or of all, in the tables of flows. Ports have no common flows."""
-    single = [flow for one in own for flow in one.flows]
+    single = [flow for sample in own for flow in sample.flows]
     across_samples = stitched(own)
     total = {"site": site, "samples": len(own)}
     rows = {"flow_sizes": [], "flow_times": []}
     for scope in ("sample", "port", "site", *(["campaign"] if site == ALL else [])):
         flows = single if scope == "sample" else across_samples
-        one = {**total, "scope": scope}
-        rows["flow_sizes"] += distribution({**one, "measure": "wire"}, "bytes", [flow.wire_bytes for flow in flows])
+        scoped = {**total, "scope": scope}
+        rows["flow_sizes"] += distribution({**scoped, "measure": "wire"}, "bytes", [flow.wire_bytes for flow in flows])
         durations, rates = [flow.duration_ns for flow in flows], [flow.rate_bps for flow in flows if flow.rate_bps]
-        rows["flow_times"] += distribution({**one, "measure": "duration_ns"}, "value", durations)
-        rows["flow_times"] += distribution({**one, "measure": "rate_bps"}, "value", rates)
+        rows["flow_times"] += distribution({**scoped, "measure": "duration_ns"}, "value", durations)
+        rows["flow_times"] += distribution({**scoped, "measure": "rate_bps"}, "value", rates)
     largest = sorted(across_samples, key=lambda flow: (-flow.wire_bytes, flow.key))[:TOP]
     rows["top_flows"] = [top_row(total, rank, flow) for rank, flow in enumerate(largest, 1)]
     rows["applications"] = application_rows(total, own)
@@ -322,7 +324,7 @@ def top_row(total: dict, rank: int, flow) -> dict:
 def application_rows(total: dict, own: list[Sample]) -> list[dict]:
     """Return the rows of applications."""
     found = defaultdict(list)
-    for name, flow in ((one.name, flow) for one in own for flow in one.flows):
+    for name, flow in ((sample.name, flow) for sample in own for flow in sample.flows):
         found[flow.app].append((name, flow))
     return [
         {

@@ -142,13 +142,13 @@ def samples_of_site(site: str, ports: int, samples: int, frames: int, draw: rand
         level = 10 ** draw.uniform(-1, 1) if frames else 0
         for n in range(samples):
             start = START_NS + n * PERIOD_NS + port * PORT_NS
-            one = Sample(site, f"HundredGigE0/0/0/{port}", f"{site}-p{port}-{n:04d}", start)
+            sample = Sample(site, f"HundredGigE0/0/0/{port}", f"{site}-p{port}-{n:04d}", start)
             number = max(40, int(level * frames * draw.lognormvariate(0, 0.5))) if frames else 0
             weights = [weight * draw.lognormvariate(0, 0.3) for *_, weight in kinds]
             counts = zip(kinds, allocated(number, weights), strict=True)
-            one.cells = [cell_of(*kind, count) for (*kind, _), count in counts if count]
-            one.flows = flows_of(one, draw)
-            found.append(one)
+            sample.cells = [cell_of(*kind, count) for (*kind, _), count in counts if count]
+            sample.flows = flows_of(sample, draw)
+            found.append(sample)
     return found
 
 
@@ -175,10 +175,10 @@ def cell_of(encapsulation: str, end: str, length: int, frames: int) -> Cell:
     return Cell(encapsulation, stack, ENDS[end][0], *lengths, frames, "GTP" in stack, end in ACKNOWLEDGMENTS)
 
 
-def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
+def flows_of(sample: Sample, draw: random.Random) -> list[Flow]:
     """Return flows that contain all frames and bytes of the sample's cells with an application."""
     sums, flows = defaultdict(lambda: [0, 0]), []
-    for cell in (cell for cell in one.cells if cell.app is not None):
+    for cell in (cell for cell in sample.cells if cell.app is not None):
         found = sums[cell.app, "TCP" in cell.stack]
         found[0] += cell.frames
         found[1] += cell.frames * cell.outer
@@ -186,28 +186,28 @@ def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
         number = max(1, int(frames * 10 ** draw.uniform(-2.5, -1)))
         parts = [1 + part for part in allocated(frames - number, [1 / (place + 1) ** 1.1 for place in range(number)])]
         for place, (part, own) in enumerate(zip(parts, allocated(size, [float(part) for part in parts]), strict=True)):
-            key = (one.site, one.port, app, tcp, place, *([one.name] if place % PERSISTENT else []))
-            first, last = times_of(one, part, own, draw)
-            flows.append(Flow(key, one.site, one.port, app or None, tcp, part, own, first, last, last - first, 1))
+            key = (sample.site, sample.port, app, tcp, place, *([sample.name] if place % PERSISTENT else []))
+            first, last = times_of(sample, part, own, draw)
+            flows.append(Flow(key, sample.site, sample.port, app or None, tcp, part, own, first, last, last - first, 1))
     return flows
 
 
-def times_of(one: Sample, frames: int, size: int, draw: random.Random) -> tuple[int, int]:
+def times_of(sample: Sample, frames: int, size: int, draw: random.Random) -> tuple[int, int]:
     """Return first and last time of a flow, for at most 10 Gbit/s. Some flows have only one timestamp."""
     if frames == 1 or draw.random() < 0.02:
-        first = one.start_ns + int(draw.random() * SAMPLE_NS)
+        first = sample.start_ns + int(draw.random() * SAMPLE_NS)
         return first, first
     length = min(SAMPLE_NS - 1, max(int(8 * size / 10 ** draw.uniform(-2.5, 1)), int(10 ** draw.uniform(2.5, 10.3))))
-    first = one.start_ns + int(draw.random() * (SAMPLE_NS - length))
+    first = sample.start_ns + int(draw.random() * (SAMPLE_NS - length))
     return first, first + length
 
 
 def stitched(samples: list[Sample]) -> list[Flow]:
     """Return flows across the samples of their port. The time between samples is not observed."""
     spans, own = defaultdict(list), defaultdict(list)
-    for one in samples:
-        spans[one.site, one.port].append((one.start_ns, one.end_ns))
-        for flow in one.flows:
+    for sample in samples:
+        spans[sample.site, sample.port].append((sample.start_ns, sample.end_ns))
+        for flow in sample.flows:
             own[flow.key].append(flow)
     found = []
     for key, flows in own.items():

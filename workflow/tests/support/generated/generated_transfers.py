@@ -116,7 +116,7 @@ def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
     settings = {"algorithm": "cubic", "delay_ms": 60, "buffer_bytes": 102_400, "rate_bps": 40_000_000, "streams": 1}
     settings |= {"size_bytes": 10_000_000, "ratio": None, "delay_on": "return", "loss_percent": 0, "reorder_percent": 0}
     flows = more.pop("flows", [{}] * len(documents))
-    whole = {
+    content = {
         **{"version": 1, "cell_id": name, "run": 0, "mode": "clean", "topology": "linear"},
         "settings": settings | more.pop("settings", {}),
         "measured": {"rtt_base_ns": 100_000, "rtt_ns": 60_000_000, "rate_bps": 40_000_000, "buffer_bytes": 102_400},
@@ -128,7 +128,7 @@ def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
     }
     for number, each in enumerate(documents):
         (path / f"iperf3-{number}.json").write_text(json.dumps(each, indent="\t"))
-    (path / "cell.json").write_text(json.dumps(whole))
+    (path / "cell.json").write_text(json.dumps(content))
     return path
 
 

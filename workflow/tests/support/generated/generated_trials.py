@@ -105,7 +105,7 @@ def pair(  # noqa: PLR0913
     lost = lost_by_window(PACKETS - n_common, draw)
     factors = [factor(place, draw) for place in range(WINDOWS)]
     histograms = {name: histogram(n_common, own, draw) for name, own in sizes.items()}
-    shares = {name: shares_within(one, within_ns, n_common) for name, one in histograms.items()}
+    shares = {name: shares_within(each, within_ns, n_common) for name, each in histograms.items()}
     return {
         "replayer": replayer and {"kappa": replayer},
         "corrected": path and dict(zip(("kappa_lo", "kappa_hi"), path, strict=True)),
@@ -119,7 +119,7 @@ def pair(  # noqa: PLR0913
         **{"moves": moves(moved), "bursts": {**moves(moved // 50), "longest": 60 if moved else 0}},
         "timeline": [window(n, parts, lost[n], factors[n] * WINDOWS / sum(factors)) for n in range(WINDOWS)],
         **{"histograms": histograms, "spacing": spacing(n_common, moved, draw), "integers": {}},
-        "warnings": [dict(one) for one in warnings],
+        "warnings": [dict(warning) for warning in warnings],
     }
 
 

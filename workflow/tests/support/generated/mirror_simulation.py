@@ -123,7 +123,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
     manifest["direction"] = "rx" if given.receive_only or given.steady else manifest["direction"]
     manifest["port_rate_bps"] = line if given.exact_lines else 15 * CAPACITY_BPS
     frames = [row(number, frame, given) for number, frame in enumerate(captured, 1)]
-    loss, missing = (1 - arrived / whole if whole else 0.0 for whole in (sent, counted))
+    loss, missing = (1 - arrived / total if total else 0.0 for total in (sent, counted))
     more = {"load": sent * 8 / SAMPLE_S / CAPACITY_BPS, "lost_before": lost_share if shape != "tcp" else 0.0}
     more |= {"shape": shape, "identifiers": identifiers}
     return Simulated(frames, flows_of(captured), manifest, loss, missing, **more)
@@ -168,8 +168,8 @@ def fan_in(
     together = draw.random() < 0.5
     for n in range(senders):
         own = random.Random(timing if together else timing + n)
-        one = traffic(own, shape, (min(rate, 0.95 * line) / senders, line), begin_s, given)
-        frames += [frame | {"flow": frame["flow"] + 2 * n} for frame in one]
+        of_sender = traffic(own, shape, (min(rate, 0.95 * line) / senders, line), begin_s, given)
+        frames += [frame | {"flow": frame["flow"] + 2 * n} for frame in of_sender]
     return sorted(frames, key=lambda frame: frame["at"])
 
 

@@ -26,7 +26,7 @@ def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
     return {
         "late_ns": late_ns,
         "filling_bytes": min(
-            filling(frames, times, late_ns, mirror), round(max((most for _, _, most in stretches), default=0))
+            filling(frames, times, late_ns, mirror), round(max((queued for _, _, queued in stretches), default=0))
         ),
         "busy_periods": len(runs["spans"]),
         "longest_full_bytes": int(runs["full"]),
@@ -136,7 +136,7 @@ def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict, stret
     for run in runs:
         total = sum(halves[half] for half in run) + halves.get(run[0] - 1, 0)
         start, end = (run[0] - 1) * half_ns, (run[-1] + 1) * half_ns
-        possible = any(most >= mirror["fill"] and a <= end and b >= start for a, b, most in stretches)
+        possible = any(queued >= mirror["fill"] and a <= end and b >= start for a, b, queued in stretches)
         if total >= mirror["fill"] and possible:
             found["spans"].append((start + round(mirror["fill"] * 8 * NS / mirror["capacity"]), end))
         inner = sum(halves[half] for half in run[:-1])

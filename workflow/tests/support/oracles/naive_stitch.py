@@ -84,11 +84,11 @@ def campaign_flows(samples):
         joined = len(networks) == 1 and all(len(found) == 1 for found in sites)
         for flow in flows:
             groups[(*ends, () if joined else network(flow)), flow["site"]].append(flow)
-    places = defaultdict(list)
+    by_rank = defaultdict(list)
     for (ends, _), flows in groups.items():
-        for place, flow in enumerate(sorted(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["flow_id"]))):
-            places[ends, place].append(flow)
-    best = [min(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["site"])) for flows in places.values()]
+        for rank, flow in enumerate(sorted(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["flow_id"]))):
+            by_rank[ends, rank].append(flow)
+    best = [min(flows, key=lambda f: (-f["wire_bytes"], -f["frames"], f["site"])) for flows in by_rank.values()]
     return [{**flow, "largest_site": flow["site"]} for flow in best]
 
 

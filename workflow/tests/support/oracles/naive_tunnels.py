@@ -423,14 +423,14 @@ def identifiers(tunnels: tuple, types: tuple) -> tuple:
 
 def candidates(keys: list[tuple]) -> list[list[int]]:
     """Return for each flow the flows of the same network with reversed ends; none if both ends are the same."""
-    places: dict[tuple, list[int]] = {}
+    rows_by_ends: dict[tuple, list[int]] = {}
     for row, (_, tunnels, *ends) in enumerate(keys):
-        places.setdefault((*ends, identifiers(tunnels, NETWORK)), []).append(row)
+        rows_by_ends.setdefault((*ends, identifiers(tunnels, NETWORK)), []).append(row)
     found = []
     for _, tunnels, src, dst, proto, ports in keys:
         back = (dst, src, proto, ports and ports[::-1])
         same = back == (src, dst, proto, ports)
-        found.append([] if same else places.get((*back, identifiers(tunnels, NETWORK)), []))
+        found.append([] if same else rows_by_ends.get((*back, identifiers(tunnels, NETWORK)), []))
     return found
 
 

@@ -278,10 +278,10 @@ class Flow:
         """Return the columns of flow_reports, except those that are quotients of other columns."""
         size = self.size()
         end = self.end if self.fin or self.last_known else None
-        both = self.start is not None and end is not None
+        has_times = self.start is not None and end is not None
         return {
             **{"flow": self.number, "start_ns": self.start, "end_ns": end, "ended": self.fin},
-            "duration_ns": end - self.start if both else None,
+            "duration_ns": end - self.start if has_times else None,
             **{"first_ns": self.first, "last_ns": self.newest[1], "bytes": size[0], "packets": size[1]},
             **{"rtt_syn_ns": self.rtt_syn, "rtt_ack_ns": self.rtt_ack, "iat_ns": self.iat},
             "bytes_in_flight": self.flight(),

@@ -56,8 +56,8 @@ class Times:
         """Return the part of an amount before `time`."""
         each = amount // self.packets if self.points else 0
         rest = amount - each * len(self.points)
-        passed, whole = min(time, self.even_end) - self.since, self.even_end - self.since
-        share = Fraction(1) if time > self.even_end else Fraction(max(0, passed), whole)
+        passed, length = min(time, self.even_end) - self.since, self.even_end - self.since
+        share = Fraction(1) if time > self.even_end else Fraction(max(0, passed), length)
         return floor(rest * share) + each * sum(point < time for point in self.points)
 
     def rows(self, shares: dict, width: int) -> list[dict]:

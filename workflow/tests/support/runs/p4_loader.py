@@ -55,7 +55,7 @@ def ethernet(source: int, destination: int = 1, kind: int = 0x0800, size: int = 
 
 def write_pcap(path: Path, frames: list[Frame]) -> Path:
     """Write a nanosecond pcap, compressed if the name ends in .gz; return its path."""
-    content = pcap_files.header() + b"".join(pcap_files.record(one.ts_ns, one.data, one.wire) for one in frames)
+    content = pcap_files.header() + b"".join(pcap_files.record(frame.ts_ns, frame.data, frame.wire) for frame in frames)
     return write_file(path, gzip.compress(content) if path.suffix == ".gz" else content)
 
 
