@@ -16,7 +16,7 @@ from acapella.figures.source import Source
 COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_known": 4}
 
 # the file was read to its end; losses at the other stages are unknown
-FROM_FILE = {"lost_frames": None, "loss_share": None, "loss_stages_known": 1}
+UNCOUNTED = {"lost_frames": None, "loss_share": None, "loss_stages_known": 1}
 CAMPAIGNS = {
     "one_site": {"sites": 1},
     "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
@@ -68,7 +68,7 @@ def quality_of(directory, samples):
 
 
 def test_panel_without_a_known_value_is_omitted_and_named(tmp_path):
-    source = quality_of(tmp_path, [FROM_FILE | {"equal_stamps_share": 0.5, "port_coverage_share": 1}])
+    source = quality_of(tmp_path, [UNCOUNTED | {"equal_stamps_share": 0.5, "port_coverage_share": 1}])
     figure = compose.compose_figure("capture_quality", source)
     assert [place for place in range(3) if len(quality_marks(figure, place)) != 1] == []
     assert "Unknown for every sample, and not drawn: frames lost." in figure.description
@@ -112,8 +112,8 @@ def test_complete_file_does_not_prove_that_nothing_was_lost(counters, expected, 
     ("samples", "expected", "columns"),
     [
         ([COUNTED] * 3, "No loss seen in 3 samples", []),
-        ([FROM_FILE] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
-        ([COUNTED, FROM_FILE], "No loss seen in 1 sample; no counters in 1 of 2 samples", ["unknown"]),
+        ([UNCOUNTED] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
+        ([COUNTED, UNCOUNTED], "No loss seen in 1 sample; no counters in 1 of 2 samples", ["unknown"]),
         ([{**COUNTED, "loss_stages_known": 3}], "No loss counted in 1 sample", ["partly known"]),
         (
             [COUNTED, {**COUNTED, "dropped_kernel": 1, "lost_frames": 1, "loss_share": 0.01}],

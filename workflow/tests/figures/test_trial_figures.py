@@ -27,13 +27,13 @@ from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
 
 FIGURES = (*TRIAL_FIGURES, *REPLAY_FIGURES)
-SAME = {"I": 0.0}
+EQUAL_TRIALS = {"I": 0.0}
 LONG = "an-environment-whose-name-is-longer-than-any-label"
 REPLAYED = [{"I": 0.02 + n / 1000, "replayer": 0.99 - n / 1000, "path": (0.999, 0.9995)} for n in range(3)]
 CAMPAIGNS = {
     "one_pair": ({"quiet": [{}]}, {}),
     "three_environments": (shapes(4), {"all_pairs": True}),
-    "nothing_differs": ({"quiet": [SAME] * 4, "loaded": [SAME] * 4}, {}),
+    "nothing_differs": ({"quiet": [EQUAL_TRIALS] * 4, "loaded": [EQUAL_TRIALS] * 4}, {}),
     "nothing_in_common": ({"quiet": [{"common": 0}], "loaded": [{"I": 0.2}, {"common": 0}]}, {}),
     "replayed": ({"quiet": REPLAYED, "loaded": [{"I": 0.2}] * 3}, {"all_pairs": True}),
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
@@ -381,7 +381,7 @@ def test_difference_of_environments_is_stated_only_if_its_interval_excludes_zero
 
 @pytest.mark.soak
 def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
-    environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
+    environments = {f"e{n}": [{**EQUAL_TRIALS, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
     source = source_of(tmp_path, environments)
     differences, matrix = (compose.compose_figure(name, source) for name in ("latency_delta", "kappa_matrix"))
     assert with_spaces(differences.title).endswith(": 0 ns in each run of 10 environments")

@@ -422,8 +422,8 @@ def test_slice_records_are_written_from_the_list_of_the_orchestrator_without_nam
     late = entry("2024-02-20 08:00:00 +0000", "2024-02-21 08:00:00 +0000", slice_id="s-1", model=None)
     model = slice_model(tmp_path, "UTAH", "STAR", "UTAH")
     early = entry("2024-02-19 08:00:00 +0000", "2024-02-19 09:00:00 +0000", slice_id="s-2", model=model)
-    one = write_file(tmp_path / "one.json", json.dumps({"data": [late, early], "size": 2}))
-    assert slice_records(tmp_path / "slices.csv", one, write_file(tmp_path / "two.json", json.dumps([late]))) == 0
+    first = write_file(tmp_path / "one.json", json.dumps({"data": [late, early], "size": 2}))
+    assert slice_records(tmp_path / "slices.csv", first, write_file(tmp_path / "two.json", json.dumps([late]))) == 0
     assert (tmp_path / "slices.csv").read_text() == (
         "slice,start,end,sites\n"
         "1,2024-02-19 08:00:00 +0000,2024-02-19 09:00:00 +0000,STAR UTAH\n"

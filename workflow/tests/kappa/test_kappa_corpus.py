@@ -77,10 +77,10 @@ def test_known_loss_and_delay_give_the_expected_components(tmp_path, capsys, fra
     """Every tenth packet is lost; the others pass a router, and all but the first are 1 µs late."""
     offsets = times(len(frames))
     left = [n for n in range(len(frames)) if n % 10 != 9]
-    wrapped = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]
+    encapsulated = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]
     late = [offsets[n] + (1_000 if n else 0) for n in left]
     require(len(set(frames)) >= len(frames), "equal packets in this capture: it is unknown which of them was lost")
-    found = pair(capsys, trial(tmp_path / "a.pcap", frames, offsets), trial(tmp_path / "b.pcap", wrapped, late))
+    found = pair(capsys, trial(tmp_path / "a.pcap", frames, offsets), trial(tmp_path / "b.pcap", encapsulated, late))
     assert found["U"] == (len(frames) - len(left)) / (len(frames) + len(left))
     assert found["O"] == 0
     assert found["offset_ns"] == 1_000

@@ -59,8 +59,8 @@ def trials(draw, gap=SHORT) -> list[tuple[int, int]]:
 def frame(number: int) -> bytes:
     """Return a packet of one of several kinds; some have no IP header."""
     padded = (lambda n: llc(n, padding=n % 7), lambda n: snap(n, padding=n % 7))
-    wrapped = (service_snap, lambda n: isl(packet_6(n)), lambda n: isl(llc(n, padding=n % 7)))
-    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded, *wrapped)
+    encapsulated = (service_snap, lambda n: isl(packet_6(n)), lambda n: isl(llc(n, padding=n % 7)))
+    kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded, *encapsulated)
     return kinds[number % len(kinds)](number)
 
 
@@ -164,12 +164,12 @@ def test_trial_in_an_underlay_equals_the_plain_trial(tmp_path, capsys, a, kinds)
     from scapy.layers.inet import IP, UDP  # noqa: PLC0415
     from scapy.packet import Raw  # noqa: PLC0415
 
-    def wrapped(number: int, kind: str, ttl: int, tos: int) -> bytes:
+    def build_frame(number: int, kind: str, ttl: int, tos: int) -> bytes:
         network = IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl, tos=tos, id=9) / UDP(sport=1, dport=2)
         return underlay(kind, network / Raw(number.to_bytes(8, "big")))
 
-    inside = [(START_NS + ns, wrapped(n, kinds[n], 30, 4)) for ns, n in a]
-    outside = [(START_NS + ns, wrapped(n, "plain", 64, 0)) for ns, n in a]
+    inside = [(START_NS + ns, build_frame(n, kinds[n], 30, 4)) for ns, n in a]
+    outside = [(START_NS + ns, build_frame(n, "plain", 64, 0)) for ns, n in a]
     paths = [write_pcap(tmp_path / f"{k}.pcap", trace) for k, trace in enumerate((inside, outside))]
     found = pair(capsys, *paths)
     assert found["n_common"] == len(a)

@@ -15,7 +15,7 @@ from acapella_testing.soak import SOAK
 
 PORTS = {"STAR": ["HundredGigE0/0/0/5"], "UTAH": ["HundredGigE0/0/0/2"]}
 SHORT_TIMEOUTS = {"wait_timeout_s": 3, "mirror_timeout_s": 3, "release_timeout_s": 3}
-WITH_SHORT_TIMEOUTS = ("stuck", "kept", "refusing")  # faults that are tested with SHORT_TIMEOUTS
+SLOW_FAULTS = ("stuck", "kept", "refusing")  # faults that are tested with SHORT_TIMEOUTS
 # For each switch: its value, and whether the campaign still has results.
 FAULTS = {
     "create_status": ([503] * 8, True),
@@ -46,7 +46,7 @@ FAULTS = {
     "sites": ({"STAR": [HOST | {"maintenance": True}], "UTAH": [HOST]}, True),
     "tags": (TAGS[1:], False),
 }
-WITH_RESULTS = [name for name, (_, results) in FAULTS.items() if results]
+FAULTS_WITH_RESULTS = [name for name, (_, results) in FAULTS.items() if results]
 
 
 @pytest.fixture
@@ -75,11 +75,11 @@ def test_each_fault_of_the_table_is_tested():
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", FAULTS if SOAK else [random.Random(17).choice(WITH_RESULTS), "stuck"])
+@pytest.mark.parametrize("name", FAULTS if SOAK else [random.Random(17).choice(FAULTS_WITH_RESULTS), "stuck"])
 def test_campaign_ends_with_results_or_an_error_that_names_each_slice_left(fabric, tmp_path, name):
     switch_on(fabric, name)
     campaign = tmp_path / "results" / "tiny"
-    settings = fabric.settings(**(SHORT_TIMEOUTS if name in WITH_SHORT_TIMEOUTS else {}))
+    settings = fabric.settings(**(SHORT_TIMEOUTS if name in SLOW_FAULTS else {}))
     config = {"campaign": "tiny", "testbed": "fabric", "capture": {"sample_s": 0.3}, "collect": from_ports(PORTS)}
     config |= only_figures() | {"fabric": asdict(settings)}
     file = write_file(tmp_path / "mine.yaml", yaml.safe_dump(config))

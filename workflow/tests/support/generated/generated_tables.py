@@ -228,7 +228,7 @@ def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
     share, margin = frames / total["total_frames"], None
     pairs = [(part, sample.frames) for (part, _), sample in zip(counts, own, strict=True) if sample.frames]
     if len(pairs) > 1:
-        margin = 2 * math.sqrt(sum((part - share * whole) ** 2 for part, whole in pairs)) / total["total_frames"]
+        margin = 2 * math.sqrt(sum((part - share * number) ** 2 for part, number in pairs)) / total["total_frames"]
     return {
         **{"frames": frames, "wire_bytes": size, "share": share},
         "share_lo": None if margin is None else max(0.0, share - margin),

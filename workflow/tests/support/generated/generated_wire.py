@@ -41,13 +41,13 @@ class Capture:
         self.frame(21, 0, PSH_ACK, COOKIE_BYTES)
         self.frame(41, 1, ACK, 0, ack=COOKIE_BYTES)
 
-    def send(self, ms: float, place: int, size: int = 1000) -> None:
-        """Add the segment number ``place`` after the cookie."""
-        self.frame(ms, 0, ACK, size, seq=COOKIE_BYTES + 1000 * place)
+    def send(self, ms: float, number: int, size: int = 1000) -> None:
+        """Add segment ``number`` after the cookie."""
+        self.frame(ms, 0, ACK, size, seq=COOKIE_BYTES + 1000 * number)
 
-    def acknowledge(self, ms: float, places: int) -> None:
-        """Add the acknowledgment of the first ``places`` segments after the cookie."""
-        self.frame(ms, 1, ACK, 0, ack=COOKIE_BYTES + 1000 * places)
+    def acknowledge(self, ms: float, segments: int) -> None:
+        """Add the acknowledgment of the first ``segments`` segments after the cookie."""
+        self.frame(ms, 1, ACK, 0, ack=COOKIE_BYTES + 1000 * segments)
 
     def in_order(self) -> "Capture":
         """Sort the frames by time; return this capture."""

@@ -423,19 +423,19 @@ def quality_row(s):
     }
 
 
-OF_ALL_SAMPLES = {f.__name__: f for f in (capture_quality, restrictions)}
-OF_TRAFFIC = {
+TABLES_OF_ALL_SAMPLES = {f.__name__: f for f in (capture_quality, restrictions)}
+TABLES_OF_TRAFFIC = {
     f.__name__: f
     for f in (
         *(applications, encapsulations, flow_sizes, flow_times, flows_per_sample, frame_sizes, header_depth),
         *(header_stack_sizes, header_occurrence, ip_versions, tcp_control, throughput, top_flows),
     )
 } | {"stitched_flows": site_flows}
-TABLES = {*OF_ALL_SAMPLES, *OF_TRAFFIC}
+TABLES = {*TABLES_OF_ALL_SAMPLES, *TABLES_OF_TRAFFIC}
 
 
 def table(name, samples, which="unfiltered"):
     """Return the rows of a table; ``which`` samples count as traffic: unfiltered or all."""
-    if name in OF_ALL_SAMPLES:
-        return OF_ALL_SAMPLES[name](samples, which)
-    return [*OF_TRAFFIC[name](traffic(samples, which))]
+    if name in TABLES_OF_ALL_SAMPLES:
+        return TABLES_OF_ALL_SAMPLES[name](samples, which)
+    return [*TABLES_OF_TRAFFIC[name](traffic(samples, which))]
