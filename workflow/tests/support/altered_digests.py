@@ -21,7 +21,7 @@ def tamper(monkeypatch, change, flows: bool = False) -> None:
 
 
 def replaced(name: str, new_value, row: int = 0):
-    """Return a function that changes one cell of a table to ``new_value`` of the old value."""
+    """Return a function that changes one cell of a table; ``new_value`` computes it from the old value."""
 
     def change(table: pa.Table) -> pa.Table:
         column = table[name].to_pylist()
