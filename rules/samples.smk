@@ -28,15 +28,15 @@ optional_stages.report_empty_figures(config)
 COLLECTED_SHEET = f"{CAMPAIGN}/raw/samples.tsv"
 
 if config["testbed"] == "files":
-    from acapella_capture.testbeds import files as own_captures
+    from acapella_capture.testbeds import files as files_testbed
 
     with exit_on_user_error("config error: "):
         SHEET = SampleSheet.read(
             config["samples"] if HAS_SAMPLES else None,
-            read=own_captures.read_sheet,
-            fault_of=own_captures.unreadable,
-            empty=own_captures.no_samples,
-            objects=CaptureStorage(storage, config["capture_storage"], own_captures.unreadable),
+            read=files_testbed.read_sheet,
+            fault_of=files_testbed.unreadable,
+            empty=files_testbed.no_samples,
+            objects=CaptureStorage(storage, config["capture_storage"], files_testbed.unreadable),
         )
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")

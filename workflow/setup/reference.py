@@ -257,17 +257,17 @@ def main() -> int:
         "directory", nargs="?", type=Path, default=ROOT / "docs", help="directory of the pages (default: docs)"
     )
     args = parser.parse_args()
-    old = []
+    outdated = []
     for name, make in PAGES.items():
         path, text = args.directory / name, make().rstrip("\n") + "\n"
         if args.check:
             if not path.exists() or path.read_text(encoding="utf-8") != text:
-                old.append(name)
+                outdated.append(name)
         else:
             path.write_text(text, encoding="utf-8")
-    for name in old:
+    for name in outdated:
         print(f"docs/{name} is not current; run: make docs")
-    return int(bool(old))
+    return int(bool(outdated))
 
 
 if __name__ == "__main__":

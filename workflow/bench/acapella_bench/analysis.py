@@ -17,7 +17,7 @@ SAMPLE_GAP_NS = 300_000_000_000  # samples start five minutes apart
 
 def run(bench: Bench) -> list[dict]:
     """Return the time of each stage, which may use all cores. Generating and digesting samples is not measured."""
-    samples, frames = bench.scale["samples"], bench.scale["frames_a_sample"]
+    samples, frames = bench.scale["samples"], bench.scale["frames_per_sample"]
     campaign = bench.directory / "campaign"
     names = []
     for number in range(samples):

@@ -32,7 +32,7 @@ BATCH = 200
 SITES, PORTS = 28, 7
 FRAMES = 1000
 PCAP_HEADER_BYTES = 24
-DIRECTORY_FILES = 1000
+FILES_PER_DIRECTORY = 1000
 STAGES = ("collect", "digest", "analyze")
 DAY_NS = 24 * 3600 * 10**9
 YEAR_NS = 365 * DAY_NS
@@ -98,7 +98,7 @@ def make_campaign(bench: Bench, samples: int, *, linked: bool) -> Path:
     rows = [row_of(number) for number in range(samples)]
     for number, row in enumerate(rows):
         capture = directory / "config" / row[3]
-        if number % DIRECTORY_FILES == 0:
+        if number % FILES_PER_DIRECTORY == 0:
             capture.parent.mkdir(parents=True)
             first = capture
         if linked and capture is not first:
@@ -146,7 +146,12 @@ def largest_directory(directory: Path) -> int:
 def row_of(number: int) -> tuple[str, str, str, str]:
     """Return sample, site, port and file of a sample."""
     name = f"s{number:06}"
-    return name, f"SITE{number % SITES}", f"p{number % PORTS}", f"captures/{number // DIRECTORY_FILES:03}/{name}.pcap"
+    return (
+        name,
+        f"SITE{number % SITES}",
+        f"p{number % PORTS}",
+        f"captures/{number // FILES_PER_DIRECTORY:03}/{name}.pcap",
+    )
 
 
 def write_sheet(directory: Path, rows: list[tuple]) -> None:

@@ -134,12 +134,12 @@ def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
     Return its exit status, and the namespaces of its processes except those of this process.
     """
     seen: set[str] = set()
-    ours = namespaces_of([os.getpid()])
+    own_namespaces = namespaces_of([os.getpid()])
     end = time.monotonic() + timeout_s
     with subprocess.Popen([str(word) for word in argv], stdout=subprocess.DEVNULL) as process:
         try:
             while process.poll() is None and time.monotonic() < end:
-                seen |= namespaces_of(descendants(process.pid)) - ours
+                seen |= namespaces_of(descendants(process.pid)) - own_namespaces
                 time.sleep(POLL_S)
         finally:
             process.terminate()

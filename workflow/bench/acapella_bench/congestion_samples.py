@@ -142,10 +142,10 @@ def shape_of(manifest: dict, configured: dict) -> str:
     """Return the shape of the traffic that the sample's port carried."""
     number = int(manifest["port"].removeprefix("port")) if manifest["port"].startswith("port") else None
     name = f"{manifest['site']}-host{number}"
-    own_lines = [line for line in configured["local"]["traffic"] if name in (line["client"], line["server"])]
-    if len({frozenset((line["client"], line["server"])) for line in own_lines}) > 1:
+    port_lines = [line for line in configured["local"]["traffic"] if name in (line["client"], line["server"])]
+    if len({frozenset((line["client"], line["server"])) for line in port_lines}) > 1:
         return FAN_IN
-    shapes = {shape_of_line(line) for line in own_lines}
+    shapes = {shape_of_line(line) for line in port_lines}
     return shapes.pop() if shapes else "uplink"
 
 

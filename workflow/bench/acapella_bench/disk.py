@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-DEEP_QUEUE, ONE_WRITE = ("1M", 16), ("16M", 1)  # block size and queue depth; our writer uses ONE_WRITE
+DEEP_QUEUE, ONE_WRITE = ("1M", 16), ("16M", 1)  # block size and queue depth; the DPDK writer uses ONE_WRITE
 LONGEST_S = 60
 
 

@@ -23,20 +23,20 @@ class Reference:
     """A run of tshark that prints frame.protocols of the first ``head`` frames."""
 
     label: str
-    our_preferences: bool
+    same_preferences: bool
     head: int
     goal: str
 
     def words(self, capture: Path) -> list[str]:
-        """Return the command line: with our preferences, or with tshark's defaults."""
+        """Return the command line: with the preferences of engine hybrid, or with tshark's defaults."""
         reference = tshark.find()
-        if self.our_preferences:
+        if self.same_preferences:
             return reference_words(capture, ("frame.protocols",))
         return [reference.path, "-r", str(capture), "-T", "fields", "-e", "frame.protocols"]
 
 
 def reference_words(capture: Path, fields: Sequence[str], **how: bool) -> list[str]:
-    """Return tshark's command line with our preferences for a file instead of standard input."""
+    """Return the command line of tshark in engine hybrid, for a file instead of standard input."""
     words = tshark.find().command(fields, **how)
     words[words.index("-r") + 1] = str(capture)
     return words

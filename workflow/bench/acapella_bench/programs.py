@@ -1,4 +1,4 @@
-"""Run measured programs on one core, with wall time, CPU time and peak memory of the child."""
+"""Runs programs on one core, and measures their wall time, CPU time and peak memory."""
 
 import argparse
 import contextlib
@@ -28,7 +28,7 @@ SCALES = {
         "size": 1_000_000,
         "extract": 300_000,
         "samples": 4,
-        "frames_a_sample": 100_000,
+        "frames_per_sample": 100_000,
         "kappa": 100_000,
         "kappa_cost": (100_000, 1_000_000),
         "kappa_files": 300_000,
@@ -68,7 +68,7 @@ SCALES = {
         "size": 5_000_000,
         "extract": 9_600_000,  # 10 GB
         "samples": 100,
-        "frames_a_sample": 1_000_000,
+        "frames_per_sample": 1_000_000,
         "kappa": 1_055_648,
         "kappa_cost": (1_000_000, 10_000_000, 100_000_000),
         "kappa_files": 10_000_000,
@@ -135,12 +135,12 @@ class Bench:
         """Return a core other than the measured one, or the measured one if it is the only core."""
         return next((c for c in sorted(os.sched_getaffinity(0)) if c != self.core), self.core)
 
-    def measure(self, words: list, keep: bool = False, source: int | None = None, **how) -> Measured:
+    def measure(self, words: list, keep: bool = False, source: int | None = None, **options) -> Measured:
         """Run a command on the measured core; keep or discard its standard output.
 
-        ``how``: any_core=True for commands that may use all cores; other options are those of subprocess.Popen.
+        ``options``: any_core=True for commands that may use all cores; other options are those of subprocess.Popen.
         """
-        where = [] if how.pop("any_core", False) else ["taskset", "-c", str(self.core)]
+        where = [] if options.pop("any_core", False) else ["taskset", "-c", str(self.core)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error_output:
             start = time.monotonic()
             child = subprocess.Popen(
@@ -148,7 +148,7 @@ class Bench:
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=out if keep else subprocess.DEVNULL,
                 stderr=error_output,
-                **how,
+                **options,
             )
             _, status, usage = os.wait4(child.pid, 0)
             wall_s = time.monotonic() - start

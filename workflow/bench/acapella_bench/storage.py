@@ -31,9 +31,9 @@ def histogram(tables: dict[str, list[dict]]) -> list[list]:
     writers = {run_["run"]: run_["writer"] for run_ in tables["storage_runs"]}
     counts: dict[int, dict[str, int]] = {}
     for row in tables["storage_latency"]:
-        own = counts.setdefault(row["lo_ns"], dict.fromkeys(COLUMNS[1:], 0))
-        own[writers[row["run"]]] += row["calls"]
-    return [[lo_ns / 1000, *own.values()] for lo_ns, own in sorted(counts.items())]
+        calls = counts.setdefault(row["lo_ns"], dict.fromkeys(COLUMNS[1:], 0))
+        calls[writers[row["run"]]] += row["calls"]
+    return [[lo_ns / 1000, *calls.values()] for lo_ns, calls in sorted(counts.items())]
 
 
 def row_of(run_: dict, tables: dict[str, list[dict]]) -> dict:

@@ -11,8 +11,8 @@ RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operat
 def checked(rows: Iterable[dict]) -> Iterable[dict]:
     """Yield rows with ``met``: whether the value meets the goal, a relation and a number (only a number: equal).
 
-    Rows without a goal, or with one that starts with a word, such as "aim", are not
-    changed. A missing value does not reach any goal.
+    Rows without a goal, or with one that starts with a word, such as "aim", are not changed. A value that is not a
+    number does not meet any goal.
     """
     for row in rows:
         goal = GOAL.match(row.get("goal", ""))

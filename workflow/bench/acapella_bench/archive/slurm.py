@@ -53,7 +53,7 @@ def run(archive_directory: Path, cores: int) -> tuple[float, int]:
 
 
 def wait_for(path: Path, running: subprocess.Popen) -> float:
-    """Wait until the cluster is ready; return the time. Raises Failed on timeout."""
+    """Wait until the cluster is ready; return the time. Raises Failed on timeout, or if the cluster ends."""
     limit = time.monotonic() + START_S
     while not path.exists():
         if running.poll() is not None or time.monotonic() > limit:

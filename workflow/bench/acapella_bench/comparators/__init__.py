@@ -16,14 +16,14 @@ ENCAPSULATIONS = {
     "pw": "VLAN, MPLS label, pseudowire",
     "fabric": "VLAN, two MPLS labels, pseudowire",
 }
-SHARE_FRAMES = 10  # captures whose flows are compared contain this part of the frames
+FRAMES_DIVISOR = 10  # captures whose flows are compared contain a tenth of the frames
 
 
 def run(bench: Bench) -> list[dict]:
     """Return the speed of each tool on one core, and the share of flows that it sees in each encapsulation."""
     frames = bench.scale["comparators"]
     samples = {name: bench.generate(frames, name) for name in ("fabric", PLAIN)}
-    captures = {name: bench.generate(frames // SHARE_FRAMES, name) for name in (PLAIN, *ENCAPSULATIONS)}
+    captures = {name: bench.generate(frames // FRAMES_DIVISOR, name) for name in (PLAIN, *ENCAPSULATIONS)}
     reference = TOOLS[0].flows(bench, captures[PLAIN])
     rows = [
         {"measured": "frames", "value": frames, "unit": "frames", "note": "one core"},
@@ -31,7 +31,7 @@ def run(bench: Bench) -> list[dict]:
             "measured": "flows",
             "value": len(reference),
             "unit": "flows",
-            "note": f"directed flows, in {frames // SHARE_FRAMES:,} frames of each encapsulation",
+            "note": f"directed flows, in {frames // FRAMES_DIVISOR:,} frames of each encapsulation",
         },
     ]
     for tool in TOOLS:

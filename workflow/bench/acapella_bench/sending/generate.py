@@ -173,8 +173,8 @@ def two_hosts() -> Iterator[tuple[list[str], list[str]]]:
     with veth_pair() as inside, subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as other:
         try:
             receiver = ["nsenter", f"--net=/proc/{other.pid}/ns/net"]
-            own, end = Path("/proc/self/ns/net").readlink(), time.monotonic() + START_S
-            while Path(f"/proc/{other.pid}/ns/net").readlink() == own and time.monotonic() < end:
+            initial, end = Path("/proc/self/ns/net").readlink(), time.monotonic() + START_S
+            while Path(f"/proc/{other.pid}/ns/net").readlink() == initial and time.monotonic() < end:
                 time.sleep(0.01)
             lines = [
                 [*inside, "ip", "link", "set", "in0", "netns", other.pid],

@@ -1,7 +1,7 @@
 """Measures acapella-link in a linear slice: acknowledgments of a TCP transfer, delayed in the return direction.
 
 tcpdump captures them at both interfaces of the router that delays them. The error of a packet is the difference between
-its two times in the kernel, less the delay: it includes reading, waiting, routing, and the kernel's own queues. The
+its two times in the kernel, minus the delay: it includes reading, waiting, routing, and the kernel's own queues. The
 stacks of all nodes run on the cores of this machine, so the benchmark needs an idle machine. wakeups.py measures how
 late the kernel wakes a different program on the same processor, before and during the transfer: acapella-link cannot be
 more accurate.

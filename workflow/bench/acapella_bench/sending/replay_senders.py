@@ -152,7 +152,7 @@ class VethPath:
     def send(self, words: Sequence[object], capture: Capture, name: str = "arrived") -> Sent:
         """Send a capture once. Raises Failed if the program fails.
 
-        A program with one thread has one core; ours assigns that core to its sending thread only (--cpus).
+        A program with one thread has one core; acapella replay assigns that core to its sending thread only (--cpus).
         """
         path = self._bench.directory / f"{name}.pcap"
         receiver = [*self._inside, "taskset", "-c", self._bench.other_core, "tcpdump", "-i", "in0", "-n", "-Q", "in"]
@@ -303,7 +303,7 @@ def arrival_rows(floor: Errors) -> list[dict]:
 
 
 def gap_rows(veth: VethPath, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
-    """Return the errors of the gaps of one capture for each program, and the goal for our program."""
+    """Return the errors of the gaps of one capture for each program, and the goal for acapella replay."""
     found = {
         name: errors_of(capture.times, veth.send(words(veth, capture), capture).arrived)
         for name, words in senders.items()

@@ -75,8 +75,8 @@ def veth_pair() -> Iterator[list[str]]:
     with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as holder:
         try:
             inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
-            own, end = Path("/proc/self/ns/net").readlink(), time.monotonic() + START_S
-            while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+            initial, end = Path("/proc/self/ns/net").readlink(), time.monotonic() + START_S
+            while Path(f"/proc/{holder.pid}/ns/net").readlink() == initial:
                 if holder.poll() is not None or time.monotonic() > end:
                     raise Failed("unshare --net: network namespaces are not available")
                 time.sleep(0.01)

@@ -179,7 +179,7 @@ def measure_disk(bench: Bench) -> list[dict]:
     """Measure writers with whole frames of 1514 bytes at a rate above that of the disk, between two runs of fio."""
     seconds = bench.scale["disk_s"]
     fio = {"before the run": disk.speed(bench.directory, seconds)}
-    ours = {writer: run_writer(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
+    points = {writer: run_writer(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
     fio["after the run"] = disk.speed(bench.directory, seconds)
     best = max(each.bytes_per_s for each in fio.values())
     one_write = disk.speed(bench.directory, seconds, disk.ONE_WRITE)
@@ -187,7 +187,7 @@ def measure_disk(bench: Bench) -> list[dict]:
         {"measured": f"fio {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.note}
         for when, each in (fio | {"after the run, one write at a time": one_write}).items()
     ]
-    for writer, point in ours.items():
+    for writer, point in points.items():
         speed = point.written_bytes / point.whole_s
         share = f"{100 * speed / best:.0f} % of fio's throughput" if best else "fio's throughput is unknown"
         rows.append(

@@ -128,5 +128,5 @@ def cpu_note(source: Source) -> tuple[str, ...]:
     first = short_labels([env for env in environments(source) if (env, BASELINE) in lost], MAX_LABEL)
     can_be_named = 0 < len(first) <= MAX_NAMED
     where = listed(list(first.values())) if can_be_named else count(len(first), "environment")
-    of_all = f"; also in the first trial of {where}" if first else ""
-    return (f"{text}{count(len(with_sender), 'trial')} with a known sender{of_all}.",)
+    baseline_part = f"; also in the first trial of {where}" if first else ""
+    return (f"{text}{count(len(with_sender), 'trial')} with a known sender{baseline_part}.",)

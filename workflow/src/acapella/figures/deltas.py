@@ -19,7 +19,7 @@ PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, th
 MAX_NAMED_RUNS = len(PALETTE)  # runs with separate colors; if there are more, all are gray
 UNNAMED_RUN = "each run"
 MIN_BINS, MIN_SHARE = 10, 0.5  # bins of each sign, and %: minimum extent of the axes
-FLOOR = 0.4  # the axis begins at this fraction of the smallest drawn share
+FLOOR = 0.4  # the axis begins at this fraction of the smallest drawn share, or at MIN_SHARE if that is lower
 MAX_NAMED_ENVIRONMENTS = 4  # environments in the title; if there are more, only the smallest and the largest
 MAX_STACKED_PANELS, PANELS_PER_ROW = 8, 3  # panels in one column; panels per row if there are more
 SPACING = 14  # px: distance between panels
@@ -49,10 +49,12 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     width = theme.WIDTH - 100 - (theme.text_width(drawn) if with_legend else 0) if columns == 1 else SMALL_WIDTH
     panels = []
     for environment in with_packets:
-        of_environment = [row for row in rows if row["environment"] == environment]
-        numbers = sorted({row["b"] for row in of_environment})
+        environment_rows = [row for row in rows if row["environment"] == environment]
+        numbers = sorted({row["b"] for row in environment_rows})
         values = [
-            point for b in numbers for point in histogram_outline(of_environment, b, trials[environment, b], min_share)
+            point
+            for b in numbers
+            for point in histogram_outline(environment_rows, b, trials[environment, b], min_share)
         ]
         legend = [trials[environment, b] for b in numbers] if with_legend else []
         last = columns > 1 or environment == with_packets[-1]

@@ -15,9 +15,9 @@ TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
 MAX_ENCAPSULATIONS = 14
 MAX_TITLE_LABEL = 50  # characters per label in the title
-BARS = theme.WIDTH - 162  # px: width of a 100 % bar; labels above bars are not longer
+BARS = theme.WIDTH - 162  # px: width of a 100 % bar; labels above bars are not wider
 NONE = "none (the frame starts with IP)"
-ROW = 31
+ROW = 31  # px
 BAR, MIDDLE = 13, 7  # px: height of a bar, and its distance below the middle of the row
 TITLE_TEXTS = {
     "Ethernet": "are plain Ethernet (no tag, no tunnel)",
@@ -55,7 +55,7 @@ def bar_values(row: dict, rank: dict) -> dict:
     name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
     interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
     return {
-        **{"encapsulation": name, "label": shorten_to_bars(name), "place": rank[row["encapsulation"]]},
+        **{"encapsulation": name, "label": shorten_to_bar_width(name), "place": rank[row["encapsulation"]]},
         **{"site": row["site"], "frames": row["frames"], "samples": row["samples"]},
         **{"share": 100 * row["share"], "text": percent(row["share"]) + interval},
         "low": None if low is None else 100 * low,
@@ -63,7 +63,7 @@ def bar_values(row: dict, rank: dict) -> dict:
     }
 
 
-def shorten_to_bars(name: str) -> str:
+def shorten_to_bar_width(name: str) -> str:
     """Return a label that is at most as wide as a bar of 100 %."""
     limit = len(name)
     while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:

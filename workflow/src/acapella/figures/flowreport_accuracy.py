@@ -81,9 +81,9 @@ def draw(source: Source) -> Figure:
         "diagonal, measured and exact values are equal. R² is computed from the values and from their logarithms, "
         "without missing values (those that the digest has but no report has). Times are relative to the first packet. "
         "In windows, the last two packets of each report count at their own times, and the others are spread evenly "
-        "over the time since the previous report. Values at reports are drawn with a resolution of 6 %. Packet loss "
-        "and retransmitted payload: a point is the lower bound, and a vertical line reaches to the upper bound; if the "
-        "line crosses the diagonal, the interval contains the exact value."
+        "over the time since the previous report. Values at reports are drawn within 6 % of their position. Packet "
+        "loss and retransmitted payload: a point is the lower bound, and a vertical line reaches to the upper bound; "
+        "if the line crosses the diagonal, the interval contains the exact value."
         f"{outside_note}",
         STATEMENT,
     )

@@ -33,9 +33,9 @@ def draw(source: Source) -> Figure:
     labels = short_labels(dict.fromkeys(value["sample"] for value in values), MAX_LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
-    lines = "" if len(labels) <= len(COLORS) else "; tooltips in the .html file name the samples"
+    tooltip_note = "" if len(labels) <= len(COLORS) else "; tooltips in the .html file name the samples"
     key = (
-        f"One line per sample; 100 % are its seconds with packets{lines}. Not included: seconds without "
+        f"One line per sample; 100 % are its seconds with packets{tooltip_note}. Not included: seconds without "
         "packets, and reports that the control plane requests when it resets the sketch. The last, incomplete second "
         "of a capture is in the line and the maximum, but not in the mean. The P4/RDMA paper reports averages of "
         f"{PAPER_RANGE[0]:,} to {PAPER_RANGE[1]:,} reports/s of traces of a backbone ({paper_range_text(values)}).",
@@ -55,8 +55,8 @@ def distribution(sample: str, rows: list[dict]) -> list[dict]:
 
 def mean_reports(sample: str, rows: list[dict]) -> float:
     """Return the mean of a sample's complete seconds, in reports/s; of its incomplete second if none is complete."""
-    of_sample = [row for row in rows if row["sample"] == sample]
-    counts = [row["reports"] for row in of_sample if row["whole"]] or [row["reports"] for row in of_sample]
+    sample_rows = [row for row in rows if row["sample"] == sample]
+    counts = [row["reports"] for row in sample_rows if row["whole"]] or [row["reports"] for row in sample_rows]
     return sum(counts) / len(counts)
 
 

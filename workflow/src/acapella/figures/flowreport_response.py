@@ -46,11 +46,11 @@ def draw(source: Source) -> Figure:
         raise NoData("nothing was measured (acapella measure response)")
     flows = [name for name in dict.fromkeys(row["flow"] for row in rows) if name != BACKGROUND]
     values = [point(row) for row in rows]
-    of_flows = [value for value in values if value["flow"] != BACKGROUND]
+    flow_values = [value for value in values if value["flow"] != BACKGROUND]
     background = [value for value in values if value["flow"] == BACKGROUND]
-    top = throughput_panel(of_flows, background, flows).properties(width=WIDTH, height=THROUGHPUT_HEIGHT)
+    top = throughput_panel(flow_values, background, flows).properties(width=WIDTH, height=THROUGHPUT_HEIGHT)
     chart = alt.vconcat(
-        top, inter_arrival_panel(of_flows, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
+        top, inter_arrival_panel(flow_values, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
     )
     key = (
         "Lines and area: from reports; pale dots: exact, drawn at window starts; dashed: the rate that was set. "
@@ -130,12 +130,12 @@ def color(flows: list[str]) -> alt.Color:
     )
 
 
-def throughput_panel(of_flows: list[dict], background: list[dict], flows: list[str]) -> alt.LayerChart:
+def throughput_panel(flow_values: list[dict], background: list[dict], flows: list[str]) -> alt.LayerChart:
     """Return the panel of set, exact and measured throughput."""
     y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
-    lines = alt.Chart(Rows(values=of_flows)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
+    lines = alt.Chart(Rows(values=flow_values)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
     area = alt.Chart(Rows(values=background)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
-    with_set_rate = alt.Chart(Rows(values=[value for value in of_flows if value["set"] is not None]))
+    with_set_rate = alt.Chart(Rows(values=[value for value in flow_values if value["set"] is not None]))
     exact_background = alt.Chart(Rows(values=background)).mark_circle(size=14, opacity=0.4)
     return alt.layer(
         area.encode(x=time_axis(last=False), y=alt.Y("measured:Q", **y)),
@@ -162,9 +162,9 @@ def powers_of_ten(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
 
 
-def inter_arrival_panel(of_flows: list[dict], flows: list[str]) -> alt.LayerChart:
+def inter_arrival_panel(flow_values: list[dict], flows: list[str]) -> alt.LayerChart:
     """Return the panel of inter-arrival times, on a logarithmic axis."""
-    values = [value[name] for value in of_flows for name in ("iat", "iat_measured", "gap_measured") if value[name]]
+    values = [value[name] for value in flow_values for name in ("iat", "iat_measured", "gap_measured") if value[name]]
     low, high = (math.log10(end) for end in (min(values, default=1), max(values, default=10)))
     ends = [10 ** math.floor(low), 10 ** math.ceil(high + 1e-9)]
     y = {
@@ -172,9 +172,9 @@ def inter_arrival_panel(of_flows: list[dict], flows: list[str]) -> alt.LayerChar
         "scale": alt.Scale(type="log", domain=ends, nice=False),
         "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers_of_ten(*ends)),
     }
-    exact = alt.Chart(Rows(values=[value for value in of_flows if value["iat"]])).mark_circle(size=14, opacity=0.4)
-    crosses = alt.Chart(Rows(values=[value for value in of_flows if value["iat_measured"]]))
-    lines = alt.Chart(Rows(values=[value for value in of_flows if value["gap_measured"]]))
+    exact = alt.Chart(Rows(values=[value for value in flow_values if value["iat"]])).mark_circle(size=14, opacity=0.4)
+    crosses = alt.Chart(Rows(values=[value for value in flow_values if value["iat_measured"]]))
+    lines = alt.Chart(Rows(values=[value for value in flow_values if value["gap_measured"]]))
     return alt.layer(
         exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=color(flows)),
         crosses.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(

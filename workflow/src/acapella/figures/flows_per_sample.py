@@ -45,8 +45,8 @@ def title(flows: list[int]) -> str:
     if len(flows) == 1:
         return f"The sample contains {count(flows[0], 'directed flow')}"
     median = flows[(len(flows) - 1) // 2]
-    most = f"the largest {count(flows[-1])}"
-    return f"At least half of the samples contain {count(median, 'directed flow')} or fewer, and {most}"
+    maximum = f"the largest {count(flows[-1])}"
+    return f"At least half of the samples contain {count(median, 'directed flow')} or fewer, and {maximum}"
 
 
 def logarithmic(flows: list[int]) -> bool:
@@ -115,7 +115,7 @@ def site_strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list
 
 
 def axis(edges: list[int], *, labels: bool) -> alt.Axis:
-    """Return the axis of both panels; if it is logarithmic, its ticks are at powers of ten."""
+    """Return the axis of a panel; if it is logarithmic, its ticks are at 0 and at powers of ten."""
     powers = [edge for edge in edges if edge == 0 or math.log10(edge).is_integer()]
     is_logarithmic = edges[1] == 1 and len(edges) > 3 and edges[3] == 5
     ticks = powers if is_logarithmic else theme.whole_ticks(edges[-1], 8)

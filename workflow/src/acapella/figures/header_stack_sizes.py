@@ -97,7 +97,7 @@ def title(small: list[dict]) -> str:
 
 
 def notes_of(source: Source, all_sites: list[dict], sites: list[str]) -> tuple[str, ...]:
-    """Return notes: the same share for frames of at most SMALLEST bytes, and the sites without short frames."""
+    """Return notes: the share of segments without payload up to SMALLEST bytes, and the sites without short frames."""
     smallest = [row for row in all_sites if is_at_most(row, SMALLEST)]
     notes = [f"Lengths on the wire without FCS and preamble; {MINIMUM_NOTE}; numbers above the bars: frames"]
     if smallest:

@@ -15,7 +15,7 @@ TABLE = "infrastructure_slice_sites"
 COLUMNS = ("sites", "slices", "share")
 SCOPE = infrastructure_scope.no_scope
 HEIGHT = 220
-MAX_TEXTS = 20  # bars with a number above them
+MAX_TEXTS = 20  # sites; if a slice has more, bars have no number above them
 
 
 def draw(source: Source) -> Figure:

@@ -18,7 +18,7 @@ COLUMNS = ("week", "rate_sum_bytes_per_s", "mean_bps", "covered_share")
 SCOPE = infrastructure_scope.no_scope
 HEIGHT = 220
 GAP_COLOR = "#DDDDDD"
-MONTHS = (theme.INK, "#9A9A9A")  # alternate, as in the paper
+MONTH_COLORS = (theme.INK, "#9A9A9A")  # alternate, as in the paper
 
 
 def draw(source: Source) -> Figure:
@@ -51,7 +51,7 @@ def bar(row: dict, parity: dict[str, int]) -> dict:
     first = date.fromisoformat(row["week"])
     return {
         **{"week": row["week"], "next": (first + timedelta(days=7)).isoformat()},
-        **{"rate": row["rate_sum_bytes_per_s"] or 0, "color": MONTHS[parity[row["week"][:7]]]},
+        **{"rate": row["rate_sum_bytes_per_s"] or 0, "color": MONTH_COLORS[parity[row["week"][:7]]]},
         "mean": "none" if row["mean_bps"] is None else scaled(row["mean_bps"], "bit/s"),
         "covered": percent(row["covered_share"]),
     }

@@ -24,7 +24,7 @@ COMPONENTS = {
     "I": ("I: inter-arrival time", theme.BLUE),
 }
 MAX_LABEL = 28
-COLUMN, BAR, SPACING = 74, 28, 8  # px: column of a component, its longest bar, distance between columns
+COLUMN, BAR, SPACING = 74, 28, 8  # px: width of a component's column and of its longest bar; gap between columns
 X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
 MAX_NAMED = 4  # environments in the title; if there are more, only the smallest and the largest mean
 MAX_LISTED = 6  # environments listed with omitted runs; if there are more, their number
@@ -35,7 +35,7 @@ def draw(source: Source) -> Figure:
     """Draw a bar per run, divided into the contributions to 1 - kappa; at the right, kappa and each component."""
     rows = runs_against_first(pairs(source))
     labels = short_labels(environments(source), MAX_LABEL)
-    key = ["The part of a component is its share of U² + O² + L² + I²; the parts add up to 1 - kappa"]
+    key = ["Each bar, 1 - kappa, is divided in proportion to U², O², L² and I²"]
     key.append("right: each component with a separate scale, so that small values are visible")
     drawn_rows = rows
     if len(rows) > MAX_RUNS:

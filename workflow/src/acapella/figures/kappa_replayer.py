@@ -22,7 +22,7 @@ MEASURED, REPLAYER, PATH = "measured", "replayer alone", "path, 95 % interval of
 BAR_SHAPE = "M-0.3,-1H0.3V1H-0.3Z"  # shape of the legend for the bars of the path, most of which are narrow
 VALUES = {MEASURED: ["kappa"], REPLAYER: ["kappa_replayer"], PATH: ["path_kappa_lo", "path_kappa_hi"]}
 MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, BAR_SHAPE)}
-PLACES = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # vertical position in a row, as a share of its height
+ROW_POSITIONS = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # vertical position in a row, as a share of its height
 ROW = 42  # px
 FLOOR = 0.5  # 0 is drawn at this fraction of the smallest value above 0
 MIN_WIDTH = 1.012  # minimum ratio of the ends of a drawn interval, so that narrow ones are visible
@@ -89,8 +89,9 @@ def points(row: dict, labels: dict[str, str], zero_value: float) -> list[dict]:
         near = max(smallest, zero_value)
         run_marks.append(
             {
-                **{"label": labels[row["environment"]], "kind": kind, "run": row["trial_b"], "place": PLACES[kind]},
-                **{"from": near, "to": max(largest, near * MIN_WIDTH), "zero": smallest <= 0},
+                **{"label": labels[row["environment"]], "kind": kind, "run": row["trial_b"]},
+                **{"place": ROW_POSITIONS[kind], "from": near, "to": max(largest, near * MIN_WIDTH)},
+                "zero": smallest <= 0,
                 "lost": bool(row["cpu_lost_a"] or row["cpu_lost_b"]),
                 "text": span(format_kappa(low), format_kappa(high)),
             }
@@ -100,16 +101,16 @@ def points(row: dict, labels: dict[str, str], zero_value: float) -> list[dict]:
 
 def captions(rows: list[dict], environment: str, label: str) -> list[dict]:
     """Return the mean of each kind of mark of an environment as text."""
-    of_environment = [row for row in rows if row["environment"] == environment]
+    environment_rows = [row for row in rows if row["environment"] == environment]
     texts = []
     for kind, names in VALUES.items():
-        means = [mean([row[name] for row in of_environment]) for name in names]
+        means = [mean([row[name] for row in environment_rows]) for name in names]
         if None not in means:
             text = span(*(format_kappa(end) for end in (means[0], means[-1])))
             text = f"{MEAN_LIMITS} {text}" if kind == PATH else text
-            texts.append({"label": label, "place": PLACES[kind], "text": text})
+            texts.append({"label": label, "place": ROW_POSITIONS[kind], "text": text})
     if len(texts) == 1:
-        texts.append({"label": label, "place": PLACES[REPLAYER], "text": UNKNOWN})
+        texts.append({"label": label, "place": ROW_POSITIONS[REPLAYER], "text": UNKNOWN})
     return texts
 
 
@@ -120,12 +121,12 @@ def mean(values: list[float | None]) -> float | None:
 
 
 def title(source: Source, rows: list[dict], labels: dict[str, str]) -> str:
-    """Return the title: the means, what the limits lack, and in how many trials the sender lost the CPU."""
-    of_path = [row for row in rows if row["path_kappa_lo"] is not None]
+    """Return the title: the means, a note on limits without the receiver's errors, and trials that lost the CPU."""
+    path_rows = [row for row in rows if row["path_kappa_lo"] is not None]
     parts = [means_text(rows, labels)]
-    if any(lacks_arrival_error(row) for row in of_path):
+    if any(lacks_arrival_error(row) for row in path_rows):
         parts.append("limits lack the receiver's errors")
-    if lost := lost_cpu_text(source, {row["environment"] for row in of_path}):
+    if lost := lost_cpu_text(source, {row["environment"] for row in path_rows}):
         parts.append(lost)
     return "; ".join(parts)
 
@@ -136,11 +137,11 @@ def means_text(rows: list[dict], labels: dict[str, str]) -> str:
     """
     text_by_label = {}
     for name, label in labels.items():
-        of_environment = [row for row in rows if row["environment"] == name]
-        ends = [mean([row[end] for row in of_environment]) for end in ("path_kappa_lo", "path_kappa_hi")]
+        environment_rows = [row for row in rows if row["environment"] == name]
+        ends = [mean([row[end] for row in environment_rows]) for end in ("path_kappa_lo", "path_kappa_hi")]
         if None not in ends:
-            of_environment = [row for row in of_environment if row["path_kappa_lo"] is not None]
-            measured, replayer = (format_kappa(mean([row[name] for row in of_environment])) for name in COLUMNS[:2])
+            environment_rows = [row for row in environment_rows if row["path_kappa_lo"] is not None]
+            measured, replayer = (format_kappa(mean([row[name] for row in environment_rows])) for name in COLUMNS[:2])
             text_by_label[label] = (
                 f"{measured} measured, {replayer} replayer, path with {MEAN_LIMITS} {span(*map(format_kappa, ends))}"
             )

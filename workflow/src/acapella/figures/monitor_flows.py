@@ -19,7 +19,7 @@ SCOPE = monitor_scope.scope
 MAX_FLOWS = 16
 MAX_LABEL = 20
 SPACING = 14  # px: between panels
-LEAST_US = 0.01  # lower end of the axes of times
+LEAST_US = 0.01  # smaller times are drawn at this value
 PANELS = {  # title of an axis, and whether it is logarithmic
     "lost": ("lost (% of sent)", False),
     "reordered": ("reordered (% of arrived)", False),
@@ -82,7 +82,7 @@ def points(row: dict) -> list[dict]:
 
 
 def has_clamped_times(rows: list[dict], flows: set[int]) -> bool:
-    """Return whether a time of these flows is below the lower end of its axis."""
+    """Return whether a time of these flows is below LEAST_US."""
     times = (row[name] for row in rows if row["flow"] in flows for name in ("latency_mean_ns", "jitter_ns"))
     return any(time is not None and time < 1000 * LEAST_US for time in times)
 

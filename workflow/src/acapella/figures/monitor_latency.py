@@ -16,8 +16,8 @@ ABOUT = "Distribution of the latency of generated packets that arrived, for each
 TABLE = "monitor_histograms"
 COLUMNS = ("port", "flow", "measure", "from_ns", "to_ns", "packets")
 SCOPE = monitor_scope.scope
-WHOLE_PORT = -1
-LEAST_US = 0.1  # lower end of the axis; shorter latencies are drawn there
+ALL_FLOWS = -1
+LEAST_US = 0.1  # shorter latencies are drawn at this value
 HEIGHT = 260  # px
 KEY = (
     "One line per trial. A point at the upper end of a bucket of the histogram (four per power of two): share of first "
@@ -28,7 +28,7 @@ KEY = (
 def draw(source: Source) -> Figure:
     """Draw the cumulative distribution of each trial."""
     names = monitor_scope.environments(source)
-    rows = [row for row in source.rows(TABLE) if (row["flow"], row["measure"]) == (WHOLE_PORT, "latency")]
+    rows = [row for row in source.rows(TABLE) if (row["flow"], row["measure"]) == (ALL_FLOWS, "latency")]
     if not rows:
         raise NoData("no packet arrived with a stamp")
     lines = [point for port in names for point in distribution([row for row in rows if row["port"] == port])]

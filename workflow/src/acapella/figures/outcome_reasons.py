@@ -79,9 +79,9 @@ def title(rows: list[dict], sites: Counter) -> str:
     The share is of all sites. Reasons are given only with the number of sites, because their shares in the chart refer
     to the unsuccessful sites.
     """
-    unsuccessful, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
+    unsuccessful, all_sites = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
     verb = "was" if unsuccessful == 1 else "were"
-    sites_text = f"{unsuccessful:,} of {count(of_all, 'site')} ({percent(unsuccessful / of_all)})"
+    sites_text = f"{unsuccessful:,} of {count(all_sites, 'site')} ({percent(unsuccessful / all_sites)})"
     statement = f"{sites_text} {verb} degraded, incomplete or failed"
     max_sites = max(sites.values())
     most_frequent = [reason for reason, number in sites.items() if number == max_sites]

@@ -34,7 +34,7 @@ figure { margin: 0; }
 
 
 def json_script(identifier: str, value: object) -> str:
-    """Return a value as a script element with JSON that no text inside can close."""
+    """Return a script element with a value as JSON, in which no text can close the element."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return f'<script type="application/json" id="{html.escape(identifier)}">{text}</script>'

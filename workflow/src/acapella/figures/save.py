@@ -1,4 +1,4 @@
-"""Writes the files of a figure. All formats are created from one SVG; the same figure yields identical bytes."""
+"""Writes the files of a figure. PDF and PNG are created from the SVG; the same figure yields identical bytes."""
 
 import re
 from pathlib import Path

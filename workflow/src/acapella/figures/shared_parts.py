@@ -15,11 +15,11 @@ FACETED = (alt.FacetChart, alt.RepeatChart)
 PARTS = ("layer", "concat", "hconcat", "vconcat")
 
 
-def is_changed(chart: alt.TopLevelMixin) -> bool:
+def may_be_changed(chart: alt.TopLevelMixin) -> bool:
     """Return whether Altair may change a chart or one of its parts when it composes them."""
     if isinstance(chart, FACETED) or any(chart._get(key) is not alt.Undefined for key in ("params", "name")):
         return True
-    return any(is_changed(part) for key in PARTS for part in chart._get(key, ()))
+    return any(may_be_changed(part) for key in PARTS for part in chart._get(key, ()))
 
 
 @contextlib.contextmanager
@@ -29,12 +29,12 @@ def shared_parts() -> Iterator[None]:
     combine, remove_duplicates = api._combine_subchart_params, api._remove_duplicate_params
 
     def combine_params(params: object, charts: Sequence) -> tuple[object, Sequence]:
-        if params is alt.Undefined and not any(map(is_changed, charts)):
+        if params is alt.Undefined and not any(map(may_be_changed, charts)):
             return params, charts
         return combine(params, charts)
 
     def remove_duplicate_params(charts: Sequence) -> Sequence:
-        return remove_duplicates(charts) if any(map(is_changed, charts)) else charts
+        return remove_duplicates(charts) if any(map(may_be_changed, charts)) else charts
 
     api._combine_subchart_params, api._remove_duplicate_params = combine_params, remove_duplicate_params
     try:

@@ -46,7 +46,7 @@ def throughput_notes(samples: list[dict], bin_ns: int, *, gapless: bool) -> list
     drawn = [row for row in mostly_silent(timed) if has_empty_bins(row, bin_ns)]
     how = "omitted" if gapless else "also blank"
     return [
-        f"{text} in {names(rows)}"
+        f"{text} in {sample_list(rows)}"
         for text, rows in (
             (f"{how}, and not in rates: time without frames", omitted),
             ("drawn as captured, but perhaps not captured: time without frames", drawn),
@@ -58,10 +58,10 @@ def throughput_notes(samples: list[dict], bin_ns: int, *, gapless: bool) -> list
 def coverage_notes(samples: list[dict]) -> tuple[str, ...]:
     """Return the note on samples whose coverage is mostly a silence. ``samples``: rows of capture_quality."""
     silent = [row for row in mostly_silent(samples) if not row["misdated"]]
-    return (f"Time captured includes time without frames in {names(silent)}.",) if silent else ()
+    return (f"Time captured includes time without frames in {sample_list(silent)}.",) if silent else ()
 
 
-def names(rows: list[dict]) -> str:
+def sample_list(rows: list[dict]) -> str:
     """Return samples with the total length of their silences, if any, the longest first: ``merged (369 d)``."""
     lengths = sorted(((row["silence_ns"] or 0, row["sample"]) for row in rows), key=lambda pair: -pair[0])
     parts = [name + (f" ({nanoseconds(length)})" if length else "") for length, name in lengths[:MAX_NAMED]]

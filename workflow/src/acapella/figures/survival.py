@@ -25,7 +25,7 @@ INTERPOLATION_NOTE = "Lines connect ten thresholds per decade: exact at these, i
 MAX_COLORED_SITES = 5  # sites with separate colors; if there are more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 MAX_LABEL = 24
-TOTAL_WIDTH = 4  # px: width of the campaign's line, which is drawn below those of sites
+TOTAL_WIDTH = 4  # px: width of the campaign's line, which is drawn below those of named sites
 DASH_PERIOD = 15  # px: period of the dashes of sites
 LABEL_GAP = 6  # px: distance between two tick labels
 MEDIAN_SHARE = 0.5  # the median has a tick between those at powers of ten
@@ -99,7 +99,7 @@ def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
 
 
 def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str, height: int) -> alt.Chart:
-    """Return the lines on two logarithmic scales, from the last threshold before one of them decreases."""
+    """Return the lines on two logarithmic scales, from the last threshold before any line decreases."""
     width = theme.WIDTH - 80
     first = last_constant(values, axis.column)
     # A float: ten times a duration of 80 years exceeds the renderer's 64-bit integers.

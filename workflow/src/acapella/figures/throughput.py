@@ -200,14 +200,14 @@ def removed_gaps(ports: dict) -> list[dict]:
     """
     removed = []
     for key, rows in ports.items():
-        elapsed, last, own = 0, None, []
+        elapsed, last, port_gaps = 0, None, []
         for row in sorted(rows, key=lambda row: row["start_ns"]):
             if last is not None and row["start_ns"] > last:
-                own.append({"key": key, "at": elapsed, "ns": row["start_ns"] - last})
+                port_gaps.append({"key": key, "at": elapsed, "ns": row["start_ns"] - last})
             elapsed, last = elapsed + row["end_ns"] - row["start_ns"], row["end_ns"]
-        if len(own) > MAX_MARKS:
+        if len(port_gaps) > MAX_MARKS:
             return []
-        removed += own
+        removed += port_gaps
     return removed
 
 
@@ -403,8 +403,8 @@ def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int, mark
         hidden = alt.X("x:Q", title=None, scale=x["scale"], axis=alt.Axis(labels=False, ticks=False, domain=False))
         axis, height = x if label == labels[-1] else hidden, max(34, 230 // len(labels))
         panel = port_panel(rows, axis, maximum, height, tips)
-        if own := [mark for mark in marks if mark["label"] == label]:
-            panel += gap_marks(own, axis, width)
+        if panel_marks := [mark for mark in marks if mark["label"] == label]:
+            panel += gap_marks(panel_marks, axis, width)
         panels.append(panel.properties(width=width))
     return alt.vconcat(*panels, spacing=6).resolve_scale(x="shared")
 

@@ -29,7 +29,7 @@ CAUSES = {
     "capture_loss": ("capture loss", theme.ORANGE),
     "unexplained": ("unexplained", theme.VERMILION),
 }
-# Bounds of the classes of differences, as shares; the outer classes have no bound.
+# Bounds between the classes of differences, as shares; the outer classes are open.
 BOUNDS = (-0.1, -0.01, 0.01, 0.1)
 LABELS = ("< \N{MINUS SIGN}10", "\N{MINUS SIGN}10 to \N{MINUS SIGN}1", "\N{MINUS SIGN}1 to 1", "1 to 10", "> 10")
 NO_SHARE = "wire: 0"

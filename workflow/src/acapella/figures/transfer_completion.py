@@ -36,8 +36,8 @@ def draw(source: Source) -> Figure:
     keys = {(row["setting"], row["algorithm"]) for row in drawn if row["completion_source"] == "iperf3"}
     cells = [row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys]
     incomplete_runs, known_runs = incomplete(cells, source.rows("transfer_flows"))
-    of_time = [note for note in (transfer_scope.completion_note(drawn), received(incomplete_runs, known_runs)) if note]
-    return Figure(title(drawn, incomplete_runs, known_runs), chart, (*of_time, *transfer_heatmap.KEY, *notes))
+    time_notes = filter(None, (transfer_scope.completion_note(drawn), received_note(incomplete_runs, known_runs)))
+    return Figure(title(drawn, incomplete_runs, known_runs), chart, (*time_notes, *transfer_heatmap.KEY, *notes))
 
 
 def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
@@ -55,7 +55,7 @@ def incomplete(cells: list[dict], flows: list[dict]) -> tuple[int, int]:
     return incomplete_runs, known_runs
 
 
-def received(incomplete_runs: int, known_runs: int) -> str:
+def received_note(incomplete_runs: int, known_runs: int) -> str:
     """Return a note on bytes left in the send buffer, for runs with iperf3 times; empty if there are none."""
     text = "bytes in the send buffer when iperf3 stops do not count"
     runs = f"{incomplete_runs} of {count(known_runs, 'run')}"

@@ -61,10 +61,10 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
         }
         for row in rows
     ]
-    axis = [labels[setting] for setting in order]
+    ordered_labels = [labels[setting] for setting in order]
     axis_x = alt.Axis(format=".1f", values=[n / 5 for n in range(6)])
     x = alt.X("mean:Q", title="Jain's fairness index", scale=alt.Scale(domain=[0, 1]), axis=axis_x)
-    y = alt.Y("setting:N", title=None, sort=axis, axis=alt.Axis(grid=True, ticks=False, labelLimit=330))
+    y = alt.Y("setting:N", title=None, sort=ordered_labels, axis=alt.Axis(grid=True, ticks=False, labelLimit=330))
     algorithm_names = [transfer_scope.name_of(name) for name in names]
     scale = alt.Scale(domain=algorithm_names, range=[COLORS[n % len(COLORS)] for n in range(len(algorithm_names))])
     offset = alt.YOffset("algorithm:N", scale=alt.Scale(domain=algorithm_names, paddingInner=0, paddingOuter=0.4))
@@ -76,8 +76,8 @@ def chart(rows: list[dict], order: list[int]) -> alt.LayerChart:
         base.transform_filter("!datum.flagged").mark_circle(size=36, opacity=1),
         base.transform_filter("datum.flagged").mark_point(size=36, fill=theme.WHITE, opacity=1),
     ]
-    width = theme.WIDTH - 40 - min(330, theme.text_width(axis))
-    return alt.layer(*layers).properties(width=width, height=max(2, len(axis)) * STEP)
+    width = theme.WIDTH - 40 - min(330, theme.text_width(ordered_labels))
+    return alt.layer(*layers).properties(width=width, height=max(2, len(ordered_labels)) * STEP)
 
 
 def title(rows: list[dict]) -> str:

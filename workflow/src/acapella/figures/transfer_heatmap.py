@@ -119,8 +119,8 @@ def panel(
     delays, buffers = axis_values(group, "delay_ns"), axis_values(group, "buffer_bytes")
     y_labels = {value: transfer_scope.milliseconds(value) for value in delays}
     x_labels = {value: transfer_scope.byte_text(value) for value in buffers}
-    room = (theme.WIDTH - 100 - (across - 1) * PANEL_GAP) / across - theme.text_width(y_labels.values()) - 20
-    cell = max(14, min(96 if across > 1 else 200, int(room / len(buffers))))
+    available_width = (theme.WIDTH - 100 - (across - 1) * PANEL_GAP) / across - theme.text_width(y_labels.values()) - 20
+    cell = max(14, min(96 if across > 1 else 200, int(available_width / len(buffers))))
     height = max(26, min(36, 300 // max(len(delays), 1)))
     values = [
         cell_values(row, measure, domain) | {"x": x_labels[row["buffer_bytes"]], "y": y_labels[row["delay_ns"]]}

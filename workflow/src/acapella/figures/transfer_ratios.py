@@ -32,7 +32,7 @@ def draw(source: Source) -> Figure:
     drawn_cells = cells[:MAX_PANELS]
     keys = {(row["cell_id"], row["run"]) for row in drawn_cells}
     flows = [row for row in source.rows("transfer_flows") if (row["cell_id"], row["run"]) in keys]
-    intervals = whole_intervals(row for row in source.rows(TABLE) if (row["cell_id"], row["run"]) in keys)
+    intervals = full_intervals(row for row in source.rows(TABLE) if (row["cell_id"], row["run"]) in keys)
     predicted = [row for row in source.rows("transfer_prediction") if (row["cell_id"], row["run"]) in keys]
     paths = list(dict.fromkeys(row["path"] or f"flow {row['flow']}" for row in flows))
     longest = max(row["completion_ns"] for row in drawn_cells) / 1e9
@@ -49,15 +49,15 @@ def draw(source: Source) -> Figure:
     return Figure(title(cells, predicted, source.rows("transfer_settings")), chart, ("; ".join(key),))
 
 
-def whole_intervals(rows: Iterable[dict]) -> list[dict]:
+def full_intervals(rows: Iterable[dict]) -> list[dict]:
     """Return the intervals after the warm-up that have at least half of the usual length.
 
     The last interval of a flow may last only milliseconds. Its throughput is that of a burst into the send buffer.
     """
     kept = []
-    for of_run in transfer_scope.group_rows([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
-        usual = statistics.median(row["end_ns"] - row["start_ns"] for row in of_run)
-        kept += [row for row in of_run if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
+    for run_rows in transfer_scope.group_rows([row for row in rows if not row["omitted"]], ("cell_id", "run")).values():
+        usual = statistics.median(row["end_ns"] - row["start_ns"] for row in run_rows)
+        kept += [row for row in run_rows if 2 * (row["end_ns"] - row["start_ns"]) >= usual]
     return kept
 
 
@@ -74,8 +74,8 @@ def first_runs(cells: list[dict]) -> list[dict]:
 def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[dict], axes: tuple) -> alt.LayerChart:
     """Return the panel of a run. ``axes``: all paths, and the ends of the axes: s, Mbit/s."""
     paths, longest, fastest = axes
-    flows_of_run = [row for row in flows if is_of_run(row, cell)]
-    names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in flows_of_run}
+    run_flows = [row for row in flows if belongs_to_run(row, cell)]
+    names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in run_flows}
     points = [
         {
             "t": (row["start_ns"] + row["end_ns"]) / 2e9,
@@ -84,14 +84,15 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
             "flow": f"{row['flow']}.{row['stream']}",
         }
         for row in intervals
-        if is_of_run(row, cell)
+        if belongs_to_run(row, cell)
     ]
     ends = [
         {"t": row["end_ns"] / 1e9, "path": names[row["flow"], row["stream"]], "mbps": 0}
-        for row in flows_of_run
+        for row in run_flows
         if row["end_ns"] is not None
     ]
-    last = [row["predicted_ns"] / 1e9 for row in predicted if is_of_run(row, cell) and row["predicted_ns"] is not None]
+    run_predictions = [row["predicted_ns"] for row in predicted if belongs_to_run(row, cell)]
+    last = [predicted_ns / 1e9 for predicted_ns in run_predictions if predicted_ns is not None]
     scale = alt.Scale(domain=paths, range=[COLORS[n % len(COLORS)] for n in range(len(paths))])
     color = alt.Color("path:N", scale=scale, legend=alt.Legend(title="path", orient="right", symbolType="stroke"))
     x = alt.X("t:Q", title="time (s)", scale=alt.Scale(domain=[0, 1.05 * longest], nice=False))
@@ -110,7 +111,7 @@ def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[
     return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=head)
 
 
-def is_of_run(row: dict, cell: dict) -> bool:
+def belongs_to_run(row: dict, cell: dict) -> bool:
     """Return whether a row belongs to a run."""
     return (row["cell_id"], row["run"]) == (cell["cell_id"], cell["run"])
 

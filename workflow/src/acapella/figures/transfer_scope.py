@@ -95,15 +95,15 @@ def window_note(done: list[dict]) -> str:
 def completion_note(rows: list[dict]) -> str:
     """Return the source of completion times in rows of transfer_settings or transfer_gain; empty if unknown."""
     sources = {row["setting"]: row["completion_source"] for row in rows if row["completion_source"] is not None}
-    of_iperf3 = sum(source == "iperf3" for source in sources.values())
+    iperf3_settings = sum(source == "iperf3" for source in sources.values())
     if not sources:
         return ""
-    if not of_iperf3:
+    if not iperf3_settings:
         return "completion time: on the wire, until the receiver acknowledged all requested bytes"
-    if of_iperf3 == len(sources):
+    if iperf3_settings == len(sources):
         return "completion time: iperf3's, until its receiver stops (not all requested bytes are known to have arrived)"
     return (
-        f"completion time: on the wire, until the receiver acknowledged all requested bytes; in {of_iperf3} of "
+        f"completion time: on the wire, until the receiver acknowledged all requested bytes; in {iperf3_settings} of "
         f"{count(len(sources), 'setting')} iperf3's, until its receiver stops"
     )
 

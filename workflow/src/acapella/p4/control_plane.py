@@ -209,7 +209,7 @@ class ControlPlane:
 
 
 def close(connection: socket.socket, timeout_s: float) -> None:
-    """Shut down the connection and read until the collector closes it, so that it receives the last message."""
+    """Shut down the connection and read until the collector closes it: then, the collector has the last message."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)
         connection.settimeout(timeout_s)

@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> None:
     from .campaign_tables import CampaignTables  # noqa: PLC0415
 
     campaign = open_campaign(args.campaign)
-    own = CampaignTables(campaign)
-    rows = [row for paper in PAPERS if paper in args.papers for row in table_rows(paper, own)]
+    source = CampaignTables(campaign)
+    rows = [row for paper in PAPERS if paper in args.papers for row in table_rows(paper, source)]
     rows = [{"row": number, **row} for number, row in enumerate(rows, 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
     provenance.write_outputs(campaign, STAGE, written, pseudonyms=True)  # the table contains no names
@@ -60,25 +60,25 @@ def run(args: argparse.Namespace) -> None:
     names.report(f"papers: tables/{TABLE}: " + ", ".join(f"{verdicts[key]} {key}" for key in sorted(verdicts)))
 
 
-def table_rows(paper: str, own) -> list[dict]:
+def table_rows(paper: str, source) -> list[dict]:
     """Return the rows of a paper."""
     from . import others, patchwork  # noqa: PLC0415
 
     if paper == "p4_rdma":
-        return p4_rows(own)
+        return p4_rows(source)
     compute = {
         "patchwork": patchwork.values,
         "choir": others.choir,
         "osnt": others.osnt,
         "sliced_wan": others.sliced_wan,
     }
-    values = compute[paper](own)
+    values = compute[paper](source)
     return [table_row(paper, row, values.get(row["name"])) for row in printed.rows(paper)]
 
 
-def p4_rows(own) -> list[dict]:
+def p4_rows(source) -> list[dict]:
     """Return the rows of the P4/RDMA paper, which `acapella p4 published` has compared."""
-    compared = {row["row"]: row for row in own.rows("flowreport_published") or []}
+    compared = {row["row"]: row for row in source.rows("flowreport_published") or []}
     missing = {"ours": "this campaign has no table flowreport_published", "verdict": "not measured"}
     return [
         {"paper": "p4_rdma", **{name: row[name] for name in ("name", "where", "what", "printed", "reason")}}

@@ -20,8 +20,8 @@ def choir(tables: CampaignTables) -> dict[str, Value]:
     """Return the values by the names in workflow/conformance/choir_printed.csv."""
 
     def dual(rows, position=None):
-        own = [row for row in rows if (row["environment"], row["a"], row["scope"]) == (DUAL, 1, "packet")]
-        return [row for row in own if position in (None, row["b"])]
+        dual_rows = [row for row in rows if (row["environment"], row["a"], row["scope"]) == (DUAL, 1, "packet")]
+        return [row for row in dual_rows if position in (None, row["b"])]
 
     def move(position, column):
         def compute(rows):
@@ -176,11 +176,11 @@ def sliced_wan(tables: CampaignTables) -> dict[str, Value]:
 
 def fastest_streams(rows: list[dict]) -> Value | None:
     """Return the number of streams with which BBR completes first, if the campaign has several numbers of streams."""
-    own = [row for row in rows if row["algorithm"] == "bbr" and row["completion_ns_mean"] is not None]
-    own = [row for row in own if row["ratio"] is None and row["streams"] is not None]
-    if len({row["streams"] for row in own}) < 2:
+    bbr_rows = [row for row in rows if row["algorithm"] == "bbr" and row["completion_ns_mean"] is not None]
+    bbr_rows = [row for row in bbr_rows if row["ratio"] is None and row["streams"] is not None]
+    if len({row["streams"] for row in bbr_rows}) < 2:
         return None
-    best = min(own, key=lambda row: row["completion_ns_mean"])
+    best = min(bbr_rows, key=lambda row: row["completion_ns_mean"])
     return Value(best["streams"], plain(count(best["streams"], "stream")))
 
 

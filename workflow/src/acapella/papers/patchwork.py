@@ -38,8 +38,8 @@ def infrastructure(tables: CampaignTables) -> dict[str, Value]:
     def optional(column, form=percent):
         return summary(lambda row: None if row[column] is None else text(row[column], form))
 
-    def share(part, whole):
-        return summary(lambda row: share_of(row[part], row[whole], whole) if row[whole] else None)
+    def share(part, total):
+        return summary(lambda row: share_of(row[part], row[total], total) if row[total] else None)
 
     return {
         "ports": share("sites_with_more_downlinks", "sites_with_downlinks"),
@@ -89,10 +89,10 @@ def most_frequent_snaplen(rows: list[dict], methods: Container[str] | None = Non
     return Value(snaplen, plain(f"{snaplen:,} B ({samples:,} of {count(len(known), 'sample')})"))
 
 
-def share_of(part: int, whole: int, what: str) -> Value:
+def share_of(part: int, total: int, what: str) -> Value:
     """Return a share as ``93.3 % (14 of 15 ports)``."""
     noun = "ports" if what == "ports" else "sites"
-    return Value(part / whole, plain(f"{percent(part / whole)} ({part:,} of {whole:,} {noun})"))
+    return Value(part / total, plain(f"{percent(part / total)} ({part:,} of {total:,} {noun})"))
 
 
 def traffic(tables: CampaignTables) -> dict[str, Value]:

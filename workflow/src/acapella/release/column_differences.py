@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 MAX_SHOWN = 60  # characters of a value
 ROWS = "(rows)"  # instead of a column: rows that only one version contains
 BYTES = "(bytes)"  # instead of a column: the files differ but their values do not, or the files are not tables
-KINDS = {"acap": "frames", "flows": "flows"}
+SCHEMAS_BY_DIRECTORY = {"acap": "frames", "flows": "flows"}
 KEYS_OF_DIGESTS = {"frames": ["frame"], "flows": ["flow_id"]}
 
 
@@ -32,7 +32,7 @@ class Difference:
 def table_of(file: str) -> str:
     """Return the name of the schema of a table in a release or campaign, such as tables/top_flows.csv."""
     path = Path(file)
-    return KINDS.get(path.parent.name, path.stem)
+    return SCHEMAS_BY_DIRECTORY.get(path.parent.name, path.stem)
 
 
 def differences(file: str, published: Path, other: Path) -> list[Difference]:

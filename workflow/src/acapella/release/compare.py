@@ -6,8 +6,8 @@
 Run `make reproduce DATA=demo-public`, which computes the results from the captures of the release and then runs this
 command. Compares the SHA-256 of acaps, flow tables, tables and figures with SHA256SUMS of the release. Tables that
 differ are compared by column. Writes CAMPAIGN/reproduced.tsv (a line per difference), reproduced.json (the same, with
-the state of every file) and reproduced.txt (the summary, also printed). The exit code is 1 if a file differs or cannot
-be compared, or the release was altered.
+the state of every file) and reproduced.txt (the summary, also printed). The exit code is 1 if a published result
+differs or was not recreated, or if the release was altered or contains no results.
 
 --record copies the results to the release instead, with the versions that determine their bytes, and rewrites
 SHA256SUMS.
@@ -108,7 +108,8 @@ class Comparison:
         }
         self.versions = self._different_versions()
         self.states = self._states()
-        self.differences = [difference for name in self._named(DIFFERENT) for difference in self._explain(name)]
+        different = self._files_in_state(DIFFERENT)
+        self.differences = [difference for name in different for difference in self._explain(name)]
         self.original = self._compare_original_tables()
 
     def published(self, name: str) -> Path:
@@ -144,7 +145,7 @@ class Comparison:
                 states[name] = IDENTICAL if is_equal else DIFFERENT
         return states
 
-    def _named(self, state: str) -> list[str]:
+    def _files_in_state(self, state: str) -> list[str]:
         """Return the files in a state."""
         return [name for name, found in self.states.items() if found == state]
 
@@ -200,7 +201,7 @@ class Comparison:
 
     def summary(self) -> list[str]:
         """Return the lines of the summary. The last one is the result."""
-        different, missing, extra = (self._named(state) for state in (DIFFERENT, MISSING, EXTRA))
+        different, missing, extra = (self._files_in_state(state) for state in (DIFFERENT, MISSING, EXTRA))
         lines = self._about_original_tables()
         lines += bounded([f"the release was altered: {name}: {state}" for name, state in self.altered.items()])
         lines += bounded([line_of(difference) for difference in self.differences])
@@ -211,7 +212,7 @@ class Comparison:
             lines.append("the release has no captures: results were computed from its acaps and flow tables")
         if not self.has_results():
             lines.append("the release contains no results: RECORD=yes adds them")
-        compared = len(self._named(IDENTICAL)) + len(different)
+        compared = len(self._files_in_state(IDENTICAL)) + len(different)
         not_compared = f"; {names.pluralize(len(missing + extra), 'file')} not compared" if missing or extra else ""
         if different:
             result = f"{len(different)} of {names.pluralize(compared, 'file')} differ{not_compared}"
@@ -268,5 +269,5 @@ def line_of(difference: Difference) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a version as a text."""
+    """Return a version as text."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -180,10 +180,10 @@ class Crate:
         ]
         return workflow
 
-    def _results(self, kind: str) -> list[str]:
-        """Return the results that begin with ``kind`` in results/; if it is empty, all results and digests."""
-        prefixes = (f"{RESULTS}/{kind}",) if kind else (f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/")
-        return [name for name in self.files if name.startswith(prefixes)]
+    def _results(self, prefix: str) -> list[str]:
+        """Return the files whose names in results/ begin with ``prefix``; if it is empty, all results and digests."""
+        all_results = (f"{RESULTS}/tables/", f"{RESULTS}/figures/", "acap/", "flows/")
+        return [name for name in self.files if name.startswith(f"{RESULTS}/{prefix}" if prefix else all_results)]
 
     def _files_in(self, directory: str) -> list[str]:
         """Return the names of the files in a directory."""

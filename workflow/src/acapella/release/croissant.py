@@ -210,12 +210,12 @@ def record_set(identifier: str, table: str, path: Path, source: dict) -> dict:
         "@type": "cr:RecordSet",
         "@id": identifier,
         "name": identifier,
-        "description": schema["grain"] + without(omitted),
+        "description": schema["grain"] + omission_note(omitted),
         "field": fields,
     }
 
 
-def without(columns: list[str]) -> str:
+def omission_note(columns: list[str]) -> str:
     """Return a note about columns that are not described."""
     return f"; without columns that contain structures: {', '.join(columns)}" if columns else ""
 

@@ -116,7 +116,10 @@ def properties(element: ET.Element, names: Mapping) -> dict[str, str]:
 
 
 def published(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the published properties of a node: class, type and site; name and rate of trunk ports; number of NICs."""
+    """Return the published properties of a node: class, type and site, and those of trunk ports and NICs.
+
+    These are the name and the rate of a trunk port, and the model and number of NICs.
+    """
     kind, type_ = values.get("Class", ""), values.get("Type", "")
     kept = {"Class": kind, "Type": type_}
     if kind in SITES:

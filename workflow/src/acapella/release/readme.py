@@ -38,9 +38,9 @@ vlan, if a row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 re
 $omitted## Anonymization
 - Every frame ends after its last known header. The files contain no payload; $cut of $frames frames were truncated,
   and for $empty only time and length were kept.
-- All IPv4 and IPv6 addresses in headers were replaced by Crypto-PAn with AES and a secret key: two
-  addresses that share their first n bits have pseudonyms that share exactly n bits. This includes private, multicast
-  and broadcast addresses. The key is the same for all samples and is not published.
+- All IPv4 and IPv6 addresses in headers were replaced by Crypto-PAn with AES and a secret key: two addresses with a
+  common prefix of n bits have pseudonyms with a common prefix of n bits. This includes private, multicast and broadcast
+  addresses. The key is the same for all samples and is not published.
 - MAC addresses: $macs
 - Tunnel identifiers (VNI, GRE key, NVGRE VSID and FlowID, TEID, PPTP call, sessions and tunnels of L2TP, PPPoE and
   ERSPAN, PBB I-SID) were replaced by pseudonyms with the same key: equal identifiers of a type stay equal, different

@@ -97,16 +97,16 @@ def has_departures(campaign: Campaign, samples: Sequence) -> bool:
 
 
 def campaign_config(campaign: Path) -> dict:
-    """Return CAMPAIGN_KEYS of the config of the campaign's last run of Snakemake; without such a run, no key is set."""
-    return stored(campaign, kept_keys)
+    """Return CAMPAIGN_KEYS of the config of the campaign's last run of Snakemake; {} without such a run."""
+    return from_stored_config(campaign, kept_keys)
 
 
 def campaign_study(campaign: Path) -> dict:
     """Return config key `infrastructure` of the campaign's last run, with its files; {} without a study."""
-    return stored(campaign, lambda config: dict(config.get(STUDY, {})))
+    return from_stored_config(campaign, lambda config: dict(config.get(STUDY, {})))
 
 
-def stored(campaign: Path, select: Callable[[dict], dict]) -> dict:
+def from_stored_config(campaign: Path, select: Callable[[dict], dict]) -> dict:
     """Return ``select(config)`` for the config of the campaign's last run; {} without such a run. Raises UserError."""
     path = campaign / CAMPAIGN_CONFIG
     if not path.is_file():
@@ -159,8 +159,8 @@ def renamed_trials(trials: Mapping, names: Mapping[str, str], *, hidden: bool) -
     }
     if not {sample for trials in groups.values() for trial in trials for sample in trial} <= names.keys():
         return None
-    shown = environment_pseudonyms([*groups]) if hidden else [*groups]
+    public_names = environment_pseudonyms([*groups]) if hidden else [*groups]
     return {
         name: [[names[sample] for sample in trial] for trial in environment_trials]
-        for name, environment_trials in zip(shown, groups.values(), strict=True)
+        for name, environment_trials in zip(public_names, groups.values(), strict=True)
     }

@@ -23,7 +23,7 @@ PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
 
 
 def paths_of(campaign: Campaign) -> list[str]:
-    """Return the tables and figures of a campaign that are computed from its captures, relative to its directory."""
+    """Return the figures of a campaign, and its tables from STAGES except OMITTED, relative to its directory."""
     tables = []
     for stage in STAGES:
         path = existing_provenance(campaign, stage)
@@ -45,7 +45,7 @@ def digest_paths(campaign: Campaign) -> list[str]:
 
 def versions(campaign: Campaign) -> dict:
     """Return the versions of everything that determines the bytes of a campaign's results, without paths or hosts."""
-    used = {name: installed(name) for name in PACKAGES}
+    used = {name: installed_version(name) for name in PACKAGES}
     path = existing_provenance(campaign, "process")
     if path.is_file():  # the campaign has samples
         provenance = json.loads(path.read_text(encoding="utf-8"))
@@ -73,7 +73,7 @@ def copy_digest(campaign: Campaign, release: Path, sample: str) -> None:
             shutil.copyfile(release / name, temporary)
 
 
-def installed(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
     """Return the installed version of a package; None if it is not installed."""
     try:
         return version(package)

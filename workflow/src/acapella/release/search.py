@@ -77,8 +77,8 @@ DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 class ReleasedCapture:
     """A released capture.
 
-    It contains the original name of its sample, the original file, its name in the release, the replaced addresses, and
-    the limits of decompression.
+    ``sample``: original name of its sample; ``original``: original file; ``name``: name in the release; ``replaced``:
+    replaced addresses.
     """
 
     sample: str
@@ -215,9 +215,9 @@ def texts_of(con, part: Path) -> Iterator[Text]:
         elif path.suffix == ".parquet":
             yield Text(where, "metadata", [json.dumps(metadata_of(path))])
             if path.parent.name == "tables" or where.startswith((f"{GENERATED}/", f"{INFRASTRUCTURE}/")):
-                yield from columns(con, f"read_parquet({literal(path, pattern=True)})", where)
+                yield from column_texts(con, f"read_parquet({literal(path, pattern=True)})", where)
         elif path.suffix == ".csv":
-            yield from columns(con, csv_source(path), where)
+            yield from column_texts(con, csv_source(path), where)
         elif path.suffix == ".duckdb":
             yield from catalog_texts(con, path, where)
 
@@ -237,7 +237,7 @@ def digest_texts(con, part: Path) -> Iterator[Text]:
     for directory in ("acap", "flows"):
         if files_of(part / directory):
             source = f"read_parquet({literal(part / directory / '*.parquet', pattern=True)})"
-            yield from columns(con, source, directory, many_rows=True)
+            yield from column_texts(con, source, directory, many_rows=True)
 
 
 def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
@@ -247,11 +247,11 @@ def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
     views = con.execute("select sql from duckdb_views() where database_name = 'searched' and not internal").fetchall()
     yield Text(where, "metadata", [sql for (sql,) in views])
     for (table,) in tables:
-        yield from columns(con, f'searched."{table}"', f"{where}, table {table}")
+        yield from column_texts(con, f'searched."{table}"', f"{where}, table {table}")
     con.execute("detach searched")
 
 
-def columns(con, source: str, where: str, *, many_rows: bool = False) -> Iterator[Text]:
+def column_texts(con, source: str, where: str, *, many_rows: bool = False) -> Iterator[Text]:
     """Yield the distinct values to search in each text column. Raises UserError if a column contains binary data.
 
     ``many_rows``: reduce each column to its distinct values separately, which is faster if many rows have the same
@@ -267,8 +267,8 @@ def columns(con, source: str, where: str, *, many_rows: bool = False) -> Iterato
     casts = ", ".join(f'"{name}"::varchar as "{name}"' for name in texts)
     query = f"select distinct unnest({texts}) as name, unnest([*columns(*)]) as value from texts"
     if many_rows:
-        each = "select '{0}' as name, value from (select distinct \"{0}\" as value from texts)"
-        query = " union all ".join(map(each.format, texts))
+        column_query = "select '{0}' as name, value from (select distinct \"{0}\" as value from texts)"
+        query = " union all ".join(map(column_query.format, texts))
     rows = con.execute(
         f"""
         with texts as not materialized (select {casts} from {source})

@@ -126,7 +126,7 @@ def percent_or_empty(value: float | None) -> str:
 
 
 def r2_text(value: float | None) -> str:
-    """Return a number with six digits; "1" only if it is exactly 1."""
+    """Return a number with six decimals; "1" only if it is exactly 1."""
     if value is None:
         return "undefined"
     text = f"{value:.6f}"

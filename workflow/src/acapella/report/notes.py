@@ -41,16 +41,17 @@ def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
 
     If the tables have pseudonyms, the row of each sample is empty.
     """
-    notes_of = {}
+    notes_by_sample = {}
     for path in source.campaign.files("raw", ".json"):
         try:
-            notes_of[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
+            notes = json.loads(path.read_text(encoding="utf-8"))["notes"]
+            notes_by_sample[path.stem] = list(dict.fromkeys(map(str, notes)))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # no manifest; `acapella campaign index` reports this
+            continue  # no valid manifest; `acapella campaign index` reports this
     if has_pseudonyms(source.campaign):
-        return [({}, notes) for notes in notes_of.values() if notes]
+        return [({}, notes) for notes in notes_by_sample.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))
-    return [(row, notes_of[row["sample"]]) for row in rows if notes_of.get(row["sample"])]
+    return [(row, notes_by_sample[row["sample"]]) for row in rows if notes_by_sample.get(row["sample"])]
 
 
 def lost_frames(rows: list[dict]) -> int | None:

@@ -82,9 +82,16 @@ def write(  # noqa: PLR0913
     omitted = [figure for figure in composed if figure.empty and figure.name in optional]
     shown = [figure for figure in composed if figure not in omitted]
     all_figures = [figure_values(figure, number, source) for number, figure in enumerate(shown, 1)]
-    figures, of_trials, of_flows, of_storage, collections, of_transfers, of_infrastructure, of_monitor = (
-        [figure for figure in all_figures if figure["name"] in part] for part in parts
-    )
+    (
+        figures,
+        trial_entries,
+        flow_entries,
+        storage_entries,
+        collections,
+        transfer_entries,
+        infrastructure_entries,
+        monitor_entries,
+    ) = ([figure for figure in all_figures if figure["name"] in part] for part in parts)
     page = template().render(
         name=campaign.directory.resolve().name,
         heading=summary.heading(source) if with_samples else "",
@@ -94,16 +101,16 @@ def write(  # noqa: PLR0913
         warnings=warnings.collect(source, excluded, failed) if with_samples else [],
         figures=figures,
         tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source) if with_samples else [],
-        trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
-        flows=section(of_flows, flow_section.tables(source, flows, papers=papers), source) if flows else None,
-        transfers=transfer_section(source, of_transfers, omitted) if with_transfers else None,
+        trials=trial_section(source, trial_entries, papers=papers) if with_trials else None,
+        flows=section(flow_entries, flow_section.tables(source, flows, papers=papers), source) if flows else None,
+        transfers=transfer_section(source, transfer_entries, omitted) if with_transfers else None,
         infrastructure=(
-            section(of_infrastructure, infrastructure.tables(source), source) if with_infrastructure else None
+            section(infrastructure_entries, infrastructure.tables(source), source) if with_infrastructure else None
         ),
-        storage=section(of_storage, storage.tables(source), source) if with_storage else None,
+        storage=section(storage_entries, storage.tables(source), source) if with_storage else None,
         collections=collections,
         monitored=(
-            section(of_monitor, monitor.tables(source, counted=with_monitor), source)
+            section(monitor_entries, monitor.tables(source, counted=with_monitor), source)
             if with_monitor or with_searches
             else None
         ),
@@ -148,7 +155,7 @@ def transfer_section(source: Source, figures: list[dict], omitted: list[Composed
 
 
 def template() -> jinja2.Template:
-    """Return the template. It escapes all values except those marked as safe: our scripts and JSON from json_script."""
+    """Return the template. It escapes all values except those marked as safe: scripts, and JSON from json_script."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,

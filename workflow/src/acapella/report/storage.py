@@ -104,6 +104,6 @@ def runs(source: Source) -> dict:
     ]
     note = (
         "writev blocks the capture during its latency; io_uring does not, and its writes overlap: the two are not "
-        "comparable. Long calls: above the power of two that contains the 95 % quantile of a run's calls."
+        "comparable. Long calls: above the bin (a power of two) that contains the 95 % quantile of a run's calls."
     )
     return table("storage_runs", "Writes while the page cache fills", note, columns, cells)

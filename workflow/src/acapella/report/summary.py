@@ -41,7 +41,7 @@ def testbeds(source: Source) -> list[str]:
         try:
             names.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # no manifest, which `acapella campaign index` reports
+            continue  # no valid manifest, which `acapella campaign index` reports
     return sorted(names)
 
 
@@ -60,7 +60,7 @@ def facts(source: Source) -> list[tuple[str, str]]:
     ports = len({(row["site"], row["port"]) for row in rows})
     files = from_files(source)
     port = "port" if files else "mirrored port"
-    rows_of_facts = [
+    entries = [
         ("Sites", f"{len(sites_of(rows)):,} ({count(ports, port)})"),
         ("Samples", f"{len(rows):,}"),
         ("Frames", f"{frames:,}"),
@@ -71,22 +71,20 @@ def facts(source: Source) -> list[tuple[str, str]]:
         counted = (
             f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
         )
-        rows_of_facts.insert(3, ("In traffic statistics", counted + restrictions.title_suffix(source)))
+        entries.insert(3, ("In traffic statistics", counted + restrictions.title_suffix(source)))
     if span := capture_span(source):
         first, last = span
         captured_ns = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
         misdated = sum(bool(row["misdated"]) for row in rows)
         note = f", without {count(misdated, 'misdated sample')}" if misdated else ""
-        rows_of_facts.append(
-            ("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{note})")
-        )
+        entries.append(("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{note})"))
         # A file contains the times of its frames, not the duration of the capture.
         label = "First to last frame, sum of all files" if files else "Time in samples"
-        rows_of_facts.append((label, nanoseconds(captured_ns)))
+        entries.append((label, nanoseconds(captured_ns)))
     snaplens = sorted({row["snaplen"] for row in rows if row["snaplen"] is not None})
-    rows_of_facts.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
-    rows_of_facts.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
-    return rows_of_facts
+    entries.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
+    entries.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
+    return entries
 
 
 def utc_text(stamp_ns: int) -> str:

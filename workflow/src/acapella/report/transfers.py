@@ -26,7 +26,7 @@ OUTCOMES = {
     "equal": transfer_outcome.EQUAL,
     "undecided": transfer_outcome.UNDECIDED,
 }
-COMPARISONS = {  # outcomes without a gain in percent
+COMPARISONS = {  # outcomes without two throughputs above 0
     "bbr_zero": "CUBIC; BBR transferred nothing",
     "cubic_zero": "BBR; CUBIC transferred nothing",
     "both_zero": "neither transferred anything",
@@ -36,7 +36,7 @@ COMPARISONS = {  # outcomes without a gain in percent
 
 
 def tables(source: Source) -> list[dict]:
-    """Return the tables of the section, omitting empty ones unless they are always expected."""
+    """Return the tables of the section; the tables of failed runs, predictions and unused files only if not empty."""
     optional = [failed_runs(source), prediction(source), unused_files(source)]
     return [settings(source), gain(source), agreement(source), *(table_ for table_ in optional if table_["rows"])]
 
@@ -133,11 +133,11 @@ def agreement(source: Source) -> dict:
     columns += [(cause.replace("_", " ").capitalize(), True) for cause in CAUSES]
     cells = []
     for quantity, label in QUANTITIES.items():
-        own = [row for row in rows if row["quantity"] == quantity]
-        if own:
-            causes = Counter(row["cause"] for row in own if row["flagged"])
-            within = sum(not row["flagged"] for row in own)
-            cells.append([label, number(len(own)), number(within), *(number(causes[cause]) for cause in CAUSES)])
+        streams = [row for row in rows if row["quantity"] == quantity]
+        if streams:
+            causes = Counter(row["cause"] for row in streams if row["flagged"])
+            within = sum(not row["flagged"] for row in streams)
+            cells.append([label, number(len(streams)), number(within), *(number(causes[cause]) for cause in CAUSES)])
     note = (
         "iperf3 against the capture at the sender, for every stream in a capture; other columns: causes of differences "
         "above 1 %. Send buffer: iperf3 ends when the last byte is in the sender's socket buffer. Start up: iperf3's "

@@ -66,12 +66,12 @@ def not_collected(source: Source) -> str | None:
     planned = len(rows) + len(sheets.read(raw / "samples.tsv"))
     text = f"{count(len(rows), 'sample')} of {planned} were not collected and are not included in any number: "
     if has_pseudonyms(source.campaign):
-        return f"{text}{shorten_list(failed_places(rows, source.campaign))}. raw/failed.tsv lists the reasons."
+        return f"{text}{shorten_list(failed_ports(rows, source.campaign))}. raw/failed.tsv lists the reasons."
     return text + shorten_list([f"{row['sample']} ({row['why'].rstrip('.')})" for row in rows], "; ") + "."
 
 
 def has_pseudonyms(campaign: Campaign) -> bool:
-    """Return whether the tables have pseudonyms, according to their provenance."""
+    """Return whether the tables have pseudonyms, according to their provenance; True if it cannot be read."""
     path = existing_provenance(campaign, "process")
     try:
         provenance = json.loads(path.read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ def has_pseudonyms(campaign: Campaign) -> bool:
     return bool(provenance.get("parameters", {}).get("pseudonyms"))
 
 
-def failed_places(rows: list[dict], campaign: Campaign) -> list[str]:
+def failed_ports(rows: list[dict], campaign: Campaign) -> list[str]:
     """Return the pseudonyms of sites and ports of samples that were not collected.
 
     Sites and ports without any collected sample have no pseudonym. Reasons are omitted: they may contain original
@@ -125,20 +125,20 @@ def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
 
     It contains only their number, because the tables may have pseudonyms instead of their names.
     """
-    sample_names = collected(source)
-    missing = len(set(sample_names) - set(excluded)) - len(source.quality)
+    names = collected(source)
+    missing = len(set(names) - set(excluded)) - len(source.quality)
     if missing <= 0:
         return None
-    return f"{count(missing, 'collected sample')} of {len(sample_names)} not in this report; see logs/ for the reasons."
+    return f"{count(missing, 'collected sample')} of {len(names)} not in this report; see logs/ for the reasons."
 
 
 def excluded_by_config(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that the config excludes; names only without pseudonyms."""
-    sample_names = collected(source)
-    excluded_names = [name for name in sample_names if name in excluded]
+    names = collected(source)
+    excluded_names = [name for name in names if name in excluded]
     if not excluded_names:
         return None
-    text = f"{count(len(excluded_names), 'collected sample')} of {len(sample_names)} excluded by the config"
+    text = f"{count(len(excluded_names), 'collected sample')} of {len(names)} excluded by the config"
     return f"{text}." if has_pseudonyms(source.campaign) else f"{text}: {shorten_list(excluded_names)}."
 
 

@@ -28,7 +28,7 @@ from acapella_core.errors import UserError
 
 from . import canonical
 
-OURS = ("acapella", "acapella_core", "acapella_capture")
+ACAPELLA_PACKAGES = ("acapella", "acapella_core", "acapella_capture")
 OUTPUT_PACKAGES = {"altair": "altair", "duckdb": "duckdb", "pyarrow": "pyarrow", "vl_convert": "vl-convert-python"}
 NATIVE = "acapella_core._native"
 SOURCES = "workflow/native/src"  # sources of the core, in the source tree
@@ -194,7 +194,7 @@ def module_files(name: str, all_modules: bool = False) -> list[Path]:
     package has no files here, because its `__init__.py` imports no stage.
     """
     top, _, rest = name.partition(".")
-    directory = package_directory(top) if rest and top in OURS else None
+    directory = package_directory(top) if rest and top in ACAPELLA_PACKAGES else None
     if directory is None:
         return []
     path = os.path.join(directory, *rest.split("."))  # noqa: PTH118 - most names are not modules, and pathlib is slow
@@ -224,7 +224,7 @@ DATA = (".html", ".css", ".js", ".json", ".sql", ".yaml", ".j2", ".txt")
 @functools.cache
 def package_directory(top: str) -> Path | None:
     """Return the directory of a top-level package of Acapella; None if it is not installed, or for other packages."""
-    spec = find_spec(top) if top in OURS else None
+    spec = find_spec(top) if top in ACAPELLA_PACKAGES else None
     return Path(spec.origin).parent if spec and spec.origin else None
 
 

@@ -16,7 +16,7 @@ from .job_records import FailedJob, JobRecords
 MIN_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze")  # rules whose failures are attributed to the sample
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-# Signals caused by the program itself. Other signals are sent by users, Slurm, or the kernel if memory is exhausted.
+# Signals caused by the program itself. Other signals have other causes, such as a user, Slurm, or those in HINTS.
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 HINTS = {
     signal.SIGKILL: "the memory may be too small, or a time limit too short",

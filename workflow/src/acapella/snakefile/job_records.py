@@ -113,13 +113,13 @@ class JobRecords(logging.Handler):
     def _failure(self, record: logging.LogRecord, error: BaseException | None) -> FailedJob:
         """Return the failed job of an event. Write its exit code to a file if it is known; otherwise read that file."""
         log = Path(record.log[0])
-        code, number = job_exit_code(error)
+        code, error_number = job_exit_code(error)
         if code is None:
             code = read_exit_code(log)
         else:
             write_exit_code(log, code)
         earlier = self._existed.get(record.jobid, ())
-        return FailedJob(record.rule_name, self._samples.get(record.jobid), log, code, number, earlier)
+        return FailedJob(record.rule_name, self._samples.get(record.jobid), log, code, error_number, earlier)
 
 
 def failed_samples(log: Path) -> Path:

@@ -13,7 +13,7 @@ from acapella_core import names
 
 PROGRAM = "acapella-dpdk-replay"
 TESTBEDS = ("local", "fabric")  # testbeds that replay
-MIN_TRIALS = 2  # that can be compared
+MIN_TRIALS = 2  # minimum number of trials that can be compared
 SELECTION = ("filter", "flow", "from", "to")  # keys of `consistency` for which kappa does not use departures
 
 
@@ -61,7 +61,7 @@ def name_of(environment: str | dict) -> str:
 def environments_of(replay: dict, sender: str) -> list[str]:
     """Return the names of the environments with a sender."""
     senders = {name_of(entry): isinstance(entry, dict) and entry.get("sender") for entry in replay["environments"]}
-    return [name for name, own in senders.items() if (own or replay["sender"]) == sender]
+    return [name for name, configured in senders.items() if (configured or replay["sender"]) == sender]
 
 
 def environments_with_departures(config: dict) -> list[str]:

@@ -103,7 +103,7 @@ def register_run(name: str) -> None:
 class ControllerState:
     """The state of Slurm's controller, as observed by an executor of the plugin.
 
-    ``responds``: whether the controller responds; ``now``: time in s.
+    ``responds``: returns whether the controller responds; ``now``: returns the time in s.
     """
 
     def __init__(self, responds: Callable[[], bool] = controller_responds, now: Callable[[], float] = time.monotonic):

@@ -161,8 +161,8 @@ def imported_runs(imported: ImportedFiles, faults: list[Fault]) -> Iterator[Run]
         for found in glob.glob(pattern, recursive=True)  # noqa: PTH207 - Path.glob rejects absolute patterns
     ]
     # a file that matches a pattern and is in the sheet counts once, even if only one of its paths is absolute
-    by_place = {os.path.abspath(path): path for path in [*matching, *listed]}  # noqa: PTH100 - removes ..
-    paths = [by_place[place] for place in sorted(by_place, key=Path)]
+    by_absolute_path = {os.path.abspath(path): path for path in [*matching, *listed]}  # noqa: PTH100 - removes ..
+    paths = [by_absolute_path[absolute] for absolute in sorted(by_absolute_path, key=Path)]
     if imported.data and not paths:
         raise UserError(f"transfer.data: no file matches {', '.join(imported.data)}")
     numbers: dict[tuple, int] = {}

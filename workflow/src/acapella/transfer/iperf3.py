@@ -112,9 +112,9 @@ def add_streams(test: Test, start: dict, end: dict, *, reverse: bool) -> None:
                 received_bytes=whole(receiver.get("bytes")),
                 receiver_ns=duration(receiver),
                 retransmits=whole(sender.get("retransmits")),
-                rtt_min_ns=micro(sender.get("min_rtt")),
-                rtt_mean_ns=micro(sender.get("mean_rtt")),
-                rtt_max_ns=micro(sender.get("max_rtt")),
+                rtt_min_ns=microseconds_as_ns(sender.get("min_rtt")),
+                rtt_mean_ns=microseconds_as_ns(sender.get("mean_rtt")),
+                rtt_max_ns=microseconds_as_ns(sender.get("max_rtt")),
                 cwnd_max_bytes=whole(sender.get("max_snd_cwnd")) or None,
             )
         )
@@ -136,7 +136,7 @@ def add_intervals(test: Test, intervals: object) -> None:
             test.intervals.append(
                 Interval(
                     *(index, start, end, sent, each.get("omitted") is True, whole(each.get("retransmits"))),
-                    *(whole(each.get("snd_cwnd")) or None, micro(each.get("rtt"))),
+                    *(whole(each.get("snd_cwnd")) or None, microseconds_as_ns(each.get("rtt"))),
                 )
             )
 
@@ -180,7 +180,7 @@ def nanoseconds(seconds: object) -> int | None:
     return round(seconds * 10**9)
 
 
-def micro(value: object) -> int | None:
+def microseconds_as_ns(value: object) -> int | None:
     """Return a time in microseconds as nanoseconds. None for 0, which iperf3 writes if the time is unknown."""
     found = whole(value)
     return found * 1000 if found and found <= LARGEST_COUNT // 1000 else None

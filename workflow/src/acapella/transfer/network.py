@@ -39,9 +39,9 @@ def of_topology(topology: Topology, rate_bps: Fraction | None, ratio: Fraction) 
     """
     rates: dict[str, Fraction] = {}
     for name, link in topology.emulated().items():
-        own = rate_bps if link.rate_mbps is None else Fraction(str(link.rate_mbps)) * 10**6
-        if own is not None:
-            rates[name] = own * ratio if link.times_ratio else own
+        link_rate_bps = rate_bps if link.rate_mbps is None else Fraction(str(link.rate_mbps)) * 10**6
+        if link_rate_bps is not None:
+            rates[name] = link_rate_bps * ratio if link.times_ratio else link_rate_bps
     ends = {name: link.between for name, link in topology.links.items()}
     return Network(rates, {name: directed(name, nodes, ends) for name, nodes in topology.paths.items()})
 

@@ -8,7 +8,8 @@ Reads a topology file (docs/transfer.md) and prints for each flow its path, its 
 active, its bottleneck link, and its completion time. With --adjust, the named links share the sum of their rates in
 proportion to the bytes that cross them (proportional design), and the ratio of the first two is printed.
 
-Rates include headers: a 40 Mbit/s link carries 38.3 Mbit/s of payload in frames of 1,514 bytes.
+Rates of links include headers, rates of flows do not: a 40 Mbit/s link carries 38.3 Mbit/s of payload in frames of
+1,514 bytes.
 """
 
 import argparse

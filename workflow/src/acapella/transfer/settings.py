@@ -170,14 +170,14 @@ def sheet(path: Path) -> dict[Path, dict]:
         if name != FILE and name not in PARAMETERS:
             raise UserError(f"unknown column {name!r}", where=path, fix=f"known: {FILE}, {', '.join(PARAMETERS)}")
     found: dict[Path, dict] = {}
-    places: set[str] = set()
+    absolute_paths: set[str] = set()
     for number, row in enumerate(rows[1:], 2):
         values: dict[str, str | None] = dict(zip(rows[0], row, strict=False))
         file = path.parent / (values.pop(FILE) or "")
-        place = os.path.abspath(file)  # noqa: PTH100 - removes ..
-        if place in places:
+        absolute_path = os.path.abspath(file)  # noqa: PTH100 - removes ..
+        if absolute_path in absolute_paths:
             raise UserError(f"row {number}: {file} is in the sheet twice", where=path)
-        places.add(place)
+        absolute_paths.add(absolute_path)
         try:
             found[file] = parsed(values)
         except ValueError as error:

@@ -105,9 +105,9 @@ def write(campaign: Campaign, imported: ImportedFiles, runs: Path | None = None)
     faults: list[Fault] = []
     raw = Raw()
     seen: set[tuple[str, int]] = set()
-    own = failed = 0
+    run_count = failed = 0
     for found in cells.own_runs(runs or campaign.directory, faults):
-        own += 1
+        run_count += 1
         failed += found.error is not None
         add(raw, found, seen, faults)
     if imported.data or imported.sheet:
@@ -116,7 +116,7 @@ def write(campaign: Campaign, imported: ImportedFiles, runs: Path | None = None)
     raw.add_faults(faults)
     report_faults(faults)
     if failed:
-        names.report(f"transfers: warning: {failed} of {own} runs failed; {REPEAT}")
+        names.report(f"transfers: warning: {failed} of {run_count} runs failed; {REPEAT}")
     written: list[Path] = []
     with queries.one_line(campaign.directory):
         con = queries.connect()

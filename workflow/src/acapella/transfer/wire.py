@@ -59,12 +59,12 @@ def requested_streams(run: Run) -> list[RequestedStream]:
                 continue
             ends = (remote, local) if stream.reverse else (local, remote)
             cookie = 0 if stream.reverse else COOKIE_BYTES
-            size = requested(process)
+            size = requested_bytes(process)
             found.append(RequestedStream(process.flow, number, *ends, cookie, stream.sender_ns or 2**62, size))
     return found
 
 
-def requested(process: Process) -> int | None:
+def requested_bytes(process: Process) -> int | None:
     """Return the bytes that the only stream of a process was asked to transfer; None if unknown.
 
     cell.json has precedence, because a client may be asked to send more, so that the last requested byte arrives.

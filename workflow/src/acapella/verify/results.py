@@ -70,7 +70,7 @@ class DisagreementKind(NamedTuple):
 
 @dataclass
 class Result:
-    """Counts over all files."""
+    """The result of comparing one or more files."""
 
     frames: int = 0
     native: int = 0
@@ -98,9 +98,9 @@ class Result:
         for layer, tally in other.tallies.items():
             self.tally(layer).add(tally)
         for name in ("disagreements", "partly_compared", "errata"):
-            own = getattr(self, name)
+            examples_by_key = getattr(self, name)
             for key, examples in getattr(other, name).items():
-                own.setdefault(key, FrameExamples()).add(examples, first)
+                examples_by_key.setdefault(key, FrameExamples()).add(examples, first)
 
 
 def print_result(result: Result, skipped: list[str]) -> None:
