@@ -55,7 +55,7 @@ def bar_values(row: dict, rank: dict) -> dict:
     name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
     interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
     return {
-        **{"encapsulation": name, "label": shorten_to_bar_width(name), "place": rank[row["encapsulation"]]},
+        **{"encapsulation": name, "label": shorten_to_bars(name), "place": rank[row["encapsulation"]]},
         **{"site": row["site"], "frames": row["frames"], "samples": row["samples"]},
         **{"share": 100 * row["share"], "text": percent(row["share"]) + interval},
         "low": None if low is None else 100 * low,
@@ -63,7 +63,7 @@ def bar_values(row: dict, rank: dict) -> dict:
     }
 
 
-def shorten_to_bar_width(name: str) -> str:
+def shorten_to_bars(name: str) -> str:
     """Return a label that is at most as wide as a bar of 100 %."""
     limit = len(name)
     while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:
