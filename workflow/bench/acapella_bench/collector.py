@@ -123,7 +123,7 @@ def write_reports(bench: Bench, case: Case, reports: int):
     return path
 
 
-def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
+def plain_row(bench: Bench, case: Case, native: dict) -> dict:
     """Return the row of a case in plain Python. Raises Failed if its flows differ from those of the native core."""
     reports = bench.scale["collector_plain"]
     path = write_reports(bench, case, reports)
@@ -137,7 +137,7 @@ def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
     rate = reports / found["cpu_s"]
     return {
         "measured": f"{case.name}: against plain Python",
-        "value": ours["reports"] / ours["cpu_s"] / rate,
+        "value": native["reports"] / native["cpu_s"] / rate,
         "unit": "times",
         "note": f"plain Python: {rate:,.0f} reports/s; the same {found['flows'][0]:,} flows with the same sums",
     }
@@ -153,14 +153,14 @@ def command_row(bench: Bench) -> dict:
     registers = {"number": 0x11, "psn": 0, "key": 0x1234, "address": base, "base": base, "end": base + size}
     control.write_text("".join(f"register qp_{name} 0 {value:#x}\n" for name, value in registers.items()))
     directory = bench.directory / "collected"
-    ours = bench.measure(acapella("p4", "collect", path, "--control", control, "-o", directory), keep=True)
+    command = bench.measure(acapella("p4", "collect", path, "--control", control, "-o", directory), keep=True)
     counters = json.loads((directory / "counters.json").read_text())
     path.unlink()
     if counters["reports"]["taken"] != reports:
         raise Failed(f"collector: {counters['reports']['taken']} of {reports} reports were taken")
     return {
         "measured": "whole command: acapella p4 collect CAPTURE",
-        "value": reports / ours.cpu_s,
+        "value": reports / command.cpu_s,
         "unit": "reports/s",
         "note": f"of CPU time, start-up and both Parquet files included; {reports:,} reports of a pcap",
     }

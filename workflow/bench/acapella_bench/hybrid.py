@@ -148,14 +148,14 @@ def rate_row(label: str, run: Measured, frames: int) -> dict:
     return {"measured": label, "value": round(frames / run.wall_s), "unit": "frames/s", "note": note}
 
 
-def reference_rows(bench: Bench, capture: Path, reference: Reference, ours: tuple[Measured, int]) -> list[dict]:
+def reference_rows(bench: Bench, capture: Path, reference: Reference, measured: tuple[Measured, int]) -> list[dict]:
     """Return the rate of tshark over the head of the file, excluding its startup, and the ratio of hybrid to it."""
     words = reference.words(capture)
     start = bench.measure([*words, "-c", "1"], env=tshark.environment())
     run = bench.measure([*words, "-c", str(reference.head)], env=tshark.environment())
     rate = reference.head / max(run.wall_s - start.wall_s, 1e-9)
     cpu_rate = reference.head / max(run.cpu_s - start.cpu_s, 1e-9)
-    hybrid, frames = ours
+    hybrid, frames = measured
     ratio, cpu_ratio = frames / hybrid.wall_s / rate, frames / hybrid.cpu_s / cpu_rate
     return [
         {

@@ -17,7 +17,7 @@ MAX_TIMES_ORDERED = 5
 def run(bench: Bench) -> list[dict]:
     """Return rows on files of 200-byte frames on one core: time, ratio to plain Python, orders, cost per packet."""
     packets = bench.scale["kappa"]
-    ours, command, plain = compare_with_plain(bench, packets)
+    core, command, plain = compare_with_plain(bench, packets)
     rows = [
         {
             "measured": "packets per trial",
@@ -27,10 +27,10 @@ def run(bench: Bench) -> list[dict]:
         },
         {
             "measured": "native core, total",
-            "value": ours.wall_s,
+            "value": core.wall_s,
             "unit": "s",
             "goal": f"< {GOAL_S}, aim {AIM_S}",
-            "note": f"{cost_text(ours)}; including the start of Python and the JSON",
+            "note": f"{cost_text(core)}; including the start of Python and the JSON",
         },
         {
             "measured": "acapella kappa --json",
@@ -47,13 +47,13 @@ def run(bench: Bench) -> list[dict]:
         },
         {
             "measured": "speedup of the core",
-            "value": plain.cpu_s / ours.cpu_s,
+            "value": plain.cpu_s / core.cpu_s,
             "unit": "times",
             "goal": f">= {GOAL_TIMES}",
             "note": "of CPU time",
         },
     ]
-    return rows + hard_orders(bench, packets, ours) + long_trials(bench) + long_files(bench)
+    return rows + hard_orders(bench, packets, core) + long_trials(bench) + long_files(bench)
 
 
 def cost_text(run: Measured) -> str:
@@ -79,14 +79,14 @@ def compare_with_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, 
     Raises Failed if the results of the core and of plain Python differ.
     """
     paths = trials(bench, packets, "ordered")
-    ours = min((compared(bench, "native_kappa", paths) for _ in range(2)), key=lambda run: run.wall_s)
+    core = min((compared(bench, "native_kappa", paths) for _ in range(2)), key=lambda run: run.wall_s)
     command = bench.measure(acapella("kappa", *paths, "--json"))
     plain = compared(bench, "plain.kappa", paths)
     for path in paths:
         path.unlink()
-    if json.loads(ours.stdout) != json.loads(plain.stdout):
+    if json.loads(core.stdout) != json.loads(plain.stdout):
         raise Failed("kappa: the results of the native core and plain Python differ")
-    return ours, command, plain
+    return core, command, plain
 
 
 def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:

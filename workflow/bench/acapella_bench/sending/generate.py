@@ -201,10 +201,10 @@ def senders(bench: Bench, packets: int) -> dict[str, list[object]]:
     config = bench.directory / "gaps.trafgen"
     config.write_text(TRAFGEN.format(**lengths))
     payload, rate = PACKET_BYTES - 42, round((PACKET_BYTES - 42) * 8 * 1e6 / GAP_US)
-    ours = ("-i", "out0", "--at", "+1", "--cpus", bench.core)
+    options = ("-i", "out0", "--at", "+1", "--cpus", bench.core)
     return {
-        OURS: [*acapella("generate", path, *ours)],
-        "acapella replay": [*acapella("replay", capture, "--pace", "single", *ours)],
+        OURS: [*acapella("generate", path, *options)],
+        "acapella replay": [*acapella("replay", capture, "--pace", "single", *options)],
         "tcpreplay": ["tcpreplay", "--preload-pcap", "--quiet", "--timer=nano", "--intf1=out0", capture],
         "trafgen": ["trafgen", "--dev", "out0", "--conf", config, "--gap", f"{GAP_US}us", "--num", packets,
                     "--cpus", 1],

@@ -82,8 +82,8 @@ def draw(source: Source) -> Figure:
         )
         for index, (column, heading) in enumerate(drawn)
     ]
-    place = 0 if text_first else 1
-    panels[place:place] = [
+    panel_index = 0 if text_first else 1
+    panels[panel_index:panel_index] = [
         unknown_loss_column(rows, labels, order, kind, first=text_first and not index)
         for index, kind in enumerate(kinds)
     ]

@@ -4,7 +4,7 @@
     acapella campaign figures results/demo --only frame_sizes --formats svg pdf
 
 Writes figures/NAME.svg, .pdf, .png (at twice the size) and .html (one file that needs no network). Every figure names
-the table that contains its numbers; figures of samples also state the number of samples and frames, and the losses of
+the table that contains its numbers; figures of traffic also state the number of samples and frames, and the losses of
 the captures. If a table has nothing to draw, its figure states so. The same tables produce identical files. With
 --code, a figure is drawn only if its code, its options or any table has changed since the last run
 (figures/.drawn.json).

@@ -64,10 +64,9 @@ def title(rows: list[dict]) -> str:
     """Return the title: the mean of the sample, or the range of the samples' means, and the maximum in any second."""
     means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
     range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
-    of_sample = " of a sample" if len(means) > 1 else ""
-    return (
-        f"Mean{of_sample}: {range_of_means}; at most {format_count(max(row['reports'] for row in rows))} in one second"
-    )
+    per_sample = " of a sample" if len(means) > 1 else ""
+    maximum = format_count(max(row["reports"] for row in rows))
+    return f"Mean{per_sample}: {range_of_means}; at most {maximum} in one second"
 
 
 def format_count(number: float) -> str:

@@ -41,14 +41,14 @@ def throughput_notes(samples: list[dict], bin_ns: int, *, gapless: bool) -> list
     """
     timed = [row for row in samples if row["duration_ns"] is not None]
     timed = [row for row in timed if not row["misdated"]] or timed
-    lacking = [row for row in timed if not has_empty_bins(row, bin_ns)]
-    omitted = [row for row in lacking if row["silence_ns"] or row["actual_by"] == "frames"]
+    without_bins = [row for row in timed if not has_empty_bins(row, bin_ns)]
+    omitted = [row for row in without_bins if row["silence_ns"] or row["actual_by"] == "frames"]
     drawn = [row for row in mostly_silent(timed) if has_empty_bins(row, bin_ns)]
-    how = "omitted" if gapless else "also blank"
+    treatment = "omitted" if gapless else "also blank"
     return [
         f"{text} in {sample_list(rows)}"
         for text, rows in (
-            (f"{how}, and not in rates: time without frames", omitted),
+            (f"{treatment}, and not in rates: time without frames", omitted),
             ("drawn as captured, but perhaps not captured: time without frames", drawn),
         )
         if rows

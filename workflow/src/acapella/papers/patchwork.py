@@ -104,8 +104,8 @@ def traffic(tables: CampaignTables) -> dict[str, Value]:
 
     def bin_share(low):
         def compute(rows):
-            wanted = (ALL, "outer", low)
-            shares = [row["share"] for row in rows if (row["site"], row["length"], row["bin_lo"]) == wanted]
+            key = (ALL, "outer", low)
+            shares = [row["share"] for row in rows if (row["site"], row["length"], row["bin_lo"]) == key]
             return text(shares[0]) if shares and shares[0] is not None else None
 
         return compute

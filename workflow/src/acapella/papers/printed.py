@@ -1,4 +1,4 @@
-"""Reads the numbers printed in papers: workflow/conformance/PAPER_printed.csv, with their page numbers."""
+"""Reads the numbers printed in papers, and where they are printed: workflow/conformance/PAPER_printed.csv."""
 
 import csv
 import functools

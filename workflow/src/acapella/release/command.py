@@ -117,7 +117,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--published",
         metavar="DATE",
         type=iso_date,
-        help="date of publication, as YYYY-MM-DD (default: the date of the last frame)",
+        help="date of publication, as YYYY-MM-DD (default: the date of the last frame; without samples, of the last "
+        "transfer)",
     )
     add_macs(parser)
     decompression.add_options(parser)

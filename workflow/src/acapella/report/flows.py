@@ -185,7 +185,7 @@ def flow_reasons(source: Source) -> dict:
         "Flows of all samples, by the reason why measured values do not cover the whole flow. Loss and "
         "acknowledged bytes: flows with an exact value and a report. Reasons: earlier_report: packets or "
         "acknowledgments arrived after the newest report; inter-arrival times are compared at the time of that report; "
-        "partly_followed: the data plane had no slot for a part of the flow's packets; no_slot: for none of them; "
+        "partly_followed: the data plane had no slot for a part of the flow's packets; no_slot: for any of them; "
         "no_acknowledgment: no report contains an acknowledgment; no_report: no report contains the flow; outside: the "
         "program does not parse the flow; extra: the digest does not contain the flow."
     )

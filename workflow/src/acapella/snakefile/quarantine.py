@@ -81,8 +81,8 @@ def record_failures(
     earlier = read_records(Path(campaign))
     for job, reason in samples_that_failed(records.failed, stopping=records.stopping):
         causes = causes_of(job.rule, config, capture_of(job.sample), values_of(job.sample))
-        before = earlier.get(job.sample, {})
-        runs = before.get("runs", 0) + 1 if before.items() >= causes.items() else 1
+        previous = earlier.get(job.sample, {})
+        runs = previous.get("runs", 0) + 1 if previous.items() >= causes.items() else 1
         record = {"rule": job.rule, "exit_code": job.exit_code, "reason": reason, "runs": runs, **causes}
         with suppress(OSError, UserError):
             path = record_of(Path(campaign), job.sample)
