@@ -55,7 +55,7 @@ def run(bench: Bench) -> list[dict]:
         *goal_rows(held_out, "held out"),
         *without_effect(goal_rows(tuned, "tuned on")),
         *without_effect(goal_rows(found, "all")),
-        *(row for which, samples in classes(found) for row in without_effect(goal_rows(samples, which))),
+        *(row for name, samples in classes(found) for row in without_effect(goal_rows(samples, name))),
         *goal_rows(unknown, "queue unknown")[:1],
         *without_effect(goal_rows(unknown, "queue unknown")[1:]),
     ]
@@ -157,28 +157,28 @@ def without_effect(rows: Iterable[dict]) -> Iterable[dict]:
     return ({**row, "goal": f"aim {row['goal']}"} for row in rows)
 
 
-def goal_rows(samples: list[Judged], which: str) -> list[dict]:
-    """Return the rows of all goals for these samples."""
+def goal_rows(samples: list[Judged], name: str) -> list[dict]:
+    """Return the rows of all goals for these samples, which ``name`` describes."""
     free = [s for s in samples if s["loss"] == 0]
     covered = [s for s in samples if s["loss_low"] <= s["loss"] <= s["loss_high"]]
     widths = [100 * (s["loss_high"] - s["loss_low"]) for s in samples]
-    wrong = [s for s in samples if s["verdict"] == CLEAR and s["loss"] > SMALL_LOSS]
+    falsely_clear = [s for s in samples if s["verdict"] == CLEAR and s["loss"] > SMALL_LOSS]
     lossy = [s for s in samples if s["loss"] > LARGE_LOSS]
-    quiet = [s for s in free if s["load"] < HALF_LOAD]
+    lightly_loaded = [s for s in free if s["load"] < HALF_LOAD]
     return [
         {
-            "measured": f"{which}: clear, loss above 1 %",
-            "value": len(wrong),
+            "measured": f"{name}: clear, loss above 1 %",
+            "value": len(falsely_clear),
             "unit": "samples",
             "goal": "0",
             "note": f"of {sum(s['verdict'] == 'clear' for s in samples)} clear",
         },
-        share_row(f"{which}: loss-free below half, clear", quiet, lambda s: s["verdict"] == CLEAR, ">= 80"),
-        share_row(f"{which}: loss above 5 %, congested", lossy, lambda s: s["verdict"] == CONGESTED, ">= 90"),
-        share_row(f"{which}: loss-free, congested", free, lambda s: s["verdict"] == CONGESTED, "<= 10"),
-        share_row(f"{which}: loss inside its interval", samples, lambda s: s in covered, ">= 95"),
+        share_row(f"{name}: loss-free below half, clear", lightly_loaded, lambda s: s["verdict"] == CLEAR, ">= 80"),
+        share_row(f"{name}: loss above 5 %, congested", lossy, lambda s: s["verdict"] == CONGESTED, ">= 90"),
+        share_row(f"{name}: loss-free, congested", free, lambda s: s["verdict"] == CONGESTED, "<= 10"),
+        share_row(f"{name}: loss inside its interval", samples, lambda s: s in covered, ">= 95"),
         {
-            "measured": f"{which}: width of the interval",
+            "measured": f"{name}: width of the interval",
             "value": statistics.median(widths) if widths else None,
             "unit": "% points, median",
             "goal": "<= 10",

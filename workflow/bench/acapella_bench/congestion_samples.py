@@ -110,8 +110,8 @@ def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float
     """Return the traffic of several hosts to the first one. Its mean rate is below the rate of the receiver's port."""
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     receiver, senders = names[0], names[1:]
-    each_mbps = min(load * mirror_mbps, 0.9 * port_mbps) / len(senders)
-    found = [line for sender in senders for line in lines(draw, shape, each_mbps, port_mbps, (sender, receiver))]
+    sender_mbps = min(load * mirror_mbps, 0.9 * port_mbps) / len(senders)
+    found = [line for sender in senders for line in lines(draw, shape, sender_mbps, port_mbps, (sender, receiver))]
     for line in found:
         if line["kind"] == "http":  # the server sends
             line |= {"client": line["server"], "server": line["client"]}
@@ -120,20 +120,22 @@ def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float
 
 def lines(draw: random.Random, shape: str, rate_mbps: float, port_mbps: float, ends: tuple[str, str]) -> list[dict]:
     """Return the traffic of a pair of hosts. If the rate is too high for one direction, both carry half."""
-    ways = 1 if rate_mbps <= 0.9 * port_mbps else 2
-    each = min(rate_mbps / ways, 0.95 * port_mbps)
+    directions = 1 if rate_mbps <= 0.9 * port_mbps else 2
+    one_way_mbps = min(rate_mbps / directions, 0.95 * port_mbps)
     span = draw.choice(("sample", "run"))
     found = []
-    for client, server in (ends, ends[::-1])[:ways]:
+    for client, server in (ends, ends[::-1])[:directions]:
         line = {"client": client, "server": server, "span": span}
         if shape == "smooth":
-            found.append(line | {"kind": "iperf3_udp", "rate_mbps": each})
+            found.append(line | {"kind": "iperf3_udp", "rate_mbps": one_way_mbps})
         elif shape == "udp-bursts":
-            found.append(line | {"kind": "iperf3_udp", "rate_mbps": each, "burst_frames": draw.choice(BURST_FRAMES)})
+            found.append(
+                line | {"kind": "iperf3_udp", "rate_mbps": one_way_mbps, "burst_frames": draw.choice(BURST_FRAMES)}
+            )
         elif shape == "tcp":
-            found.append(line | {"kind": "iperf3_tcp", "rate_mbps": each, "streams": draw.choice((1, 1, 2, 4))})
+            found.append(line | {"kind": "iperf3_tcp", "rate_mbps": one_way_mbps, "streams": draw.choice((1, 1, 2, 4))})
         else:
-            size_kib = max(1, round(each * 1e6 / 8 / 1024 / REQUESTS_PER_S))
+            size_kib = max(1, round(one_way_mbps * 1e6 / 8 / 1024 / REQUESTS_PER_S))
             found.append(line | {"kind": "http", "size_kib": size_kib, "per_s": REQUESTS_PER_S})
     return found
 

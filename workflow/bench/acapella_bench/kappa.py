@@ -137,20 +137,20 @@ def long_files(bench: Bench) -> list[dict]:
     packets = min(bench.scale["kappa_files"], bench.longest or bench.scale["kappa_files"])
     paths = trials(bench, packets, "ordered")
     size = sum(path.stat().st_size for path in paths)
-    rows, cold = [], drop_from_cache(paths)
+    rows, cached = [], drop_from_cache(paths)
     started = time.monotonic()
     for path in paths:
         read_all(path)
     disk = size / (time.monotonic() - started) / 1e6
-    rows.append({"measured": "the disk alone", "value": disk, "unit": "MB/s", "note": f"{size / 1e9:.1f} GB, {cold}"})
-    for where, kept in (("disk", drop_from_cache(paths)), ("memory", "read shortly before")):
+    rows.append({"measured": "the disk alone", "value": disk, "unit": "MB/s", "note": f"{size / 1e9:.1f} GB, {cached}"})
+    for source, note in (("disk", drop_from_cache(paths)), ("memory", "read shortly before")):
         done = bench.measure([native_program("acapella-trials"), "files", *paths], keep=True)
         rows.append(
             {
-                "measured": f"{packets:,} a side, pcaps on {where}",
+                "measured": f"{packets:,} a side, pcaps on {source}",
                 "value": done.cpu_s / packets * 1e9,
                 "unit": "ns/packet",
-                "note": f"of CPU; {done.wall_s:.1f} s, {size / done.wall_s / 1e6:,.0f} MB/s; {kept}; "
+                "note": f"of CPU; {done.wall_s:.1f} s, {size / done.wall_s / 1e6:,.0f} MB/s; {note}; "
                 f"peak {done.peak_mib:,.0f} MiB",
             }
         )

@@ -154,19 +154,19 @@ def timeline(in_a: dict, in_b: dict) -> list[dict]:
         window["n_a"] += 1
         window["gaps_a_sum"] += gap
     for key, (_, late, gap) in in_b.items():
-        there = in_a.get(key)
-        at = (there[1] if there else late) // width
+        position_in_a = in_a.get(key)
+        at = (position_in_a[1] if position_in_a else late) // width
         window = windows[at]
         window["n_b"] += 1
         window["gaps_b_sum"] += gap
-        if there:
+        if position_in_a:
             window["n_common"] += 1
-            window["latency_sum"] += abs(late - there[1])
-            window["gap_sum"] += abs(gap - there[2])
-            ranks[at].append(there[0])
-    for at, (window, inside) in enumerate(zip(windows, ranks, strict=True)):
-        common_rank = {rank: n for n, rank in enumerate(sorted(inside))}
-        moved, inversions = order([common_rank[rank] for rank in inside])
+            window["latency_sum"] += abs(late - position_in_a[1])
+            window["gap_sum"] += abs(gap - position_in_a[2])
+            ranks[at].append(position_in_a[0])
+    for at, (window, ranks_in_a) in enumerate(zip(windows, ranks, strict=True)):
+        common_rank = {rank: n for n, rank in enumerate(sorted(ranks_in_a))}
+        moved, inversions = order([common_rank[rank] for rank in ranks_in_a])
         window |= {
             "from_ns": width * at,
             "to_ns": width * (at + 1),
@@ -181,7 +181,7 @@ def timeline(in_a: dict, in_b: dict) -> list[dict]:
 def compare(a: list, b: list) -> dict:
     """Return the sums of one pair."""
     in_a, in_b = positions(a), positions(b)
-    common = [(in_a[key], there) for key, there in in_b.items() if key in in_a]
+    common = [(in_a[key], position) for key, position in in_b.items() if key in in_a]
     common_rank = {rank: n for n, rank in enumerate(sorted(x[0] for x, _ in common))}
     moved, inversions = order([common_rank[x[0]] for x, _ in common])
     latency = [y[1] - x[1] for x, y in common]

@@ -47,19 +47,19 @@ def run(bench: Bench) -> list[dict]:
             raise Failed("the transfer over acapella-link failed")
         found = json.loads(output.read_text())
     priority = "SCHED_FIFO" if found["realtime"] else "normal priority"
-    what = f"{DELAY_MS} ms on the return direction at {RATE_MBPS} Mbit/s, {priority}"
+    conditions = f"{DELAY_MS} ms on the return direction at {RATE_MBPS} Mbit/s, {priority}"
     counts = f"{found['packets']:,} packets, {found['unmatched']:,} of them seen once, {found['dropped']:,} dropped"
     return [
-        {"measured": f"{what}: error, p99", "value": found["p99_us"], "unit": "us", "goal": f"< {MAX_ERROR_US}",
+        {"measured": f"{conditions}: error, p99", "value": found["p99_us"], "unit": "us", "goal": f"< {MAX_ERROR_US}",
          "note": counts},
-        {"measured": f"{what}: error, median", "value": found["p50_us"], "unit": "us"},
-        {"measured": f"{what}: error, largest", "value": found["max_us"], "unit": "us"},
-        {"measured": f"{what}: written after it was due, p99", "value": found["late_us"], "unit": "us",
+        {"measured": f"{conditions}: error, median", "value": found["p50_us"], "unit": "us"},
+        {"measured": f"{conditions}: error, largest", "value": found["max_us"], "unit": "us"},
+        {"measured": f"{conditions}: written after it was due, p99", "value": found["late_us"], "unit": "us",
          "note": f"without the kernel's queues; load of the machine {found['load']:.1f}"},
         {"measured": "wake-up of a sleeping program on the processor of acapella-link, p99",
          "value": found["noise"]["p99_us"], "unit": "us",
          "note": f"during the transfer; before it {found['quiet']['p99_us']:.1f} us"},
-        {"measured": f"{what}: rate of the transfer", "value": found["mbps"], "unit": "Mbit/s"},
+        {"measured": f"{conditions}: rate of the transfer", "value": found["mbps"], "unit": "Mbit/s"},
     ]  # fmt: skip
 
 

@@ -81,16 +81,16 @@ def run(bench: Bench) -> list[dict]:
 
 def rows_of(bench: Bench, prefix: list[str], name: str) -> list[dict]:
     """Return the rows with one priority."""
-    fast = max((measured(bench, prefix, 0, BURST) for _ in range(RUNS)), key=lambda run: run.rate)
+    fastest = max((measured(bench, prefix, 0, BURST) for _ in range(RUNS)), key=lambda run: run.rate)
     paced = min((measured(bench, prefix, GAP_NS, 1) for _ in range(RUNS)), key=lambda run: (run.median_ns, run.p99_ns))
     return [
         {
             "measured": f"{name}: rate, bursts of {BURST}",
-            "value": round(fast.rate),
+            "value": round(fastest.rate),
             "unit": "packets/s",
             "goal": f">= {FLOOR:,}",
-            "note": f"best of {RUNS}; {fast.rate_by_cpu / 1e6:.1f} million packets per CPU second; "
-            f"{fast.preemptions} preemptions, load {os.getloadavg()[0]:.1f}",
+            "note": f"best of {RUNS}; {fastest.rate_by_cpu / 1e6:.1f} million packets per CPU second; "
+            f"{fastest.preemptions} preemptions, load {os.getloadavg()[0]:.1f}",
         },
         {
             "measured": f"{name}: rate, single packets {GAP_NS} ns apart",

@@ -243,7 +243,7 @@ def run(bench: Bench) -> list[dict]:
     seconds, drift_s = bench.scale["replay_s"], bench.drift_s or bench.scale["replay_drift_s"]
     captures = [constant_gaps(bench.directory, gap, seconds) for gap in GAPS_US]
     real = real_traffic(bench.directory)
-    rows = [{"measured": name, "value": "not compared", "note": why} for name, why in NOT_COMPARED.items()]
+    rows = [{"measured": name, "value": "not compared", "note": reason} for name, reason in NOT_COMPARED.items()]
     if real is None:
         rows.append({"measured": "the demo's traffic", "value": "not measured", "note": "run make demo first"})
     with veth_pair() as inside:

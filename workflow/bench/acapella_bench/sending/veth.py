@@ -178,10 +178,10 @@ def to_writer(writer: str) -> Callable:
             offered, seconds = traffic()
             if receiver.wait(STOP_S):
                 raise Failed(f"{writer}: {log.read_text().strip().splitlines()[-1]}")
-        accounts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        counters = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         for file in bench.directory.glob("received*"):
             file.unlink()
-        return Point(writer, size, seconds, offered, accounts["frames"]["written"])
+        return Point(writer, size, seconds, offered, counters["frames"]["written"])
 
     return received
 
@@ -228,8 +228,8 @@ def run(bench: Bench) -> list[dict]:
         for size in bench.scale["veth_sizes"]:
             offered, seconds = send(bench, inside, size, None, bench.scale["veth_s"])
             note = f"acapella-send, without a receiver; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"
-            alone = {"measured": f"sender alone, frames of {size} B", "value": round(offered / seconds)}
-            rows.append({**alone, "unit": "frames/s", "note": note})
+            sender_row = {"measured": f"sender alone, frames of {size} B", "value": round(offered / seconds)}
+            rows.append({**sender_row, "unit": "frames/s", "note": note})
             sweeps = [sweep(bench, inside, receiver, size) for receiver in RECEIVERS]
             printed += [point.row() for points in sweeps for point in points]
             rows += [row_of(points) for points in sweeps]

@@ -181,11 +181,11 @@ def measure_disk(bench: Bench) -> list[dict]:
     fio = {"before the run": disk.speed(bench.directory, seconds)}
     points = {writer: run_writer(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
     fio["after the run"] = disk.speed(bench.directory, seconds)
-    best = max(each.bytes_per_s for each in fio.values())
+    best = max(speed.bytes_per_s for speed in fio.values())
     one_write = disk.speed(bench.directory, seconds, disk.ONE_WRITE)
     rows = [
-        {"measured": f"fio {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.note}
-        for when, each in (fio | {"after the run, one write at a time": one_write}).items()
+        {"measured": f"fio {name}", "value": speed.bytes_per_s / 1e6, "unit": "MB/s", "note": speed.note}
+        for name, speed in (fio | {"after the run, one write at a time": one_write}).items()
     ]
     for writer, point in points.items():
         speed = point.written_bytes / point.whole_s

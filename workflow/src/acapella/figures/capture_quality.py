@@ -177,8 +177,8 @@ def title(rows: list[dict]) -> str:
         return "; ".join([f"Loss unknown: {without_counters}", *mirror])
     lossy = sum(share > 0 for share in loss_shares)
     samples = count(len(loss_shares), "sample")
-    partly = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
-    at_least = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
+    partly_counted = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
+    at_least = "at least " if partly_counted or any(map(mirror_loss_uncounted, rows)) else ""
     text = f"No loss {'counted' if at_least or mirror else 'seen'} in {samples}"
     if lossy:
         text = f"Loss counted in {lossy:,} of {samples}, the largest {at_least}{percent(max(loss_shares))} of frames"

@@ -58,7 +58,7 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
     """
     module = registry.figure_module(name)
     scope = getattr(module, "SCOPE", quality.scope)
-    foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
+    origin_text = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
     # The complete specification is validated below, so its parts are not.
     with schemapi.debug_mode(False), shared_parts():
         try:
@@ -67,7 +67,7 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
             figure, reason = no_data_figure(module.SUBJECT, str(error)), str(error)
         notes = (*scope(source), *missing_note(name, missing), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
-        spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
+        spec = add_title(figure.chart, title, notes, origin_text).to_dict(validate=False)
     if origin:  # without it, the specification is that of the figure's file without the line that names the table
         alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])

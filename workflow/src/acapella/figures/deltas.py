@@ -36,7 +36,7 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     rows = [row for row in runs_against_first(source.rows("consistency_deltas")) if row["measure"] == measure]
     if not rows:
         raise NoData("no run has a packet in common with its first trial")
-    bound, within = shares_within(source, measure)
+    bound, shares = shares_within(source, measure)
     labels = short_labels(environments(source), MAX_LABEL)
     last_bin = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
     min_share = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
@@ -61,7 +61,7 @@ def draw(source: Source, measure: str, name: str) -> Figure:
         lines = panel(values, legend, (last_bin, min_share, width), name, last, len(with_packets))
         lost = sum((environment, number) in without_cpu for number in numbers)
         heading = f"{labels[environment]} ({count(len(numbers), 'run')}{f', {lost} {MARK}' if lost else ''})"
-        panels.append(mark_bound(lines, bound, last_bin, (heading, within_text(within.get(environment, []), bound))))
+        panels.append(mark_bound(lines, bound, last_bin, (heading, within_text(shares.get(environment, []), bound))))
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five per decade for "
         "each sign; the middle bin is exactly 0; bins without packets have no line.",

@@ -123,8 +123,8 @@ def tooltip() -> list[alt.Tooltip]:
 
 def title(sites: list[str], rows: dict) -> str:
     """Return the title: the ranges of both numbers over sites."""
-    min_headers, max_headers = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
-    shallowest, deepest = (pick(rows[site]["deepest_stack"] for site in sites) for pick in (min, max))
+    min_headers, max_headers = (limit(rows[site]["distinct_headers"] for site in sites) for limit in (min, max))
+    shallowest, deepest = (limit(rows[site]["deepest_stack"] for site in sites) for limit in (min, max))
     if len(sites) == 1:
         return f"{sites[0]} shows {max_headers} distinct headers, stacked up to {deepest} deep"
     depths = span(shallowest, deepest)

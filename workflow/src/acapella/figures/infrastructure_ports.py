@@ -33,8 +33,8 @@ def title(rows: list[dict]) -> str:
     if not with_downlinks:
         return f"Uplinks of {count(len(rows), 'site')}; downlinks are unknown"
     more = sum(row["downlinks"] > row["uplinks"] for row in with_downlinks)
-    up, down = (sum(row[kind] for row in with_downlinks) for kind in KINDS)
-    ratio = f"; {digits(down / up)} downlinks per uplink" if up else ""
+    uplinks, downlinks = (sum(row[kind] for row in with_downlinks) for kind in KINDS)
+    ratio = f"; {digits(downlinks / uplinks)} downlinks per uplink" if uplinks else ""
     verb = "has" if more == 1 else "have"
     return f"{more} of {count(len(with_downlinks), 'site')} {verb} more downlinks than uplinks{ratio}"
 

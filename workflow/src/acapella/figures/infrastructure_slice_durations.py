@@ -29,16 +29,16 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no slice record has a duration (infrastructure.slices)")
     summary = infrastructure_scope.summary(source)
-    within, excluded = summary["within_24_h_share"], summary["slices"] - summary["slices_with_duration"]
+    share, excluded = summary["within_24_h_share"], summary["slices"] - summary["slices_with_duration"]
     parts = [
         count(rows[-1]["slices_at_most"], "slice"),
-        infrastructure_scope.comparison_note("within_24_h", percent(within)),
+        infrastructure_scope.comparison_note("within_24_h", percent(share)),
     ]
     parts.append(LEASE_NOTE)
     parts.append("durations are rounded up to whole hours; the paper's curve is smoothed, this one is not")
     if excluded:
         parts.append(f"not included: {count(excluded, 'slice')} that end before or when they start")
-    title = f"{percent(within)} of slices last 24 hours or less"
+    title = f"{percent(share)} of slices last 24 hours or less"
     return Figure(title, chart(rows), (infrastructure_scope.note(*parts),))
 
 

@@ -129,7 +129,7 @@ def title(rows: list[dict], labels: dict) -> str:
     parts = [f"{'undefined' if mean is None else format_kappa(mean)} ({label})" for label, mean in means.items()]
     defined = {label: mean for label, mean in means.items() if mean is not None}
     if len(parts) > MAX_NAMED and defined:
-        low, high = (pick(defined, key=defined.get) for pick in (min, max))
+        low, high = (limit(defined, key=defined.get) for limit in (min, max))
         parts = [f"{format_kappa(defined[label])} ({label})" for label in (low, high)]
         return f"Mean kappa of {len(means)} environments: {parts[0]} to {parts[1]}"
     return f"Mean kappa: {', '.join(parts)}"

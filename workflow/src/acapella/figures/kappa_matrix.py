@@ -110,8 +110,8 @@ def cell_width(panels: int, label_width: int, size: int) -> int:
 def environment_trials(names: dict[tuple[str, int], str], environment: str, lost: set) -> dict[int, str]:
     """Return a short name for each trial of an environment, by its number; trials in ``lost`` are marked."""
     trials = {number: name for (env, number), name in sorted(names.items()) if env == environment}
-    short = short_labels(trials.values(), MAX_TRIAL_LABEL)
-    return {number: marked(short[name], (environment, number) in lost) for number, name in trials.items()}
+    short_names = short_labels(trials.values(), MAX_TRIAL_LABEL)
+    return {number: marked(short_names[name], (environment, number) in lost) for number, name in trials.items()}
 
 
 def first_trial(trials: dict[int, str]) -> str:

@@ -56,17 +56,17 @@ def ticks(low: float, high: float) -> list[float]:
     If the axis has fewer than two of these, the ticks are multiples of a step, as on a linear axis.
     """
     powers = [10.0**power for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
-    within = [power for power in powers if low <= power <= high]
-    if len(within) > 3:
-        return within
-    leading = [lead * power for power in powers for lead in (1, 2, 5) if low <= lead * power <= high]
-    return leading if len(leading) > 1 else multiples(low, high)
+    powers_in_range = [power for power in powers if low <= power <= high]
+    if len(powers_in_range) > 3:
+        return powers_in_range
+    candidates = [digit * power for power in powers for digit in (1, 2, 5) if low <= digit * power <= high]
+    return candidates if len(candidates) > 1 else multiples(low, high)
 
 
 def multiples(low: float, high: float) -> list[float]:
     """Return the multiples of the largest step (5, 2, 1, 0.5, ...) of which at least two are in a range."""
     power = math.floor(math.log10(high - low))
-    steps = (lead * 10.0**power for lead in (5, 2, 1, 0.5))
+    steps = (factor * 10.0**power for factor in (5, 2, 1, 0.5))
     lists = ([round(step * number, 1 - power) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
              for step in steps)  # fmt: skip
     return next(values for values in lists if len(values) > 1)

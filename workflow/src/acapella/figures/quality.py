@@ -85,13 +85,15 @@ def loss_summary(rows: list[dict]) -> str:
     share = sum((row["loss_share"] or 0) * offered_frames(row) for row in with_counters) / (
         sum(map(offered_frames, with_counters)) or 1
     )
-    partly = sum(row["loss_stages_known"] < STAGES for row in with_counters)
-    text = "losses: none counted" if mirror or partly else "losses: none seen"
+    partly_counted = sum(row["loss_stages_known"] < STAGES for row in with_counters)
+    text = "losses: none counted" if mirror or partly_counted else "losses: none seen"
     if lost:
-        bound = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
+        bound = "at least " if partly_counted or any(map(mirror_loss_uncounted, rows)) else ""
         text = f"losses: {bound}{percent(share)} of offered frames"
     unknown = len(rows) - len(with_counters)
-    gaps = [f"{kind} in {number:,}" for kind, number in (("unknown", unknown), ("partly counted", partly)) if number]
+    gaps = [
+        f"{kind} in {number:,}" for kind, number in (("unknown", unknown), ("partly counted", partly_counted)) if number
+    ]
     if gaps:
         text += f"; {' and '.join(gaps)} of {count(len(rows), 'sample')}"
     return "; ".join([text, *mirror])

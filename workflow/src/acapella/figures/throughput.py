@@ -430,12 +430,12 @@ def gap_marks(marks: list[dict], x: alt.X, width: int) -> alt.LayerChart:
 
     The length is omitted if it would overlap the previous one.
     """
-    (_, end), taken, named = x["scale"]["domain"], 0, []
+    (_, end), next_free, named = x["scale"]["domain"], 0, []
     for mark in marks:
         position = mark["x"] / end * width
-        if position >= taken:
+        if position >= next_free:
             named.append(mark)
-            taken = position + MARK_WIDTH
+            next_free = position + MARK_WIDTH
     base = alt.Chart(Rows(values=marks)).encode(x=x, tooltip=alt.Tooltip("length:N", title="removed"))
     lines = base.mark_rule(color=theme.INK, strokeDash=[3, 2], xOffset=-GAP_PX / 2)
     lengths = base.mark_text(fontSize=theme.SMALL, color=theme.GRAY, baseline="bottom", dy=-2)

@@ -164,14 +164,14 @@ def groups_text(groups: list[list[dict]], *, by_algorithm: bool) -> str:
     best = [(shortest(rows), bool(overlapping(rows))) for rows in groups]
     if by_algorithm:
         parts = [
-            f"{transfer_scope.name_of(row['algorithm'])} with r = {digits(row['ratio'])}{' (runs overlap)' * unsure}"
-            for row, unsure in best
+            f"{transfer_scope.name_of(row['algorithm'])} with r = {digits(row['ratio'])}{' (runs overlap)' * overlaps}"
+            for row, overlaps in best
         ]
         return f"Completes first: {', '.join(parts)}"
-    numbers = Counter(row["ratio"] for row, unsure in best if not unsure)
+    numbers = Counter(row["ratio"] for row, overlaps in best if not overlaps)
     parts = [f"r = {digits(ratio)} in {numbers[ratio]}" for ratio in sorted(numbers)]
-    if unsure := sum(unsure for _, unsure in best):
-        parts.append(f"{transfer_outcome.UNDECIDED} in {unsure}")
+    if undecided := sum(overlaps for _, overlaps in best):
+        parts.append(f"{transfer_outcome.UNDECIDED} in {undecided}")
     return f"Completes first: {', '.join(parts)} of {count(len(groups), 'combination')} of settings and algorithm"
 
 

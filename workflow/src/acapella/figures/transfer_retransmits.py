@@ -41,11 +41,11 @@ def title(gains: list[dict]) -> str:
     if not known:
         return "Retransmitted segments"
     low, high = PAPER
-    within = sum(row["retransmits_ratio"] is not None and low <= row["retransmits_ratio"] <= high for row in known)
+    in_range = sum(row["retransmits_ratio"] is not None and low <= row["retransmits_ratio"] <= high for row in known)
     more = sum(row["bbr_retransmits"] > row["cubic_retransmits"] for row in known)
     return (
         f"BBR retransmits more than CUBIC in {more} of {count(len(known), 'setting')}, "
-        f"{low} to {high} times as much in {within}"
+        f"{low} to {high} times as much in {in_range}"
     )
 
 

@@ -39,13 +39,13 @@ def check_values(registers: dict) -> None:
 def check_queue_pairs(registers: dict) -> None:
     """Raise UserError if reports would be dropped for lack of a queue pair."""
     mask, where = registers.get(("qp_mask", 0), (0, None))
-    without = [index for index in range(mask + 1) if not registers.get(("qp_number", index), (0, ""))[0]]
-    if len(without) == mask + 1:
+    unset = [index for index in range(mask + 1) if not registers.get(("qp_number", index), (0, ""))[0]]
+    if len(unset) == mask + 1:
         fix = f"use --collector HOST:PORT, or a --control FILE with lines such as {EXAMPLE} (see docs/collector.md)"
         raise UserError("no queue pair, so no report would be sent", where="flowstats", fix=fix)
-    if without:
-        missing = f"no queue pair {', '.join(map(str, without))}, so reports of some flows would not be sent"
-        raise UserError(f"qp_mask {mask}: {missing}", where=where, fix=f"add: register qp_number {without[0]} NUMBER")
+    if unset:
+        missing = f"no queue pair {', '.join(map(str, unset))}, so reports of some flows would not be sent"
+        raise UserError(f"qp_mask {mask}: {missing}", where=where, fix=f"add: register qp_number {unset[0]} NUMBER")
 
 
 def epoch_clears(control_statements: Sequence[Statement], registers: dict) -> list[str]:

@@ -153,12 +153,12 @@ def flows(tables: CampaignTables) -> dict[str, Value]:
         return compute
 
     def half(line):
-        reached = [row for row in line if 2 * row["flows_ge"] > row["flows"]]
-        return reached[-1] if reached else None
+        thresholds = [row for row in line if 2 * row["flows_ge"] > row["flows"]]
+        return thresholds[-1] if thresholds else None
 
     def last(line):
-        reached = [row for row in line if row["flows_ge"]]
-        return reached[-1] if reached else None
+        thresholds = [row for row in line if row["flows_ge"]]
+        return thresholds[-1] if thresholds else None
 
     return {
         "flows_most": tables.value("flows_per_sample", in_samples(median)),
@@ -173,8 +173,8 @@ def measurements(tables: CampaignTables) -> dict[str, Value]:
 
     def success(rows):
         sites = sum(row["sites"] for row in rows)
-        good = sum(row["sites"] for row in rows if row["outcome"] == "success")
-        return share_of(good, sites, "sites") if sites else None
+        successful = sum(row["sites"] for row in rows if row["outcome"] == "success")
+        return share_of(successful, sites, "sites") if sites else None
 
     def writer_rate(name):
         lengths = tuple(map(int, name.removeprefix(LOSSES).split("_")))

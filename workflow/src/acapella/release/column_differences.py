@@ -105,11 +105,11 @@ def different_rows(con, file: str, published, other) -> Iterator[Difference]:
             continue
         pairs = {"pair": pa.array(range(len(in_both)), pa.int64()), "published": values[0], "other": values[1]}
         con.register("pairs", pa.table(pairs))
-        ((rows, first, before, after),) = con.sql(queries.text("release", "different_values")).fetchall()
+        ((rows, first, published_value, other_value),) = con.sql(queries.text("release", "different_values")).fetchall()
         if rows:
             row = in_both["published_row"][first].as_py()
             where = ", ".join(f"{name} {shown(published[name][row].as_py())}" for name in key) or f"row {row}"
-            yield Difference(file, column, rows, f"{where}: {shown(before)}, here {shown(after)}")
+            yield Difference(file, column, rows, f"{where}: {shown(published_value)}, here {shown(other_value)}")
 
 
 def key_columns(file: str, common: list[str]) -> list[str]:

@@ -248,8 +248,8 @@ def why_bytes_differ(published: Path, here: Path) -> str:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if published.suffix == ".parquet":
-        ours, theirs = (pq.read_metadata(path).metadata or {} for path in (here, published))
-        if keys := [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]:
+        new, old = (pq.read_metadata(path).metadata or {} for path in (here, published))
+        if keys := [key for key in sorted(new.keys() | old.keys()) if new.get(key) != old.get(key)]:
             return f"all values are equal; metadata {', '.join(names.shown(key.decode()) for key in keys)} differ"
     return "all values are equal, but not the bytes of the file"
 

@@ -182,8 +182,9 @@ def write_counters(paths: list[Path], target: Path) -> None:
         for path in paths
     ]
     with queries.one_line("infrastructure.telemetry"):
-        used = f"select * from ({' union all '.join(sources)}) where not contains(port, '.')"  # as in port_samples.sql
-        rows = queries.connect().sql(f"{used} order by site, port, time_s")
+        # as in port_samples.sql
+        readings = f"select * from ({' union all '.join(sources)}) where not contains(port, '.')"
+        rows = queries.connect().sql(f"{readings} order by site, port, time_s")
         with atomic_path(target) as temporary:
             batches = rows.to_arrow_reader(1 << 17)
             with pq.ParquetWriter(temporary, batches.schema.remove_metadata(), compression="zstd") as sink:

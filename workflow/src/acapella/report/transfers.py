@@ -136,8 +136,8 @@ def agreement(source: Source) -> dict:
         streams = [row for row in rows if row["quantity"] == quantity]
         if streams:
             causes = Counter(row["cause"] for row in streams if row["flagged"])
-            within = sum(not row["flagged"] for row in streams)
-            cells.append([label, number(len(streams)), number(within), *(number(causes[cause]) for cause in CAUSES)])
+            unflagged = sum(not row["flagged"] for row in streams)
+            cells.append([label, number(len(streams)), number(unflagged), *(number(causes[cause]) for cause in CAUSES)])
     note = (
         "iperf3 against the capture at the sender, for every stream in a capture; other columns: causes of differences "
         "above 1 %. Send buffer: iperf3 ends when the last byte is in the sender's socket buffer. Start up: iperf3's "

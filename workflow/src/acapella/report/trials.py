@@ -109,10 +109,10 @@ def environments_table(source: Source) -> dict:
     """Return the table of environments, in the layout of the paper's Table 2."""
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     bounds = sorted({row["within_ns"] for row in rows})
-    within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
+    iat_heading = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
     columns = [("Environment", False), ("Kappa", True), ("Smallest", True), ("Largest", True), ("Others", True)]
     columns += [*((name, True) for name in COMPONENTS), ("Runs", True), ("In common", True)]
-    columns += [(within, True), ("IAT difference", True), ("Latency difference", True)]
+    columns += [(iat_heading, True), ("IAT difference", True), ("Latency difference", True)]
     columns += [("Replayer", True), ("Path", True), ("Lost CPU", True)]
     cells = [
         [

@@ -340,11 +340,11 @@ def far_apart(rows):
     longest, index = max(gaps, default=(0, 0))
     if longest <= YEAR_NS:
         return None
-    fewer = min(dated[: index + 1], dated[index + 1 :], key=len)
+    smaller_part = min(dated[: index + 1], dated[index + 1 :], key=len)
     return (
         f"No sample starts in the {nanoseconds(longest)} between {dated[index]['sample']} and "
-        f"{dated[index + 1]['sample']}; {count(len(fewer), 'sample')} of {len(rows)} on one side: "
-        f"{sample_names(fewer)}. "
+        f"{dated[index + 1]['sample']}; {count(len(smaller_part), 'sample')} of {len(rows)} on one side: "
+        f"{sample_names(smaller_part)}. "
         "If a clock was wrong, exclude these samples: they extend the duration of the campaign."
     )
 

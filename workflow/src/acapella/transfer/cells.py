@@ -26,7 +26,7 @@ class Process:
     flow: int
     file: str
     test: iperf3.Test
-    stated: dict = field(default_factory=dict)
+    entry: dict = field(default_factory=dict)
 
 
 @dataclass
@@ -120,13 +120,13 @@ def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
     run = Run(cell["cell_id"], cell["run"], settings.of_cell(cell), cell=cell, directory=directory)
     run.error = cell.get("error")
     run.values["rtt_ns"] = (cell.get("measured") or {}).get("rtt_ns")
-    for stated in sorted(cell["flows"], key=lambda each: each["flow"]):
-        name = f"{DIRECTORY}/{directory.name}/{stated['iperf3']}"
-        tests = tests_of(directory / stated["iperf3"], name, (run.cell_id, run.run), faults)
+    for entry in sorted(cell["flows"], key=lambda flow: flow["flow"]):
+        name = f"{DIRECTORY}/{directory.name}/{entry['iperf3']}"
+        tests = tests_of(directory / entry["iperf3"], name, (run.cell_id, run.run), faults)
         if len(tests) > 1:
             faults.append(Fault(run.cell_id, run.run, name, tests[1][0], "more than one test: the first one is used"))
         if tests:
-            run.processes.append(Process(stated["flow"], name, tests[0][1], stated))
+            run.processes.append(Process(entry["flow"], name, tests[0][1], entry))
     if run.error is not None:
         faults.append(
             Fault(run.cell_id, run.run, f"{DIRECTORY}/{directory.name}/{CELL}", 1, f"run failed: {run.error}")

@@ -65,10 +65,10 @@ def fair_shares(flows: Sequence[Flow], capacity_bps: Mapping[Link, Fraction]) ->
     free = {link: Fraction(rate) for link, rate in capacity_bps.items()}
     waiting = {link: {n for n, flow in enumerate(flows) if link in flow.links} for link in free}
     while any(waiting.values()):
-        level, full = min(
+        level, bottleneck_index = min(
             ((free[link] / len(members), index) for index, (link, members) in enumerate(waiting.items()) if members),
         )
-        link = list(waiting)[full]
+        link = list(waiting)[bottleneck_index]
         for number in sorted(waiting[link]):
             shares[number] = Share(level, link)
             for other in dict.fromkeys(flows[number].links):

@@ -23,8 +23,8 @@ class Network:
 
     def capacity(self) -> dict[Directed, Fraction]:
         """Return the rate of each limited link in each direction that a path uses."""
-        used = dict.fromkeys(hop for path in self.paths.values() for hop in path)
-        return {hop: self.rates_bps[hop[0]] for hop in used if hop[0] in self.rates_bps}
+        hops = dict.fromkeys(hop for path in self.paths.values() for hop in path)
+        return {hop: self.rates_bps[hop[0]] for hop in hops if hop[0] in self.rates_bps}
 
     def path_of(self, flow: int) -> str:
         """Return the path of a flow by round robin: flow 0 takes the first path, and so on."""

@@ -23,7 +23,7 @@ def predict(run: Run, faults: list[Fault], on_wire: Sequence[dict] = ()) -> list
         return []
     try:
         network = of_cell(cell["links"], cell["paths"])
-        paths = [network.paths[process.stated.get("path") or ""] for process in run.processes]
+        paths = [network.paths[process.entry.get("path") or ""] for process in run.processes]
     except (ValueError, KeyError) as error:
         where = f"{run.directory.parent.name}/{run.directory.name}/cell.json" if run.directory else "cell.json"
         reason = f"no prediction: {error}" if isinstance(error, ValueError) else f"no prediction: unknown path {error}"
@@ -40,7 +40,7 @@ def predict(run: Run, faults: list[Fault], on_wire: Sequence[dict] = ()) -> list
     shares, ends = maxmin.fair_shares(flows, capacity), maxmin.completions(flows, capacity)
     return [
         {
-            **{"cell_id": run.cell_id, "run": run.run, "flow": process.flow, "path": process.stated["path"]},
+            **{"cell_id": run.cell_id, "run": run.run, "flow": process.flow, "path": process.entry["path"]},
             "size_bytes": flow.size_bytes,
             "rate_bps": None if rate.rate_bps is None else float(rate.rate_bps),
             "bottleneck": rate.bottleneck[0] if rate.bottleneck else None,
@@ -59,7 +59,7 @@ def size_of(test) -> int:
 
 def size_requested(process: Process) -> int:
     """Return the bytes that a process was asked to send; the transferred bytes if it sent for a fixed time."""
-    return process.stated.get("size_bytes") or process.test.requested_bytes or size_of(process.test)
+    return process.entry.get("size_bytes") or process.test.requested_bytes or size_of(process.test)
 
 
 def emulated_links(links: dict) -> list[str]:

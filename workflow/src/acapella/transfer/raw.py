@@ -91,19 +91,19 @@ class Raw:
         self.add_rows("raw_cells", [key | cell_columns(run)])
         for process in run.processes:
             process_key = key | {"flow": process.flow}
-            stated = {name: process.stated.get(name) for name in ("path", "started_ns", "start_error_ns")}
+            flow_values = {name: process.entry.get(name) for name in ("path", "started_ns", "start_error_ns")}
             test = process.test
-            stated["measured_rtt_ns"] = path_rtt(run.cell, stated["path"])
-            stated["send_buffer_bytes"] = send_buffer(run.cell, process)
-            stated["window_bytes"] = largest_window(run.cell, process)
+            flow_values["measured_rtt_ns"] = path_rtt(run.cell, flow_values["path"])
+            flow_values["send_buffer_bytes"] = send_buffer(run.cell, process)
+            flow_values["window_bytes"] = largest_window(run.cell, process)
             samples = samples_of(run.cell, process)
-            stated["samples"] = len(samples)
-            stated["busy_samples"] = sum(each.get("busy_ns") is not None for each in samples)
+            flow_values["samples"] = len(samples)
+            flow_values["busy_samples"] = sum(each.get("busy_ns") is not None for each in samples)
             self.add_rows(
                 "raw_flows",
                 (
                     process_key
-                    | stated
+                    | flow_values
                     | vars(stream)
                     | {"stream": number, "file": process.file, "iperf3_version": test.version}
                     | {"algorithm": lowered(test.algorithm or run.values.get("algorithm"))}
@@ -174,7 +174,7 @@ def send_buffer(cell: dict, process: Process) -> int | None:
     """
     wmem = (cell.get("environment") or {}).get("tcp_wmem")
     largest = wmem[-1] if isinstance(wmem, list) and wmem and isinstance(wmem[-1], int) else None
-    extra = process.stated.get("extra_bytes")
+    extra = process.entry.get("extra_bytes")
     return extra or largest if cell.get("mode") == "clean" else largest or extra
 
 

@@ -54,7 +54,7 @@ def requested_streams(run: Run) -> list[RequestedStream]:
         for number, stream in enumerate(process.test.streams):
             local, remote = stream.local_port, stream.remote_port
             if (local is None or remote is None) and len(process.test.streams) == 1:
-                local, remote = process.stated.get("client_port"), process.stated.get("server_port")
+                local, remote = process.entry.get("client_port"), process.entry.get("server_port")
             if not local or not remote:
                 continue
             ends = (remote, local) if stream.reverse else (local, remote)
@@ -71,7 +71,7 @@ def requested_bytes(process: Process) -> int | None:
     """
     if len(process.test.streams) != 1:
         return None
-    return process.stated.get("size_bytes") or process.test.requested_bytes or None
+    return process.entry.get("size_bytes") or process.test.requested_bytes or None
 
 
 def measure_streams(acap: Path, flows: Path, streams: list[RequestedStream]) -> list[dict]:
