@@ -1,9 +1,9 @@
 # digest: one capture -> acap/<sample>.parquet (one row per frame), flows/<sample>.parquet (one row per directed flow)
 #
 # Both depend only on the bytes of the capture and on the params below, so campaigns can share a cache (digest.cache).
-# Therefore, the manifest, which names the campaign, is not an input, except for captures in storage. `damaged` is a
-# resource instead of a param, because Snakemake does not rerun a job if a resource changes: `damaged` determines the
-# exit code, not the output.
+# Therefore, the manifest, which names the campaign, is an input only with batches and for captures in storage.
+# `damaged` is a resource instead of a param, because Snakemake does not rerun a job if a resource changes: `damaged`
+# determines the exit code, not the output.
 #
 # Waiting jobs of digest and index start first, then those of collect, then other stages (priority). Therefore few
 # fetched captures exist at a time, and jobs of analyze remain for the other cores while index uses one.

@@ -2,7 +2,7 @@
 #
 # The earlier catalog is kept if the job fails (rules/process.smk); logs/index.done is deleted, so that the job reruns.
 
-# With batches, the inputs are lists of samples, so that the captures determine the memory and the run time.
+# With batches, the inputs are lists of samples, so memory and run time are estimated from the captures.
 INDEXED = (
     {"captures": BATCHES.captures_of_campaign, "share": ACAP_SHARE} if BATCHED else {"samples": SAMPLES.number_for_job}
 )

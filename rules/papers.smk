@@ -2,7 +2,7 @@
 #         the campaign; only with report.papers, for the papers whose quantities the campaign has
 #
 # As in rule report, the tables of the storage study and of outcomes, and collect.json, are used if they exist, but are
-# not inputs. Tables of samples change with collect.json.
+# not inputs. If collect.json changes, so do the tables of samples, which are inputs.
 
 COMPARED_PAPERS = optional_stages.compared_papers(
     config["report"]["papers"],

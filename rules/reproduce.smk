@@ -1,10 +1,10 @@
-# reproduce: a release (config key `reproduce`), and the results computed from its captures
+# reproduce: a release (config key `reproduce`), and the results computed from its captures or digests
 #            -> reproduced.tsv, .json, .txt
 # released_digests: acaps, flow tables and manifests of a release without captures -> the campaign
 # record: the same results -> results/ in the release, with which others compare their results
 #
-# Only `snakemake reproduce` and `snakemake record` run these rules. If results differ, the job fails. reproduced.* are
-# not declared as output, because Snakemake deletes the output of a failed job.
+# Only `snakemake reproduce` and `snakemake record` run reproduce and record. If results differ, reproduce fails.
+# reproduced.* are not declared as output, because Snakemake deletes the output of a failed job.
 
 if is_without_captures(config):
 
