@@ -1,6 +1,6 @@
 """Searches a complete release for data that must not be published. docs/release.md lists the checks and their limits.
 
-The core compares released captures with the original ones, frame by frame. In all other files, this module searches
+The core compares released captures with the original ones, frame by frame. In the other files, this module searches
 text: lines, values of text columns, names of files, metadata of Parquet files, and the tables of the catalog.
 """
 

@@ -193,7 +193,7 @@ def flow_reasons(source: Source) -> dict:
 
 
 def tools(source: Source) -> dict:
-    """Return the table of the measurements of other flow meters in the same file."""
+    """Return the table of the measurements of other flow meters in the same captures."""
     columns = [("Sample", False), ("Tool", False), ("Version", False), ("Flows", True), ("In common", True)]
     columns += [("Flows with equal packets", True), ("Flows with equal bytes", True), ("IP packets", True)]
     columns += [("IP bytes", True), ("Packets missed", True)]

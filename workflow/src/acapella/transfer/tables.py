@@ -9,8 +9,8 @@ buffer_bytes, rate_mbps, streams, size_bytes, ratio, delay_on, loss_percent, reo
 names of the files: --name-pattern is a regular expression with groups of the same names. Sizes may end in K, M, G
 (powers of 1024).
 
-Writes tables/transfer_*.csv and .parquet (docs/transfer.md). A file that is truncated, contains an error or was not
-written by iperf3 is listed in tables/transfer_files and on standard error, in one line; the other files are used.
+Writes tables/transfer_*.csv and .parquet (docs/transfer.md). Files that are truncated, contain an error or were not
+written by iperf3 are listed in tables/transfer_files, the first 20 faults also on standard error; the others are used.
 """
 
 import argparse
