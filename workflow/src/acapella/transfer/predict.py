@@ -1,5 +1,4 @@
-"""Predict rates and completion times of flows in a topology; find the link rates at which all flows end at the same
-time.
+"""Predict rates and completion times of flows in a topology; find link rates in proportion to the bytes on each link.
 
     acapella campaign predict multipath.yaml --rate 50 --adjust l1 l2
     acapella campaign predict multipath.yaml --rate 50 --ratio 0.5 --flows 6 --size 1G
