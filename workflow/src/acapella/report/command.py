@@ -72,7 +72,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write CAMPAIGN/report.html. Raises UserError if a table or provenance/process.json is missing."""
+    """Write CAMPAIGN/report.html. Raises UserError if a table, or the file with its provenance, is missing."""
     campaign = campaigns.open_campaign(args.campaign)
     load_jsonschema()
     from . import flows  # noqa: PLC0415

@@ -27,8 +27,8 @@ class Samples:
     """The samples of a campaign.
 
     ``find`` returns all samples by name. It is called by input functions, because the samples of a testbed are known
-    only after the checkpoint `collect`. ``excluded``: names that the config excludes; ``is_readable``: whether a
-    capture can be read.
+    only after the checkpoint `collect`. ``excluded``: names that the config excludes, or that failed in an earlier run
+    and are omitted; ``is_readable``: whether a capture can be read.
     """
 
     def __init__(
