@@ -141,7 +141,7 @@ def test_outputs_of_rules_have_a_known_kind():
     assert kind_of("partial/x1/.snakemake_timestamp") == "partial"
     assert kind_of("partial/x1/mine.parquet") is None
     assert kind_of("partial/x1/quality.parquet") == "partial"
-    assert kind_of("flowreports/3f/x1/pairs.parquet") == kind_of("flowreports/x1/pairs.parquet") == "flow reports"
+    assert kind_of("flowreports/_3f/x1/pairs.parquet") == kind_of("flowreports/x1/pairs.parquet") == "flow reports"
     assert kind_of("quarantine/3f/x1.json") == "failed samples"
     assert kind_of("benchmarks/flowreports/3f/x1.tsv") == "benchmarks"
     assert {path for path in paths if kind_of(path) is None} == {"acap/x1.parquet", "flows/x1.parquet", "partial/x1"}

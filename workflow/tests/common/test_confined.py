@@ -414,6 +414,16 @@ def test_program_is_killed_if_a_signal_arrives_before_its_process_is_returned(mo
         os.kill(pids[0], 0)
 
 
+def test_exit_code_is_unknown_if_the_kernel_discards_it():
+    previous = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        process = confined.Process(["/bin/true"], {}, (0, 1, 2))
+        with pytest.raises(ChildProcessError):
+            process.wait(60)
+    finally:
+        signal.signal(signal.SIGCHLD, previous)
+
+
 def test_digest_and_runner_have_the_same_time_limit():
     assert ANSWER_S == tshark.ANSWER_S
 

@@ -161,6 +161,7 @@ def test_memory_of_process_covers_measured_campaigns_up_to_its_limit(catalog_mib
         ("flowreports", (11, 519, 6.0), (111, 2575, 36)),
         ("flowtables", (5.4, 329, 1.7), (82, 2585, 22)),
         ("transfer_tables", (1, 177, 0.7), (20, 200, 1.1)),
+        ("transfer_tables", (0, 526, 30), (20, 1629, 110)),
         ("infrastructure", (17, 212, 0.6), (71, 429, 1.5)),
     ],
 )

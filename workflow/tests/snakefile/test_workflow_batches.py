@@ -130,7 +130,8 @@ def test_results_move_if_batches_are_introduced_or_omitted(batched):
 
 def test_all_files_of_samples_move_to_shards_and_back(tmp_path):
     """The files of a collection from a testbed with replays; a sample may have the name of a shard."""
-    for sample in ("s0", "3f"):
+    assert shards.shard_of("s401") == "3f"
+    for sample in ("s401", "3f"):
         replay = {"departures": [{"file": f"{sample}.{n}.departures.parquet"} for n in (1, 2)]}
         manifest = {"acapella_manifest": 1, "sample": sample, "file": f"{sample}.pcap", "replay": replay}
         write_json(tmp_path / "raw" / f"{sample}.json", manifest)
@@ -153,10 +154,12 @@ def test_all_files_of_samples_move_to_shards_and_back(tmp_path):
     assert before.keys() & moved.keys() == {"raw/samples.tsv", "raw/failed.tsv", "raw/replayed.pcap"}
     layout = Campaign.at(tmp_path)
     assert layout.capture("3f", "3f.2.departures.parquet").is_file()
-    assert layout.flowreport("3f", "reports.pcap").is_file() and layout.generated("s0", "monitor_ports").is_file()
+    assert layout.flowreport("3f", "reports.pcap").is_file() and layout.generated("s401", "monitor_ports").is_file()
     assert record_of(tmp_path, "3f").is_file()
     cleanup.arrange(str(tmp_path), [])
     assert files() == before
+    empty = [path for path in tmp_path.rglob("*") if path.is_dir() and not any(path.iterdir())]
+    assert empty == [tmp_path / "batches" / "sharded"]
 
 
 def entries(paths: Iterable[Path]) -> Counter:

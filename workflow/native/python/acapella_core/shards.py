@@ -15,8 +15,11 @@ STAGES = {
     **{f"logs/{stage}": stage for stage in ("collect", "digest", "analyze")},
     **{kind: "flowreports" for kind in ("flowreports", "logs/flowreports", "benchmarks/flowreports")},
 }  # directory -> the stage that writes the files of samples in it; quarantine: records of samples that failed in any
-DIRECTORIES = ("generated", "flowreports")  # those that contain a directory of each sample: DIRECTORY/SHARD/SAMPLE/
-ANY = "[0-9a-f][0-9a-f]"  # pattern of a shard's name
+# Those that contain a directory of each sample. There, the name of a shard starts with PREFIX, because a sample may have
+# a name like 3f, but none that starts with PREFIX.
+DIRECTORIES = ("generated", "flowreports")
+PREFIX = "_"
+ANY = "[0-9a-f][0-9a-f]"  # pattern of a shard's name, without the prefix
 
 
 def marker(campaign: Path, stage: str) -> Path:
@@ -37,12 +40,17 @@ def shard_of(sample: str) -> str:
 
 def place(kind: str, sample: str, in_shards: Collection[str]) -> str:
     """Return the directory of a sample's files, relative to the campaign. ``in_shards``: result of `sharded`."""
-    return f"{kind}/{shard_of(sample)}" if kind in in_shards else kind
+    return f"{kind}/{prefix_of(kind)}{shard_of(sample)}" if kind in in_shards else kind
 
 
 def pattern(kind: str, in_shards: Collection[str]) -> str:
     """Return the directory of a sample's files with the wildcard {shard}, for rules. ``in_shards``: as for `place`."""
-    return f"{kind}/{{shard}}" if kind in in_shards else kind
+    return f"{kind}/{prefix_of(kind)}{{shard}}" if kind in in_shards else kind
+
+
+def prefix_of(kind: str) -> str:
+    """Return what precedes the names of shards in a directory."""
+    return PREFIX if kind in DIRECTORIES else ""
 
 
 def directory_of(campaign: Path, kind: str, sample: str) -> Path:
@@ -57,7 +65,7 @@ def directories(directory: Path, *, in_shards: bool) -> list[Path]:
     """
     if directory.is_symlink() or not directory.is_dir():
         return []
-    found = sorted(directory.glob(ANY)) if in_shards else [directory]
+    found = sorted(path for name in (ANY, PREFIX + ANY) for path in directory.glob(name)) if in_shards else [directory]
     return [path for path in found if path.is_dir() and not path.is_symlink()]
 
 

@@ -184,7 +184,7 @@ def suggestion(error: "ValidationError", choices: list[dict], validator: "Valida
 def expected_mapping(value: Any, choices: list[dict], validator: "Validator", path: Iterable[str | int]) -> str:
     """Return a suffix for a value in place of a mapping: a mapping with this value, or else its keys if they are few.
 
-    The mapping has the first key for which the value is allowed, except keys with any text: `digest: {threads: 2}`.
+    The mapping has the first key for which the value is allowed, except keys with any text: `batches: {samples: 200}`.
     Returns "" if other values than a mapping or null are allowed. ``path``: the keys and indices of the value.
     """
     if any(not {*types_of(choice)} <= {"object", "null"} for choice in choices):

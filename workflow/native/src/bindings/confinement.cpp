@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "confine/confinement.hpp"
 #include "confine/open_beneath.hpp"
@@ -26,7 +28,7 @@ class ConfinedProcess {
     explicit ConfinedProcess(pid_t pid) : pid_(pid) {}
     ConfinedProcess(const ConfinedProcess&) = delete;
     ConfinedProcess& operator=(const ConfinedProcess&) = delete;
-    ~ConfinedProcess() { (void)end(); }
+    ~ConfinedProcess() { wait(); }
 
     [[nodiscard]] pid_t pid() const { return pid_; }
 
@@ -35,18 +37,29 @@ class ConfinedProcess {
         if (!ended_) (void)::kill(-pid_, SIGKILL);
     }
 
-    // Kills the process group and returns the status of the process (wait(2)).
+    // Kills the process group and returns the status of the process (wait(2)). Raises ChildProcessError if
+    // the kernel has discarded it, because SIGCHLD is ignored.
     int end() {
-        kill();
-        while (!ended_ && ::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
-        }
-        ended_ = true;
-        return status_;
+        wait();
+        if (status_) return *status_;
+        errno = ECHILD;
+        PyErr_SetFromErrno(PyExc_OSError);
+        throw nb::python_error();
     }
 
   private:
+    void wait() {
+        if (std::exchange(ended_, true)) return;
+        (void)::kill(-pid_, SIGKILL);
+        int status = 0;
+        pid_t found = 0;
+        while ((found = ::waitpid(pid_, &status, 0)) < 0 && errno == EINTR) {
+        }
+        if (found == pid_) status_ = status;
+    }
+
     pid_t pid_;
-    int status_ = 0;
+    std::optional<int> status_;
     bool ended_ = false;
 };
 

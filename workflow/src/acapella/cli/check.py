@@ -62,7 +62,7 @@ NOT_LISTED = {
     "partial": r"(batches/)?partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
     "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
     "trials": r"(kappa|consistency)/[^/]+\.json",
-    "flow reports": r"(flowreports/([0-9a-f]{2}/)?|flowstudy/)([^/]+/)?(\w+\.(parquet|json|pcap)|control\.txt)",
+    "flow reports": r"(flowreports/(_[0-9a-f]{2}/)?|flowstudy/)([^/]+/)?(\w+\.(parquet|json|pcap)|control\.txt)",
     "storage": r"storage/study\.json",
     "transfers": r"transfers/((complete|config|grid)\.json|[^/]+/[\w.-]+\.(json|parquet|pcap))",
     "figures": r"figures/(\.drawn\.json|(?P<figure>\w+)\.(svg|pdf|png|html))",

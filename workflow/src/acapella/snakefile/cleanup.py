@@ -1,5 +1,6 @@
 """Removes results that no longer belong to the configuration or the sample sheet, before the first job."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from acapella_core.files import atomic_link
 from .optional_stages import OptionalStage
 from .replays import replay_of
 
+DEPARTURES = ".departures.parquet"
 # Suffixes of the files of samples; other directories contain logs and benchmarks.
 SUFFIXES = {"raw": (".json",), "acap": (".parquet",), "flows": (".parquet",), "quarantine": (".json", ".log")}
 
@@ -56,6 +58,9 @@ def arrange(campaign: str, stages: Collection[str]) -> None:
         if stage in stages:
             beneath.make_directory(marker)
         else:
+            for shard in (shard for kind in kinds for shard in shards.directories(directory / kind, in_shards=True)):
+                with contextlib.suppress(OSError):  # contains other files, or is a sample of this name
+                    shard.rmdir()
             marker.rmdir()
 
 
@@ -69,20 +74,23 @@ def files_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, st
         for entry in shards.entries(directory, suffix, in_shards=in_shards):
             path, sample = Path(entry.path), entry.name.removesuffix(suffix)
             if suffix == ".json" and (capture := capture_name(path)):
-                departures = [str(file.get("file")) for file in replay_of(path).get("departures") or []]
-                named = [path.with_name(Path(name).name) for name in (capture, *departures)]
+                named = [path.with_name(Path(name).name) for name in (capture, *departures_of(path))]
                 found += [(file, sample) for file in named if os.path.lexists(file)]
             found.append((path, sample))
     return found
 
 
-def directories_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, str]]:
-    """Return the directories of samples in a directory. Unlike shards, which may have the same names, they have files.
+def departures_of(manifest: Path) -> list[str]:
+    """Return the names of the departure files of a manifest; it may be damaged, and name other files."""
+    listed = replay_of(manifest).get("departures")
+    files = [entry.get("file") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    return [name for name in files if isinstance(name, str) and name.endswith(DEPARTURES) and "/" not in name]
 
-    Directories without files are ignored.
-    """
+
+def directories_of_samples(directory: Path, *, in_shards: bool) -> list[tuple[Path, str]]:
+    """Return the directories of samples in a directory, which may also contain shards."""
     found = [Path(entry.path) for entry in shards.entries(directory, "", in_shards=in_shards) if entry.is_dir()]
-    return [(path, path.name) for path in found if any(entry.is_file() for entry in path.iterdir())]
+    return [(path, path.name) for path in found if not path.name.startswith(shards.PREFIX)]
 
 
 def move(path: Path, target: Path) -> None:

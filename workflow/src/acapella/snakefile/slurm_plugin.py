@@ -7,7 +7,6 @@ fail, so that `retries` repeats them. It also shortens the interval between quer
 of a job only at the next query, and cancels the pending jobs of an earlier run whose Snakemake was killed.
 """
 
-import contextlib
 import fcntl
 import os
 import subprocess
@@ -54,28 +53,40 @@ def controller_responds() -> bool:
     return " is UP" in slurm("scontrol", "ping").stdout
 
 
-def reasons(name: str, state: str) -> dict[str, str]:
-    """Return the jobs of this name in a state, such as PENDING, with the reason why each is not running."""
-    rows = slurm("squeue", "--noheader", f"--states={state}", f"--name={name}", "--format=%i|%r").stdout.splitlines()
-    return {identifier.strip(): reason.strip() for identifier, _, reason in (row.partition("|") for row in rows)}
+def reasons(name: str, state: str) -> dict[str, str] | None:
+    """Return the jobs of this name in a state, such as PENDING, with the reason why each is not running.
+
+    Return None if Slurm does not list them.
+    """
+    listed = slurm("squeue", "--noheader", f"--states={state}", f"--name={name}", "--format=%i|%r")
+    if listed.returncode:
+        return None
+    rows = (row.partition("|") for row in listed.stdout.splitlines())
+    return {identifier.strip(): reason.strip() for identifier, _, reason in rows}
 
 
 def held_jobs(name: str) -> set[str]:
     """Return the identifiers of jobs of this name that Slurm has requeued but never starts (HELD_REASON)."""
-    found = reasons(name, "PENDING").items()
+    found = (reasons(name, "PENDING") or {}).items()
     return {identifier for identifier, reason in found if reason.replace("_", " ") == HELD_REASON}
 
 
 def withdraw(name: str) -> int | None:
     """Cancel the pending jobs of this name, and make Slurm not requeue the running ones.
 
-    Return the number of canceled jobs; None if Slurm did not cancel them.
+    Return the number of canceled jobs; None if Slurm did not do all of this. A job may start or end meanwhile.
     """
     pending = reasons(name, "PENDING")
-    if slurm("scancel", "--state=PENDING", f"--name={name}").returncode:
+    if pending is None or slurm("scancel", "--state=PENDING", f"--name={name}").returncode:
         return None
-    for identifier in reasons(name, "RUNNING"):
-        slurm("scontrol", "update", f"JobId={identifier}", "Requeue=0")
+    running = reasons(name, "RUNNING")
+    changed = {
+        identifier: slurm("scontrol", "update", f"JobId={identifier}", "Requeue=0").returncode == 0
+        for identifier in running or ()
+    }
+    remaining = reasons(name, "RUNNING")
+    if running is None or remaining is None or not all(changed.get(identifier) for identifier in remaining):
+        return None
     return len(pending)
 
 
@@ -85,19 +96,30 @@ def withdraw_killed_runs(report: Callable[[str], object]) -> None:
     When such a job starts, it deletes the output that the same job of this run may have written.
     """
     for path in RUNS.iterdir():
+        if not path.is_file():
+            continue
         with path.open("a") as stream:
             if not locked(stream.fileno(), fcntl.flock):
                 continue
             canceled = withdraw(path.name)
             if canceled is not None:
                 path.unlink()
-            if canceled:
-                report(f"acapella: canceled pending Slurm jobs of an earlier run, which was killed: {canceled}")
+        if canceled is None:
+            report(
+                f"acapella: warning: Slurm did not cancel the pending jobs of an earlier run: scancel -n {path.name}"
+            )
+        elif canceled:
+            report(f"acapella: canceled pending Slurm jobs of an earlier run, which was killed: {canceled}")
 
 
 def register_run(name: str) -> None:
     """Create the file of this run in RUNS, which remains locked until this process ends, even after kill -9."""
-    locked(os.open(RUNS / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), fcntl.flock)
+    while True:
+        descriptor = os.open(RUNS / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
+            return
+        os.close(descriptor)  # another run locked it first, and may have removed it
+        time.sleep(POLL_S)
 
 
 class ControllerState:
@@ -197,6 +219,7 @@ def change_queries(module) -> None:
         forgotten = [job for job in active_jobs if job not in kept and id(job) not in controller.ended]
         for job in (*kept, *forgotten):
             if controller.is_lost(job.external_jobid):
+                slurm("scancel", job.external_jobid)  # Slurm may still requeue it
                 self.report_job_error(job, msg=LOST)
             elif job.external_jobid in held:
                 slurm("scancel", job.external_jobid)
@@ -226,12 +249,17 @@ def change_submission(executor: type) -> None:
 
     def prepare(self):
         self.controller.wait()
-        with registration, contextlib.suppress(OSError):  # if the disk is full, the jobs themselves will report it
-            if not self.is_registered:
-                self.is_registered = True
+        with registration:
+            if self.is_registered:
+                return
+            self.is_registered = True
+            try:
                 RUNS.mkdir(parents=True, exist_ok=True)
                 withdraw_killed_runs(self.logger.info)
                 register_run(self.run_uuid)
+            except OSError as error:
+                text = "if this run is killed, or an earlier one was, cancel its pending jobs with scancel"
+                self.logger.warning(f"acapella: {RUNS}: {error.strerror}; {text}")
 
     def run_job(self, job):
         prepare(self)
