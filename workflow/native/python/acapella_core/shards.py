@@ -15,8 +15,8 @@ STAGES = {
     **{f"logs/{stage}": stage for stage in ("collect", "digest", "analyze")},
     **{kind: "flowreports" for kind in ("flowreports", "logs/flowreports", "benchmarks/flowreports")},
 }  # directory -> the stage that writes the files of samples in it; quarantine: records of samples that failed in any
-# Those that contain a directory of each sample. There, the name of a shard starts with PREFIX, because a sample may have
-# a name like 3f, but none that starts with PREFIX.
+# Those that contain a directory of each sample. There, the name of a shard starts with PREFIX, because a sample may
+# have a name like 3f, but none that starts with PREFIX.
 DIRECTORIES = ("generated", "flowreports")
 PREFIX = "_"
 ANY = "[0-9a-f][0-9a-f]"  # pattern of a shard's name, without the prefix
