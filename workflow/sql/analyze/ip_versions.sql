@@ -1,5 +1,6 @@
 -- One row per sample and version of the innermost network header (4, 6, none), even without frames. A frame in a tunnel
--- that does not carry IP (ARP in VXLAN) has a flow by its outer addresses, and counts as none.
+-- that does not carry IP (ARP in VXLAN) has a flow by its outer addresses, and counts as none. The content of some
+-- tunnels (CAPWAP) is in the header stack, but not in the flow: its IP version counts.
 with
 
 flow_stacks as (
@@ -25,21 +26,25 @@ versions as (
 stacks as (
     select
         sample,
-        stack
+        stack,
+        case when not_ip then 'none' else last_version end as ip_version
     from innermost
-    where not_ip
+    where not_ip or last_version is not null
 ),
 
-not_ip as (
+-- frames whose flow has a different version
+moved as (
     select
         flow_stacks.sample,
-        flows.ip_version::varchar as ip_version,
+        flows.ip_version::varchar as flow_version,
+        stacks.ip_version,
         sum(flow_stacks.frames)::hugeint as frames,
         sum(flow_stacks.wire_bytes)::hugeint as wire_bytes
     from flow_stacks
     inner join flows on flow_stacks.sample = flows.sample and flow_stacks.flow = flows.flow
     inner join stacks on flow_stacks.sample = stacks.sample and flow_stacks.stack = stacks.stack
-    group by flow_stacks.sample, flows.ip_version
+    where flows.ip_version::varchar <> stacks.ip_version
+    group by flow_stacks.sample, flows.ip_version, stacks.ip_version
 ),
 
 counted as (
@@ -52,17 +57,17 @@ counted as (
     union all
     select
         sample,
-        ip_version,
+        flow_version as ip_version,
         -frames as frames,
         -wire_bytes as wire_bytes
-    from not_ip
+    from moved
     union all
     select
         sample,
-        'none' as ip_version,
+        ip_version,
         frames,
         wire_bytes
-    from not_ip
+    from moved
     union all
     select
         sample,

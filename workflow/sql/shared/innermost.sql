@@ -36,6 +36,11 @@ final as (
         frames,
         wire_bytes,
         regexp_matches(unquoted, '/IPv[46]/') and innermost not in ('IPv4', 'IPv6') as not_ip,
+        -- the version of the last IP header, if the stack has headers of both versions
+        case
+            when contains(unquoted, '/IPv4/') and contains(unquoted, '/IPv6/')
+                then regexp_extract(unquoted, '^.*/IPv([46])/', 1)
+        end as last_version,
         case
             when not_ip and innermost in ('ARP', 'OSI', 'ISIS')
                 then regexp_extract(unquoted, '^(.*)/(ARP|OSI|ISIS)/', 1)

@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from acapella_testing import processes
+from acapella_testing.frames.pcap_files import records
 from acapella_testing.frames.tunnel_frames import MAC, OUTER, Packet, ethernet, ipv4, ipv6, over_udp, syn
 from acapella_testing.runs.stages import analyzed_frames, rows
 from acapella_testing.tshark_lines import tshark_lines
@@ -66,6 +68,19 @@ def test_arp_in_a_tunnel_is_not_ipv4(campaign, protocols):
     expected = Counter(versions.get(token, "none") for token in innermost)
     assert expected == {"4": 1 + 4 + 9, "6": 5, "none": 2 + 3 + 6 + 7 + 8 + 20}
     assert frames_by(campaign, "ip_versions", "ip_version") == expected
+
+
+def test_ip_version_in_a_tunnel_that_only_tshark_decodes(corpus, program, tmp_path):
+    """The flows of CAPWAP are those of its outer addresses."""
+    capture = tmp_path / "ns.pcap"
+    processes.run("editcap", "-F", "nsecpcap", corpus / "ndpi" / "capwap.pcap", capture, check=True)
+    frames = [data for *_, data in records(capture.read_bytes())]
+    made = analyzed_frames(tmp_path, frames, engine="hybrid", snaplen=65535)
+    versions = {"ip": "4", "ipv6": "6", "arp": "none", "wlccp": "none"}
+    last = [[token for token in line.split(":") if token in versions] for line in tshark_lines(program, capture)]
+    expected = Counter(versions[tokens[-1]] if tokens else "none" for tokens in last)
+    assert expected["6"] == 5
+    assert frames_by(made, "ip_versions", "ip_version") == expected
 
 
 def test_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):

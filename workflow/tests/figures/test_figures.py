@@ -266,8 +266,8 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
 @pytest.mark.parametrize(
     ("shares", "expected"),
     [
-        ({"Ethernet": 1}, "All frames are plain Ethernet (no tag, no tunnel)"),
-        ({"none": 1}, "All frames start with IP (no Ethernet, no tunnel)"),
+        ({"Ethernet": 1}, "All frames are plain Ethernet (no tag, no tunnel with a decoded network header)"),
+        ({"none": 1}, "All frames start with IP (no Ethernet, no tunnel with a decoded network header)"),
         ({"Ethernet": 0.9, "Ethernet/VLAN": 0.1}, "2 encapsulations; 90.0 % of frames are plain Ethernet (no tag, no"),
         ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have only Ethernet/VLAN"),
     ],

@@ -20,8 +20,8 @@ NONE = "none (the frame starts with IP)"
 ROW = 31  # px
 BAR, MIDDLE = 13, 7  # px: height of a bar, and its distance below the middle of the row
 TITLE_TEXTS = {
-    "Ethernet": "are plain Ethernet (no tag, no tunnel)",
-    "none": "start with IP (no Ethernet, no tunnel)",
+    "Ethernet": "are plain Ethernet (no tag, no tunnel with a decoded network header)",
+    "none": "start with IP (no Ethernet, no tunnel with a decoded network header)",
 }
 
 

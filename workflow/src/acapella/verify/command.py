@@ -3,12 +3,13 @@
     acapella verify trace.pcap
     acapella verify captures/ --engine native --jobs 2
 
-Digests every FILE, runs tshark on the same file with the preferences recorded in each digest, and counts the frames on
-which both agree, for each layer: time, lengths, header tokens of the link, network and transport layers (including
-tunnels), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags, sequence and acknowledgment
-numbers, and the complete frame.protocols. In a directory, every capture is compared; skipped files are listed on
-standard error with the reason. Frames affected by a known tshark error are counted separately
-(schemas/tshark_errata.yaml lists each error with the clause of the standard).
+Digests every FILE, runs tshark on the same file with the preferences recorded in each digest (among others, without
+reassembly, so that a frame does not depend on earlier ones), and counts the frames on which both agree, for each layer:
+time, lengths, header tokens of the link, network and transport layers (including tunnels), addresses, ports, VLAN ids,
+MPLS labels, identifiers of tunnels, TCP flags, sequence and acknowledgment numbers, and the complete frame.protocols.
+In a directory, every capture is compared; skipped files are listed on standard error with the reason. Frames affected
+by a known tshark error are counted separately (schemas/tshark_errata.yaml lists each error with the clause of the
+standard).
 
 Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
 frames in its digest. For a truncated capture, the complete frames are compared, and a line reports their number.

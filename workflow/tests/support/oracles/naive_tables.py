@@ -173,11 +173,17 @@ def header_stack_sizes(samples):
         }
 
 
+def last_ip_version(stack):
+    """Return the version of the last IP header of a header stack, ignoring packets quoted by ICMP."""
+    labels = itertools.takewhile(lambda label: label not in ("ICMP", "ICMPv6"), stack.split("/"))
+    return [label[-1] for label in labels if label in ("IPv4", "IPv6")][-1]
+
+
 @for_each_site
 def ip_versions(samples):
     """Return frames by version of the innermost network header."""
     frames = [
-        {**frame, "version": "none" if frame["flow"] is None else str(s.flows[frame["flow"]]["ip_version"])}
+        {**frame, "version": "none" if frame["flow"] is None else last_ip_version(frame["stack"])}
         for s in samples
         for frame in s.frames
     ]
