@@ -1,5 +1,6 @@
 /* Replaces libpcap's capture of D-Bus messages, which needs libraries that have no static version. The
- * replayer only reads files. libpcap calls these functions to list its devices, and to open one by name. */
+ * replayer uses libpcap only to read files. libpcap calls these functions to list its devices, and to open
+ * one by name. */
 #include <pcap/pcap.h>
 
 int dbus_findalldevs(void *devices, char *error);

@@ -355,7 +355,7 @@ def control(args: argparse.Namespace) -> int:
     if len(set(hosts)) < len(hosts):
         raise UserError("a replayer is named twice", where="--control")
     if args.rolling and (args.start or args.until):
-        raise UserError("--rolling cannot be combined with --from and --until", where="record")
+        raise UserError("--rolling cannot be combined with --from or --until", where="record")
     with Group(hosts, read_secret(args.secret)) as group:
         return perform(args, group)
 

@@ -171,7 +171,9 @@ def test_ports_of_a_followed_slice_are_found_also_without_counters(fabric):
 
 
 def test_downlinks_without_counters_are_read_from_the_information_model(fabric, tmp_path):
-    """They are labels of a JSON graph, or quoted within GraphML. Sub-interfaces, bundles and optics are not ports."""
+    """They are labels of a JSON graph, or quoted within GraphML. A sub-interface counts as its port; bundles and optics
+    do not count.
+    """
     labels = ["HundredGigE0/0/0/15.3370", "HundredGigE0/0/0/5", "Bundle-Ether1/0", "Optics0/0/0/5"]
     graph_model = {"nodes": [{"Class": "ConnectionPoint", "Labels": {"local_name": label}} for label in labels]}
     write_file(tmp_path / "models" / "STAR.json", json.dumps(graph_model))
@@ -227,7 +229,7 @@ def test_swapped_mirrors_move_together_in_two_modifications(fabric, testbed, ins
             testbed.mirror(instance, request.receiver, request.port, request.direction)
         assert fabric.orchestrator.modifications() - requested == steps
         assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
-    testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
+    testbed.mirror(instance, first, PORTS[0], "both")  # also removes the mirror of this port to `second`
     assert list(services(fabric).values()) == [(PORTS[0], "Both")]
     fabric.orchestrator.faults.modify_fails = True
     testbed.prepare_mirrors([MirrorRequest(instance, second, PORTS[2], "both")])  # reports nothing

@@ -1,5 +1,5 @@
-// The lengths specified in RFCs of options, chunks and parameters whose values are kept. A value of any other
-// length is set to zero, because it could contain arbitrary data, including payload.
+// The lengths, as specified in RFCs, of the options, chunks and parameters whose values are kept. A value of
+// any other length is set to zero, because it could contain arbitrary data, including payload.
 #pragma once
 
 #include <cstddef>
@@ -147,8 +147,9 @@ inline constexpr KeptLength kNeighborOptions[] = {
     {25, 24, 16, 2040},  // recursive DNS servers, RFC 8106 section 5.1
 };
 
-// The options above, redirected header, intervals and home agents (RFC 6275), nonce (RFC 3971), DNSSL (RFC
-// 8106), captive portal (RFC 8910) and PREF64 (RFC 8781); others get the unused type 0.
+// The options above, redirected header, advertisement interval and home agent information (RFC 6275), nonce
+// (RFC 3971), DNSSL (RFC 8106), captive portal (RFC 8910) and PREF64 (RFC 8781); others get the unused type
+// 0.
 inline constexpr std::uint8_t kNeighborTypes[] = {1, 2, 3, 4, 5, 7, 8, 14, 24, 25, 31, 37, 38};
 
 // Class and type of Geneve options: OVN's port, and the endpoint, attachment and flow of AWS load balancers.

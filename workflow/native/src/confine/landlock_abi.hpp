@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kExecute = 1U << 0U;
 inline constexpr std::uint64_t kWriteFile = 1U << 1U;
 inline constexpr std::uint64_t kReadFile = 1U << 2U;
 inline constexpr std::uint64_t kReadDirectory = 1U << 3U;
-// rights that apply to a file
+// the only rights that are granted for a path that is not a directory
 inline constexpr std::uint64_t kFileRights = kExecute | kWriteFile | kReadFile;
 // Returns the rights of an ABI version: 13 rights in version 1 (up to make_sym), refer since 2, truncate
 // since 3, ioctl_dev since 5.

@@ -101,7 +101,7 @@ class FlowTable {
     std::pair<std::int64_t, std::int64_t> first_and_last_ns(std::uint32_t number) const;
     std::uint64_t timed_frames(std::uint32_t number) const;
     std::uint32_t peer(std::uint32_t number) const;
-    // Call only for flows with tcp().
+    // Call this function and flag_count() only for flows for which tcp() is not null.
     std::uint64_t retransmitted_bytes(std::uint32_t number) const;
     std::optional<std::uint64_t> duplicate_acks(std::uint32_t number) const;
     std::optional<std::int64_t> handshake_rtt_ns(std::uint32_t number) const;

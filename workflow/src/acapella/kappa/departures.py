@@ -145,7 +145,7 @@ def check_rows(rows: Departures) -> None:
     if not len(rows.packet):
         return
     if rows.packet.min() < 0 or rows.loop.min() < 0 or rows.loop.max() >= MAX_LOOPS:
-        raise UserError("a number of a packet or loop is out of range", where=where)
+        raise UserError("a packet or loop number is out of range", where=where)
     same_loop = np.diff(rows.loop) == 0
     if (np.diff(rows.loop) < 0).any() or (np.diff(rows.packet)[same_loop] <= 0).any():
         raise UserError("rows are not in the order of loop and packet, or a packet occurs twice", where=where)

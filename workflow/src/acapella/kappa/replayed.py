@@ -190,8 +190,8 @@ class CorrectedTrial:
 def correct(
     keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, schedule_of_other: Schedule, sigma_ns: float
 ) -> CorrectedTrial:
-    """Return the trial (as returned by align) in order of corrected time, without packets that a replayer did not send
-    or time.
+    """Return a trial in order of corrected time, without packets that were not sent, or have no known departure, in
+    one of the two trials. ``keys``, ``ts_ns``: the trial as returned by align.
 
     Packets that are not in any recording are corrected like the replayed packet before them.
     """

@@ -84,7 +84,7 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
 
 
 def moves(sums: dict, common: int) -> dict:
-    """Return Table 1 of the paper, in packets; ``share`` is a share of the common packets."""
+    """Return the statistics of CHOIR's Table 1 for the moved packets; ``share`` is count / common packets."""
     share = ratios.to_float(ratios.ratio(sums["count"], common))
     return {"count": sums["count"], "share": share, **ratios.moments(sums)}
 

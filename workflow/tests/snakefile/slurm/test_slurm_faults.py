@@ -19,7 +19,7 @@ from acapella.campaign.journal import Journal
 
 pytestmark = [takes_minutes, pytest.mark.timeout(2 * slurm_runs.TIMEOUT_S)]
 HELD_S = 40  # longer than the time by which Slurm delays a requeued job (cred_expire)
-DOWN_S = 25  # longer than the queries after which Slurm's plugin forgets its jobs (docs/upstream.md)
+DOWN_S = 25  # longer than the plugin's queries of one check; if all fail, it forgets its jobs (docs/upstream.md)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def hold(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None
 
 @pytest.mark.parametrize("interrupt", [fail_node, preempt, hold])
 def test_interrupted_job_runs_again(finished, batched, interrupt):
-    """It is interrupted after one table of a group of samples."""
+    """It is interrupted after it has written the first table of a group of samples."""
     pause, interrupted = batched.pause_analysis(), []
     with slurm_runs.cluster() as cluster:
 
@@ -156,7 +156,7 @@ def test_run_after_a_killed_snakemake_waits_for_its_job_and_cancels_the_others(f
 
 
 def test_job_over_its_memory_is_repeated_with_more(finished, batched):
-    """It exceeds its memory after one table of a group of samples."""
+    """It exceeds its memory limit after it has written the first table of a group of samples."""
     pause = batched.pause_analysis("held.append(b'x' * (64 << 20))")
     with slurm_runs.cluster(over_memory_kill=True) as cluster:
 
@@ -178,7 +178,7 @@ def test_job_over_its_memory_is_repeated_with_more(finished, batched):
     assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
-def test_one_run_completes_a_campaign_without_a_failed_sample(local, place):
+def test_one_run_completes_a_campaign_and_omits_a_failed_sample(local, place):
     """The file of a second sample is not a capture."""
     place.configure(missing="report")
     place.add_letter()

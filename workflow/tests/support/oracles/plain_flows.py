@@ -1,4 +1,4 @@
-"""Plain reference of flow tables: naive_tunnels reads the frames; flows are counted in several passes over lists.
+"""Plain reference implementation of flow tables: naive_tunnels reads the frames; several passes over lists count flows.
 
 It shares no code with the core, so that the two can be compared column by column.
 """
@@ -156,7 +156,7 @@ def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], other: tuple
 
 
 def time_columns(own: list[Frame]) -> dict:
-    """Return first and last time, and inter-arrival times in file order."""
+    """Return the first and last time, and statistics of the inter-arrival times in file order."""
     times = [frame.ts_ns for frame in own]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     columns = {"first_ns": min(times), "last_ns": max(times), "iat_min_ns": None, "iat_mean_ns": None}

@@ -1,9 +1,9 @@
 """Captures of trials: the default one, whose bytes are reproducible, and changes to a given pcap.
 
-The default is UDP over IPv4 at a fixed rate, in eight flows, without traffic of users. The last flow requests expedited
-forwarding (RFC 3246), so a switch with an expedited queue sends its packets before other waiting packets. Every packet
-is different: a sequence number and pseudorandom bytes follow the headers. The addresses are reserved for benchmarks of
-devices (RFC 2544, appendix C.2.2); no host uses them, so none replies.
+The default is UDP over IPv4 at a fixed packet rate, in eight flows. It contains no user traffic. The last flow requests
+expedited forwarding (RFC 3246), so a switch with an expedited queue sends its packets before other waiting packets.
+Every packet is different: a sequence number and pseudorandom bytes follow the headers. The addresses are reserved for
+benchmarks of devices (RFC 2544, appendix C.2.2); no host uses them, so none replies.
 """
 
 import contextlib
@@ -113,7 +113,7 @@ def mean_gap_ns(path: Path) -> float:
 
 
 def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
-    """Write frame i of a pcap to target i modulo their number; return the time of each target's first frame, ns.
+    """Write frame i of a pcap to target i modulo the number of targets; return the time of each first frame, in ns.
 
     Times are relative to the first frame of the pcap. Raises UserError, which names the config key of the capture, if
     there are fewer frames than targets.
@@ -136,8 +136,9 @@ def split(path: Path, targets: Sequence[Path], key: str = KEY) -> list[int]:
 
 
 def write_interfaces(path: Path, target: Path, source_macs: Sequence[str]) -> None:
-    """Write a pcap as pcapng with an interface for each source MAC address: frame i belongs to interface i modulo their
-    number, and gets its source address. Raises UserError if there are fewer frames than interfaces.
+    """Write a pcap as pcapng with an interface for each source MAC address: frame i belongs to interface i modulo
+    the number of interfaces, and gets the source address of that interface. Raises UserError if there are fewer frames
+    than interfaces.
     """
     with map_pcap(path) as data:
         order = byte_order(data)

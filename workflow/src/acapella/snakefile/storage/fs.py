@@ -27,7 +27,7 @@ class SharedFiles:
 
     @staticmethod
     def plugin_query(query: str) -> str:
-        """Return the plugin's name of an object: the path."""
+        """Return the name that the plugin uses for a file: its path."""
         return query.removeprefix("fs:")
 
     def state(self, query: str) -> ObjectState:
