@@ -34,7 +34,7 @@ def ethernet_frame() -> bytes:
 
 
 class NodeTestbed(FakeTestbed):
-    """A node whose files are in a local directory and whose programs are those of this machine."""
+    """A testbed whose node has its files in a local directory; mv, rm, sha256sum and acapella run on this machine."""
 
     def __init__(self, directory: Path):
         super().__init__("p")

@@ -1,4 +1,4 @@
-"""Commands end at malicious captures within the documented memory and time, with a line that names the limit."""
+"""Commands that read a malicious capture stop at the documented limits, and print a line that names the limit."""
 
 import json
 import os

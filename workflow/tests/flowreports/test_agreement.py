@@ -17,7 +17,7 @@ MEASURES = [*agreement.MEASURES] if SOAK else [*{kind: name for name, kind in KI
 
 
 def pairs_of(measure: str) -> list[dict]:
-    """Return exact values over six decades, measured without error; losses with intervals of a width of 0.2 %."""
+    """Return pairs without error, over six decades; for intervals: from 0.1 % to 30 %, with a width of 0.2 %."""
     draw = random.Random(measure)
     losses = KINDS[measure] is INTERVAL
     exact = [draw.uniform(0.001, 0.3) if losses else float(round(10 ** draw.uniform(1, 7))) for _ in range(N)]
@@ -37,7 +37,7 @@ def verdict(rows: list[dict]) -> str | None:
 
 
 def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
-    """Return the pairs; the measured values of a share of them, the smallest, are multiplied by ``factor``."""
+    """Return the pairs sorted by exact value; the first ``share`` of them have measured values wrong by ``factor``."""
     rows = sorted(rows, key=lambda row: row["exact"])
     count = round(share * len(rows))
     changed_rows = [
@@ -117,7 +117,7 @@ def test_wide_intervals_of_the_few_flows_with_loss_do_not_agree(measure):
     assert verdict(changed(rows, 12, width=0.002)) is None
     assert verdict(changed(rows, 12, **lossless)) == "too few values: 0 above 0"
     unknown = changed(rows, 12, **lossless | {"width": 0.9})
-    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown), "intervals of flows without loss count"
+    assert "median width 90 %" in verdict(pairs_of(measure)[:10] + unknown), "wide intervals without loss are ignored"
 
 
 @pytest.mark.parametrize("measure", [name for name in MEASURES if KINDS[name] is COUNT])

@@ -3,7 +3,7 @@
     acapella digest trace.pcap -o trace.parquet --flows trace.flows.parquet
     acapella digest queue0.pcap queue1.pcap -o trace.acap.parquet --engine native
 
-The acap contains one row per frame (header stack, time, lengths, flow, TCP numbers); the flow table contains one row
+The acap contains one row per frame (header stack, time, lengths, flow, fields of TCP); the flow table contains one row
 per directed flow. schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file,
 optionally compressed with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive
 files) are merged by timestamp; frames with equal timestamps are in the order of the files. The frame table then has a

@@ -17,7 +17,7 @@ MAX_SLEW = 500e-6  # maximum rate at which a Linux clock is adjusted, adjtimex(2
 NOT_MEASURED = "departures were not measured"
 ONE_BURST = "departures inside the only burst of a queue are unknown; specify --burst-error"
 NO_QUEUE = "departures inside bursts are unknown, because the file contains no Tx queues; specify --burst-error"
-NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
+NO_CLOCK_ERROR = "the clock error of at least one of its replayers is unknown"
 
 
 @dataclass(frozen=True)

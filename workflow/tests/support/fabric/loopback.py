@@ -1,8 +1,8 @@
 """A testbed `fabric` with a FABRIC on loopback: config, keys and tokens of a user, an orchestrator, nodes.
 
-FABRIC's client is the real one, except for three functions in PATCHES: the test whether a host is reachable, which
-connects to port 443 of a host name, the login to FABRIC's bastion host, and the SSH connection to a node, which goes
-through the bastion host. urllib3 repeats failed requests immediately.
+FABRIC's client is the real one, except for the three functions in PATCHES: the test of whether a host is reachable
+(it connects to port 443 of a host name); the login to FABRIC's bastion host; and the SSH connection to a node (through
+the bastion host). urllib3 retries failed requests immediately.
 """
 
 import contextlib
@@ -156,13 +156,13 @@ def check_release(testbed: FabricTestbed, site: str | None = None) -> None:
 
 
 def offline_client(directory: Path) -> fablib.FablibManager:
-    """Return FABRIC's client, which needs no credentials and sends no request."""
+    """Return FABRIC's client in offline mode, in which it needs no credentials and sends no requests."""
     log = str(directory / "client.log")
     return fablib.FablibManager(offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=log)
 
 
 def interrupt_creation(fabric, session, monkeypatch) -> None:
-    """Let Ctrl-C end the request of a slice that FABRIC has accepted but does not list immediately."""
+    """Have Ctrl-C interrupt a slice request after FABRIC has accepted it, but before FABRIC lists the slice."""
     call_manager = session.call_manager
 
     def interrupted(action, call):

@@ -13,7 +13,7 @@ def dropped_frames(interfaces: Iterable[tuple[str, str]]) -> dict[str, int]:
     """Return the frames that each qdisc and each interface has dropped on sending, by its name.
 
     ``interfaces``: pairs of node and interface. The name of a qdisc is `NODE INTERFACE KIND PARENT`; the name of an
-    interface is `NODE INTERFACE`. The interface of a veth also counts frames for which its peer had no room. Raises
+    interface is `NODE INTERFACE`. A veth interface also counts frames for which its peer had no room. Raises
     UserError.
     """
     found = {}
@@ -45,6 +45,6 @@ def since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
 
 
 def queued_bytes(node: str, device: str) -> int:
-    """Return the bytes in the queues of a device."""
+    """Return the sum of the backlogs of a device's qdiscs in bytes; a classful qdisc also counts its children's."""
     qdiscs = json.loads(run_checked(node, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
     return sum(qdisc.get("backlog", 0) for qdisc in qdiscs)

@@ -276,7 +276,8 @@ Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const ReadO
         result.identity_bytes = identity_bytes.length();
         if (identity_bytes.hashes_are_valid()) return result;
     }
-    throw TrialError(files.front().front().path + ": a file of a trial changed while it was read");
+    throw TrialError(files.front().front().path +
+                     ": this or another file of the trials changed while it was read");
 }
 
 }  // namespace acapella::kappa
