@@ -89,8 +89,8 @@ def test_modes_choose_sites_and_ports():
     assert [(s.name, [port.name for port in s.ports]) for s in selected] == [("A", ["p"])]
 
 
-def ports_by_site(sites, **collect) -> dict[str, list[str]]:
-    return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), sites)}
+def ports_by_site(known_sites, **collect) -> dict[str, list[str]]:
+    return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), known_sites)}
 
 
 PORTS = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))

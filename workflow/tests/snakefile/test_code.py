@@ -28,7 +28,7 @@ ADDED = {".py": "\nEDITED = 1\n", ".hpp": "\ninline int edited = 1;\n"}
 def copy(tmp_path, monkeypatch):
     """Copy the packages of this project so that tests can edit them; return the copy of workflow/native."""
     python = tmp_path / "workflow/native/python"
-    for name in code.OURS:
+    for name in code.ACAPELLA_PACKAGES:
         shutil.copytree(code.package_directory(name), python / name)
     shutil.copytree(ROOT / "workflow/native/src", tmp_path / "workflow/native/src")
     for name in ("protocols.tsv", "report_formats.tsv", "tunnels.tsv"):
@@ -188,7 +188,7 @@ def name_of(node: ast.AST) -> str:
 
 def test_results_do_not_depend_on_docstrings():
     """Edited docstrings do not change the digest of a stage's code."""
-    paths = [path for top in code.OURS for path in code.package_directory(top).rglob("*.py")]
+    paths = [path for top in code.ACAPELLA_PACKAGES for path in code.package_directory(top).rglob("*.py")]
     assert {path: lines for path in paths if (lines := docstrings_read(path))} == {}
 
 
@@ -292,7 +292,7 @@ def names_in_tree(path: Path, package: str) -> set[str]:
 
 
 def test_imports_match_the_syntax_tree_of_every_module():
-    modules = [(top, path) for top in code.OURS for path in code.package_directory(top).rglob("*.py")]
+    modules = [(top, path) for top in code.ACAPELLA_PACKAGES for path in code.package_directory(top).rglob("*.py")]
     assert len(modules) > 200
     for top, path in modules:
         package = ".".join([top, *path.parent.relative_to(code.package_directory(top)).parts])
