@@ -227,7 +227,7 @@ def test_partial_tables_of_excluded_samples_are_not_read(tmp_path):
     directory = analyze_campaign(tmp_path, alone=True)
     before = rows(directory, "header_occurrence")
     for path in (directory / "partial" / "trial").iterdir():
-        if path.stem not in process.OF_ALL_SAMPLES:
+        if path.stem not in process.ALL_SAMPLE_TABLES:
             path.unlink()
     process.make_tables(Campaign(directory))
     assert rows(directory, "header_occurrence") == before
