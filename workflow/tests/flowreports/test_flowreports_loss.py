@@ -20,7 +20,7 @@ MODULUS = 2**32
 
 
 def lossy_flow(draw: random.Random, client: int) -> list[bytes]:
-    """Return a flow at a tap: losses, late and repeated segments, keep-alive probes, FIN and RST, often over the wrap."""
+    """Return a flow at a tap: losses, late or repeated segments, keep-alive probes, FIN and RST, often with a wrap."""
     make, isn = partial(segment, client), draw.choice([MODULUS - 5000, draw.randrange(MODULUS)])
     lost, late = draw.choice([0, 0.05, 0.3]), draw.choice([0, 0.1, 0.3])
     frames = draw.choice([[], [make(isn, SYN)], [make(isn, SYN)] * 2, [make(isn, ACK)], [make(isn + 9000, ACK)]])
