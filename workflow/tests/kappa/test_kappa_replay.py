@@ -331,7 +331,7 @@ def test_text_has_a_line_for_replayer_and_path(replay, capsys):
     ("changed", "message"),
     [
         ({"packet": np.arange(COUNT) + 1}, "packet 200 is out of range: the recording has 200 frames"),
-        ({"packet": np.arange(COUNT) - 1}, "a number of a packet or loop is out of range"),
+        ({"packet": np.arange(COUNT) - 1}, "a packet or loop number is out of range"),
         ({"packet": np.arange(COUNT) // 2}, "rows are not in the order of loop and packet, or a packet occurs twice"),
         ({"loop": 3 - np.arange(COUNT, dtype=np.int32) // 50}, "rows are not in the order of loop and packet"),
         ({"departed_ns": columns()["requested_ns"] - 4 * 10**17}, "departed more than a year from the requested time"),
