@@ -117,8 +117,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--published",
         metavar="DATE",
         type=iso_date,
-        help="date of publication, as YYYY-MM-DD (default: the date of the last frame; without samples, of the last "
-        "transfer)",
+        help="date of publication, as YYYY-MM-DD (default: that of the last frame, or else of the last transfer)",
     )
     add_macs(parser)
     decompression.add_options(parser)
