@@ -18,6 +18,7 @@ from acapella_testing.runs.in_process import call_before
 from acapella_testing.waiting import interrupt_when, wait_until
 from fabrictestbed_extensions.fablib import node as fablib_node
 
+from acapella_capture.testbeds.fabric.background import call_for_each
 from acapella_capture.testbeds.fabric.network_slice import NetworkSlice
 from acapella_capture.transfer.delay import DELAY_DEVICES, DELAY_RULE
 from acapella_capture.transfer.fabric_nodes import FabricNodes, listed
@@ -151,6 +152,26 @@ def interrupted(fabric: FabricTransfers, monkeypatch, *words: str) -> str:
 def test_interrupt_does_not_wait_for_nodes_that_are_not_reached(fabric, monkeypatch):
     interrupted(fabric, monkeypatch)
     assert fabric.orchestrator.slices and fabric.slices == []
+
+
+def test_interrupt_ends_a_wait_that_the_signal_did_not_wake():
+    """The main thread blocks the signal, so another thread receives it; Python then calls the handler in the main one."""
+    started, done, waited = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_: str) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # a thread starts with the mask of its creator
+        started.set()
+        if not done.wait(BLOCKED_S):
+            waited.set()
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        with pytest.raises(KeyboardInterrupt), interrupt_when(started.is_set):
+            call_for_each(work, NODES)
+        assert not waited.is_set(), "the call waited for its threads"
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        done.set()
 
 
 @pytest.mark.soak

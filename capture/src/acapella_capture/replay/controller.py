@@ -26,6 +26,7 @@ RESPONSE_S = COMMAND_S + 5
 FILE_RESPONSE_S = FILE_S + 5  # the agent writes a file first
 IDLE_S, PROBE_S, PROBES = 5, 2, 3  # TCP keepalive: a peer that vanished is noticed within 11 s
 KEEPALIVE_S = 2.0  # interval of requests to an agent that waits for others; less than Timeouts.silent_s
+SIGNAL_CHECK_S = 0.5
 MAX_DEPARTURES_BYTES = 1 << 40
 
 
@@ -255,7 +256,8 @@ class Group:
         with ThreadPoolExecutor(len(remotes)) as pool:
             try:
                 futures = [pool.submit(work, remote) for remote in remotes]
-                wait(futures)
+                while wait(futures, SIGNAL_CHECK_S).not_done:  # a signal that arrives just before a wait does not end it
+                    pass
                 return [future.result() for future in futures]
             except (KeyboardInterrupt, SystemExit):
                 for remote in self.remotes:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
+SIGNAL_CHECK_S = 0.5
+
 
 def submit(function: Callable[..., Any], *arguments: Any, **options: Any) -> Future:
     """Call a function in a daemon thread."""
@@ -31,5 +33,7 @@ def call_for_each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[
     Raises the first error when all calls have ended. A signal handler that raises an exception ends the wait.
     """
     futures = [submit(function, item) for item in items]
-    concurrent.futures.wait(futures)
+    # A signal that arrives just before a wait does not end it: Python calls its handler when the wait ends.
+    while concurrent.futures.wait(futures, SIGNAL_CHECK_S).not_done:
+        pass
     return [future.result() for future in futures]
