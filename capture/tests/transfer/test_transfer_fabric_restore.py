@@ -155,7 +155,7 @@ def test_interrupt_does_not_wait_for_nodes_that_are_not_reached(fabric, monkeypa
 
 
 def test_interrupt_ends_a_wait_that_the_signal_did_not_wake():
-    """The main thread blocks the signal, so another thread receives it; Python then calls the handler in the main one."""
+    """The main thread blocks the signal, so another thread receives it; the main thread calls its handler."""
     started, done, waited = threading.Event(), threading.Event(), threading.Event()
 
     def work(_: str) -> None:

@@ -256,8 +256,8 @@ class Group:
         with ThreadPoolExecutor(len(remotes)) as pool:
             try:
                 futures = [pool.submit(work, remote) for remote in remotes]
-                while wait(futures, SIGNAL_CHECK_S).not_done:  # a signal that arrives just before a wait does not end it
-                    pass
+                while wait(futures, SIGNAL_CHECK_S).not_done:
+                    pass  # a signal that arrives just before a wait does not end it
                 return [future.result() for future in futures]
             except (KeyboardInterrupt, SystemExit):
                 for remote in self.remotes:
