@@ -95,8 +95,12 @@ static void read_list(struct words *words, struct model *model) {
         set_error(words, "a list after the flows");
         return;
     }
+    if (model->lists == LISTS_MAX) {
+        set_error(words, "too many lists");
+        return;
+    }
     struct list *grown = reallocarray(model->list, model->lists + 1, sizeof *model->list);
-    if (!grown || model->lists == LISTS_MAX) {
+    if (!grown) {
         set_error(words, "out of memory");
         return;
     }
@@ -296,7 +300,7 @@ static void read_gap(struct words *words, struct model *model) {
             break;
     }
     if (gap->denominator == 0 || (gap->kind == GAP_ON_OFF && gap->ns == 0)) {
-        set_error(words, "a gap of 0");
+        set_error(words, "an invalid gap");
     }
 }
 
@@ -350,7 +354,7 @@ static void read_size(struct words *words, struct model *model) {
 static void read_version(struct words *words, struct model *model) {
     (void)model;
     if (next_number(words, UINT32_MAX) != VERSION) {
-        set_error(words, "a different version");
+        set_error(words, "an unsupported version");
     }
 }
 
@@ -392,7 +396,7 @@ enum { FIRST_OF_FLOW = 5 }; /* index, in both lists, of the first line that must
 static void read_line(struct words *words, struct model *model) {
     const int kind = next_choice(words, line_names);
     if (kind >= FIRST_OF_FLOW && model->flows == 0) {
-        set_error(words, "a line of a flow before the flow");
+        set_error(words, "this line must follow a flow");
     }
     if (!words->failed) {
         line_readers[kind](words, model);

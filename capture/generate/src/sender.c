@@ -32,7 +32,7 @@ static int poll(void *argument) {
 
 static int check_start(const struct arguments *arguments, int64_t now, struct fault *fault) {
     return arguments->start_ns && (int64_t)arguments->start_ns <= now
-               ? fail(fault, "--start-ns %llu: is in the past; choose a later time",
+               ? fail(fault, "--start-ns %llu is in the past; choose a later time",
                       (unsigned long long)arguments->start_ns)
                : 0;
 }
@@ -86,7 +86,6 @@ int sender_run(struct sender *sender, struct fault *fault) {
         return fail(fault, "cannot start the polling thread");
     }
     int64_t disciplined_ns = 0;
-    int status = 0;
     while (transmission->end == SENDING) {
         sleep_for(TICK_NS);
         disciplined_ns += TICK_NS;
@@ -96,7 +95,7 @@ int sender_run(struct sender *sender, struct fault *fault) {
         }
         if (received_signal) {
             transmission_stop(transmission, SENDING_STOPPED);
-        } else if (status == 0 && ports_check_links(&sender->ports, fault) != 0) {
+        } else if (ports_check_links(&sender->ports, fault) != 0) {
             transmission_stop(transmission, SENDING_LINK_DOWN);
         }
     }
@@ -104,7 +103,7 @@ int sender_run(struct sender *sender, struct fault *fault) {
     rte_eal_wait_lcore(POLLING_LCORE);
     const struct port *port = &sender->ports.port[0];
     transmission->drained = port_drain(port->id, 0, port->tx_depth, sender->nic, DRAIN_LIMIT_NS);
-    return status;
+    return 0;
 }
 
 void sender_close(struct sender *sender) {

@@ -20,8 +20,8 @@ struct sender {
 int sender_open(struct sender *sender, struct model *model, const struct arguments *arguments,
                 struct fault *fault);
 
-/* Sends all packets; stores the result in `transmission`. Returns 0, or -1 with the reason in fault; packets
- * may have been sent even then. */
+/* Sends packets until the end, a signal or a fault such as a lost link; stores the result in `transmission`.
+ * Returns 0, or -1 with the reason in fault if sending did not begin. */
 int sender_run(struct sender *sender, struct fault *fault);
 
 /* Releases everything, even after an error. */

@@ -1,5 +1,5 @@
-// Arbitrary bytes as a pcapng file, plain or compressed, for the P4 loader's reader: it must not read outside
-// a block, every frame must satisfy its documented properties, and the reader must reach the end.
+// Arbitrary bytes as a pcapng file, plain or compressed, for the reader of the C programs: it must not read
+// outside a block, every frame must satisfy its documented properties, and the reader must reach the end.
 #include <sys/mman.h>
 #include <unistd.h>
 

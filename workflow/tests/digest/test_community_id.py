@@ -1,4 +1,4 @@
-"""Compares column community_id with the reference implementation (PyPI communityid), on generated flows and corpus."""
+"""Compares column community_id with the reference (PyPI communityid), on generated flows and on the corpus."""
 
 import ipaddress
 import random
@@ -120,7 +120,7 @@ def test_only_innermost_addresses_determine_the_id(tmp_path, before):
         ),
     ],
 )
-def test_flow_without_a_defined_id_has_none(tmp_path, packet):
+def test_flow_without_known_ports_has_no_id(tmp_path, packet):
     rows = digested(tmp_path, [Ether(**MAC) / packet])
     assert len(rows) == 1
     assert rows[0]["community_id"] is None

@@ -167,7 +167,7 @@ CONSTRUCTS = {  # key: a file in workflow/native/src/anonymize/headers, and what
     "transport: SCTP SACK in turn": lambda t: sctp(*(blocks(t, 2, 1) for _ in range(40))),
     "transport: SCTP SHUTDOWN in turn": lambda t: sctp(*(chunk(7, t.take(4)) for _ in range(60))),
     "transport: SCTP FORWARD TSN in turn": lambda t: sctp(*(chunk(0xC0, t.take(8)) for _ in range(60))),
-    "transport: SCTP INIT in turn": lambda t: sctp(*(chunk(2, t.take(16)) for _ in range(40))),
+    "transport: SCTP INIT ACK in turn": lambda t: sctp(*(chunk(2, t.take(16)) for _ in range(40))),
     "transport: SCTP parameters": lambda t: init(t.each(105, 2, b"\0\4")),
     "transport: SCTP address types": lambda t: init(t.each(35, b"\0\x0c\0\x0a", 6, b"\0\0")),
     "transport: SCTP parameters with a number": lambda t: sctp(chunk(
@@ -201,12 +201,12 @@ def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
     return [(text, CONSTRUCTS[name](text)) for text in [Text(code, start) for start in range(0, len(SENTENCE), 5)]]
 
 
-# Limit on unchanged bytes that may be letters: text in valid header fields, and matches in pseudonyms.
-LETTERS = 32
+# Limit on unchanged bytes that may be text in valid header fields, and matches in pseudonyms.
+TEXT_BYTES = 32
 
 
-def letters(frame: bytes, left: bytes) -> int:
-    """Return the number of unchanged bytes in and after the repeated header that may be letters."""
+def unchanged_printable(frame: bytes, left: bytes) -> int:
+    """Return the number of unchanged bytes in and after the repeated header that are printable ASCII characters."""
     return sum(a == b and 0x20 <= a < 0x7F for a, b in [*zip(frame, left, strict=False)][header_offset(frame) :])
 
 
@@ -217,7 +217,7 @@ def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
     for (text, frame), left in zip(created, released(tmp_path, [frame for _, frame in created]), strict=True):
         assert len(left) >= header_offset(frame), "the headers before it are kept"
         assert run_of_text(text.content, left[header_offset(frame) :]) < RUN, left.hex()
-        assert letters(frame, left) <= LETTERS
+        assert unchanged_printable(frame, left) <= TEXT_BYTES
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -244,7 +244,7 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
     assert len(left) == len(frames)
     for (text, _), (_, frame), kept in zip(each, frames, left, strict=True):
         assert run_of_text(text.content, kept[header_offset(frame) :]) < RUN
-        assert letters(frame, kept) <= LETTERS
+        assert unchanged_printable(frame, kept) <= TEXT_BYTES
 
 
 ALL_EXTENSIONS = b"\x3c\0\5\2\0\0\1\0\x2b\0\4\1\7\1\1\0\x2c\0\3" + bytes(5) + b"\x33\0\0\1\0\0\0\7"

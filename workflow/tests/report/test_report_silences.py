@@ -12,14 +12,14 @@ from acapella.figures import capture_quality, silences, throughput
 from acapella.figures.source import Source
 from acapella.report import warnings
 
-YEAR_S = 369 * 86400
+DAYS_369_S = 369 * 86400
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
     """Return a campaign of samples with silences; `early` and `idle` have manifests with times."""
     campaign = tmp_path_factory.mktemp("silences") / "made"
-    add_sample(campaign, "merged", ("WEST", "p1"), None, [flow(0.5, 47), flow(YEAR_S, YEAR_S + 0.2)])
+    add_sample(campaign, "merged", ("WEST", "p1"), None, [flow(0.5, 47), flow(DAYS_369_S, DAYS_369_S + 0.2)])
     add_sample(campaign, "hour", ("EAST", "p1"), None, [flow(0, 20), flow(3600, 3620)])
     add_sample(campaign, "idle", ("EAST", "p2"), (0, 7200), [flow(1, 7000)])
     add_sample(campaign, "early", ("EAST", "p3"), (0, 100), [flow(-1000, 50)])
@@ -29,7 +29,7 @@ def campaign(tmp_path_factory):
 
 def test_silences_are_times_without_frames_that_no_manifest_shows_as_captured(campaign):
     found = {row["sample"]: row["silence_ns"] // SECOND for row in rows(campaign, "capture_quality")}
-    assert found == {"merged": YEAR_S - 48, "hour": 3579, "idle": 0, "early": 999, "instant": 0}
+    assert found == {"merged": DAYS_369_S - 48, "hour": 3579, "idle": 0, "early": 999, "instant": 0}
 
 
 @pytest.mark.parametrize("table", ["capture_quality", "throughput"])

@@ -1,4 +1,4 @@
-"""Collections under random schedules of faults: nothing is left unnamed, and no limit is exceeded."""
+"""Collections under random schedules of faults: the error names everything that is left, and no limit is exceeded."""
 
 from dataclasses import replace
 

@@ -53,7 +53,7 @@ static const struct spec_array *find_register(struct line *line, const char *nam
         fail(line->fault,
              "%.64s: the program has no such register; the regarray lines of the .spec name them", name);
     } else if (index >= array->size || count > array->size - index) {
-        fail(line->fault, "%.64s: has the indices 0 to %u", name, array->size - 1);
+        fail(line->fault, "%.64s: index out of range; the indices are 0 to %u", name, array->size - 1);
         array = NULL;
     }
     return array;

@@ -83,8 +83,8 @@ inline constexpr std::size_t kLabel = 4;
 // IP length must fit. Bytes that were not captured may have any value.
 inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
     constexpr std::size_t kIpv6 = 40;
-    constexpr std::size_t kLengths = 6;  // of both versions
-    if (!at.has(offset + kLengths)) return true;
+    constexpr std::size_t kEndOfLengths = 6;  // of both versions
+    if (!at.has(offset + kEndOfLengths)) return true;
     const std::size_t left = at.reported() - offset;
     const unsigned version = at.u8(offset) >> 4;
     if (version == 4) return (at.u8(offset) & 0x0f) >= 5 && at.be16(offset + 2) <= left;

@@ -5,7 +5,7 @@ namespace acapella {
 namespace {
 
 constexpr std::size_t kTag = 4;
-constexpr std::size_t kId = 2;  // with priority and drop eligibility
+constexpr std::size_t kTci = 2;  // Tag Control Information: priority, drop eligibility and VLAN ID
 constexpr std::uint16_t kServiceTag = 0x88a8;
 constexpr std::uint16_t kServiceInstanceTag = 0x88e7;  // the I-TAG of 802.1ah
 
@@ -42,7 +42,7 @@ Next after_tag(Walk& walk, std::size_t length, bool service) {
 
 Next dissect_vlan(Walk& walk) {
     walk.push(Token::vlan);
-    if (walk.at.has(kId)) add_id(walk, 0);
+    if (walk.at.has(kTci)) add_id(walk, 0);
     return walk.at.has(kTag) ? after_tag(walk, kTag, false) : walk.truncated(Issue::truncated_vlan);
 }
 

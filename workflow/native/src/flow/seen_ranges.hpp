@@ -1,6 +1,6 @@
 // The payload ranges that were already sent in one direction of a TCP connection. Positions are sequence
-// numbers unwrapped to 64 bits, relative to the highest one sent (RFC 9293 section 3.4: comparisons modulo
-// 2^32).
+// numbers unwrapped to 64 bits: of all possible values, the one nearest to the end of the data sent so far
+// (RFC 9293 section 3.4: comparisons modulo 2^32).
 #pragma once
 
 #include <cstdint>

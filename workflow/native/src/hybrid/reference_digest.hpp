@@ -1,5 +1,6 @@
 // Creates both tables from tshark's output alone, for a whole file that tshark read itself. `acapella verify`
-// compares digests with them, except for inner_wire_len and issue, which tshark does not print.
+// compares digests with them. They contain no inner_wire_len, and no dissection errors in issue, because
+// tshark prints neither.
 #pragma once
 
 #include <cstdint>

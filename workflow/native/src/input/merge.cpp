@@ -47,7 +47,8 @@ bool Merge::next(Capture& capture) const {
     return true;
 }
 
-// Returns the link type of the first frame, or of the first file header if there are no frames.
+// Returns the link type of the next frame of the first capture that has one, or of the first interface
+// if there are no frames.
 std::uint16_t Merge::link_type() const {
     for (const Capture& capture : captures_)
         if (capture.record.frame > 0) return capture.record.link_type;

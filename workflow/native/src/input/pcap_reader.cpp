@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint32_t kMicroseconds = 0xa1b2c3d4;
 constexpr std::uint32_t kNanoseconds = 0xa1b23c4d;
-constexpr std::uint32_t kModified = 0xa1b2cd34;  // A. Kuznetsov's patches of libpcap, 1999
+constexpr std::uint32_t kModified = 0xa1b2cd34;  // A. Kuznetsov's patches to libpcap, 1999
 constexpr std::uint32_t kIxiaHardware =
     0x1c0001ac;  // "lcap": nanoseconds, and 4 more bytes in the file header
 constexpr std::uint32_t kIxiaSoftware = 0x1c0001ab;
@@ -203,8 +203,8 @@ bool PcapReader::next(Record& record) {
         return stop_bad_caplen(header.captured, link_type_);
     }
     if (header.captured < padding_) [[unlikely]] {
-        return stop(FileEnd::bad_caplen,
-                    "capture length " + std::to_string(header.captured) + " is less than its padding");
+        return stop(FileEnd::bad_caplen, "capture length " + std::to_string(header.captured) +
+                                             " is less than the padding of the record");
     }
     const std::size_t record_size = std::size_t{header_size_} + header.captured;
     const Bytes bytes = source_.view(record_size);

@@ -1,4 +1,5 @@
-// Decompression that begins at each start of a stream yields the rest of the stream.
+// Decompression from any of the starting points of a stream (ByteStream::Start) yields the rest of the
+// stream.
 #include <gtest/gtest.h>
 #include <lz4frame.h>
 

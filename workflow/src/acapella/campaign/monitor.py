@@ -3,9 +3,9 @@
     acapella campaign monitored results/demo --samples t1 t2
     acapella campaign monitored results/reproduced --release demo-public
 
-Reads generated/SAMPLE/monitor_*.parquet of every sample whose manifest has the key generated, from the campaign or from
-a release, and writes tables/monitor_* as CSV and Parquet. Each trial is a port of the monitor: column `name` of
-monitor_ports is the name of its sample.
+Reads generated/SAMPLE/monitor_*.parquet of each sample given with --samples, whose manifest must have the key
+generated, or of each sample in generated/trials.json of a release, and writes tables/monitor_* as CSV and Parquet. Each
+trial is a port of the monitor: column `name` of monitor_ports is the name of its sample.
 """
 
 import argparse

@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "captures", metavar="CAPTURE", nargs="*", help="capture of reports: pcap or pcapng, optionally compressed"
     )
     source.add_argument(
-        "--interface", metavar="NAME", help="receive from an interface (AF_PACKET) until Ctrl-C or kill"
+        "--interface", metavar="NAME", help="receive from an interface (AF_PACKET) until Ctrl-C or SIGTERM"
     )
     source.add_argument("--rdma-device", metavar="NAME", help="receive from an RDMA device, which writes to memory")
     source.add_argument("--rdma-peer", metavar="IPV4", help="source address of the reports (RDMA device)")

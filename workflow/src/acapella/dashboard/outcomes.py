@@ -30,10 +30,10 @@ def read_outcomes(path: Path) -> tuple[Outcomes, str | None]:
 
 
 def outcome_cell(by_site: dict[str, str] | None) -> Cell:
-    """Return the cell of a campaign: ``2 of 4 success, 1 degraded, 1 failed``. Empty without a collection."""
+    """Return the cell of a campaign: ``2 of 4 succeeded, 1 degraded, 1 failed``. Empty without a collection."""
     if not by_site:
         return EMPTY
     numbers = Counter(by_site.values())
-    words = [f"{numbers[SUCCESS]} of {len(by_site)} success"]
+    words = [f"{numbers[SUCCESS]} of {len(by_site)} succeeded"]
     words += [f"{numbers[outcome]} {outcome}" for outcome in OUTCOMES if outcome != SUCCESS and numbers[outcome]]
     return Cell(", ".join(words), round(numbers[SUCCESS] / len(by_site), 6))

@@ -7,7 +7,7 @@ from .compose import Figure
 from .source import NoData, Source
 
 SUBJECT = "Queueing delay of transfers"
-ABOUT = "Queueing delay on the wire against buffer and delay: round-trip time minus the smallest one on the path."
+ABOUT = "Queueing delay against buffer and delay: round-trip time on the wire minus the smallest one on the path."
 TABLE = "transfer_settings"
 COLUMNS = ("algorithm", "delay_ns", "buffer_bytes", "queue_mean_ns", "runs", "flags")
 SCOPE = transfer_scope.scope_of(transfer_heatmap.heat_rows)
@@ -34,7 +34,7 @@ def milliseconds(row: dict) -> float | None:
 
 
 def text(row: dict) -> str:
-    """Return the text of a cell, to 0.01 ms: more digits do not fit into the cells of a grid of 8 x 8."""
+    """Return the text of a cell, with the digits of `short`: more do not fit into the cells of a grid of 8 x 8."""
     value = milliseconds(row)
     return transfer_heatmap.MISSING if value is None else short(value)
 

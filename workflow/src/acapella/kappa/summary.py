@@ -73,10 +73,11 @@ def heading(entry: dict) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Return a number with four significant digits; 0 and 1 only if the value is exactly that."""
+    """Return a number with four significant digits, or with as many as distinguish it from 1."""
     if value is None:
         return "undefined"
-    return str(int(value)) if value in (0, 1) else f"{value:.4g}"
+    texts = (f"{value:.{digits}g}" for digits in range(4, 18))
+    return next((text for text in texts if text != "1"), "1")
 
 
 def format_kappa(kappa: float | None) -> str:
@@ -136,9 +137,8 @@ def replay_lines(entry: dict) -> list[str]:
     lines.append(f"              {', '.join(ranges)}")
     excluded = path["excluded_a"] + path["excluded_b"]
     if excluded:
-        lines.append(
-            f"              without {count(excluded, 'arrival')} of packets that one trial did not send or time"
-        )
+        unknown = "packets not sent or without a known departure in one trial"
+        lines.append(f"              without {count(excluded, 'arrival')} of {unknown}")
     return lines
 
 
@@ -187,9 +187,10 @@ def detail_lines(entry: dict) -> list[str]:
     ]
 
 
-def delta(sums: dict) -> str:
+def delta(statistics: dict) -> str:
     """Return statistics of absolute differences."""
-    return f"mean {sums['mean']:,.1f} ns, median {sums['median']:,}, p99 {sums['p99']:,}, largest {sums['largest']:,}"
+    mean, *others = (statistics[name] for name in ("mean", "median", "p99", "largest"))
+    return "mean {:,.1f} ns, median {:,}, p99 {:,}, largest {:,}".format(mean, *others)
 
 
 def time_lines(windows: list[dict]) -> list[str]:

@@ -2,9 +2,9 @@
 
 Snakemake compares the command line of a rule, but not the program that it runs. Therefore each rule has a parameter
 `code.digest(STAGE, ...)`. It is the SHA-256 of the module of the stage, all modules of Acapella that it imports (found
-by parsing, without running code), their data files, the columns of tables whose schemas they name, the sources of the
-native core if it is used (including the sources of an outdated build), and the versions of third-party packages that
-affect the output. Comments, docstrings and messages are ignored (`canonical`).
+by a regular expression, without running code), their data files, the columns of tables whose schemas they name, the
+sources of the native core if it is used (including the sources of an outdated build), and the versions of third-party
+packages that affect the output. Comments, docstrings and messages are ignored (`canonical`).
 
 Schemas that modules do not name, such as those of published tables, are input files of rules.
 """
@@ -145,7 +145,7 @@ def checksums_file() -> Path:
 
 
 def closure(*stages: str) -> tuple[set[Source], set[str], bool]:
-    """Return the source files that ``stages`` import, their OUTPUT_PACKAGES, and whether the core is used.
+    """Return the source files of ``stages`` and their imports, their OUTPUT_PACKAGES, and whether the core is used.
 
     Imports are followed transitively in Acapella's packages.
     """
@@ -246,8 +246,8 @@ def package_of(path: Path, name: str) -> str:
 def imported_names(source: str, package: str) -> Iterator[str]:
     """Yield the dotted names in the import statements of a module's source; ``package`` resolves relative imports.
 
-    A regular expression finds the statements, because parsing all modules would take a quarter of the time in which
-    Snakemake starts. A line of a string that looks like an import statement only adds names that are not modules.
+    A regular expression finds the statements, because parsing all modules would take a quarter of Snakemake's
+    startup time. A line of a string that looks like an import statement only adds names that are not modules.
     """
     for match in IMPORT.finditer(COMMENT.sub("", source)):
         level, base, names = len(match["dots"] or ""), match["base"], imported(match["names"])
@@ -319,7 +319,7 @@ def tshark_version(engine: str) -> str:
 
 
 def installed_versions(engine: str) -> str:
-    """Return the installed versions on which a digest depends; "none" if it needs tshark, which is missing."""
+    """Return the versions on which the output of `acapella digest` depends; "none" if tshark is needed but missing."""
     try:
         return installed.versions(engine)
     except UserError:

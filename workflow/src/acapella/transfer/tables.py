@@ -10,7 +10,8 @@ names of the files: --name-pattern is a regular expression with groups of the sa
 (powers of 1024).
 
 Writes tables/transfer_*.csv and .parquet (docs/transfer.md). Files that are truncated, contain an error or were not
-written by iperf3 are listed in tables/transfer_files, the first 20 faults also on standard error; the others are used.
+written by iperf3 are listed in tables/transfer_files, the first 20 faults also on standard error; all other files
+are used.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Runs the workflow on trials that nodes of a FABRIC on loopback replayed, up to tables and figures."""
+"""Runs the workflow, up to tables and figures, on trials that nodes of a simulated FABRIC on loopback replayed."""
 
 import json
 import subprocess
@@ -37,7 +37,7 @@ SHORT |= {"collect": from_ports({"STAR": [PORT]})}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Collect trials that arrive at the listening node over a bridge, and run the rest of the workflow."""
-    required(replay.program)  # build/replay-static.log has the reason
+    required(replay.program)  # skips the tests if it was not built; build/replay-static.log contains the reason
     place = Workplace(tmp_path_factory.mktemp("replays"))
     capture = place.directory / "given.pcap"
     replay_capture.write(capture, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=PACKETS)
