@@ -16,6 +16,7 @@ from acapella_testing.processes import run
 
 from acapella.cli.main import main
 from acapella.kappa import selection
+from acapella.kappa.summary import format_number
 
 
 @pytest.fixture
@@ -110,6 +111,11 @@ def test_summary_shows_the_contribution_of_each_component(trials, capsys):
     assert "of loss" in text
     assert "100 common of 100 in A and 100 in B" in text
     assert "moved       none" in text
+
+
+def test_values_below_1_are_not_printed_as_1():
+    values = (None, 0, 0.12346, 0.99995, 1 - 2**-53, 1)
+    assert [*map(format_number, values)] == ["undefined", "0", "0.1235", "0.99995", "0.9999999999999999", "1"]
 
 
 def test_summary_of_three_trials_has_each_pair(trials, tmp_path, capsys):
