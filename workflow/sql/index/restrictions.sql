@@ -63,7 +63,6 @@ described as (
         reason,
         list_position(['trial', 'filter', 'p4', 'sampling'], reason) as place,
         case
-            when reason = 'trial' then 'replayed trial'
             when reason = 'filter' then concat_ws(' ', 'filter', detail)
             when reason = 'p4' then concat_ws(' ', 'P4 program', detail)
             when reason = 'sampling' and detail is not null then 'one frame in ' || detail

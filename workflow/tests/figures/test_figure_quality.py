@@ -1,5 +1,6 @@
 """Tests figure capture_quality and losses in subtitles: marks, counts of unknown losses, and titles."""
 
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -8,7 +9,7 @@ from acapella_testing.generated.generated_tables import source_of_rows, source_w
 from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
-from acapella.figures import capture_quality, compose
+from acapella.figures import capture_quality, compose, theme
 from acapella.figures.quality import loss_summary
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
@@ -132,6 +133,36 @@ def test_capture_quality_distinguishes_unknown_from_zero(samples, expected, colu
     assert with_spaces(figure.title) == expected
     text = words(svg_of(figure))
     assert [gap.heading[1] for gap in capture_quality.UNKNOWN_LOSSES if " ".join(gap.heading) in text] == columns
+
+
+def test_truncated_files_are_counted_per_site_and_named(tmp_path):
+    samples = [COUNTED | {"file_issue": "cut_record" if n < 6 else None, "file_unread_bytes": 0} for n in range(7)]
+    figure = compose.compose_figure("capture_quality", quality_of(tmp_path / "truncated", samples))
+    text = words(svg_of(figure))
+    assert "truncated or damaged files" in text
+    assert " 6 of 7 " in text
+    assert "the file ends within a frame" in figure.description
+    assert with_spaces(figure.description).count(": 6 files (s0, s1, s2, s3 and 2 more)") == 1
+    complete = compose.compose_figure("capture_quality", quality_of(tmp_path / "complete", [COUNTED]))
+    assert "damaged files" not in words(svg_of(complete))
+
+
+@pytest.mark.parametrize("column", ["loss", "coverage"])
+def test_labels_of_narrow_panels_do_not_collide(column):
+    """A panel has 52 px if all columns of text are shown and the site has a long name."""
+    for width in (52, capture_quality.NARROW - 1, capture_quality.NARROW, 150):
+        chart = capture_quality.panel([], ["site"], (column, ("heading",)), width, first=True).to_dict(validate=False)
+        axis = chart["layer"][0]["encoding"]["x"]["axis"]
+        texts = re.findall(r"- ([0-9.]+)\) < 0.01 \? '([^']+)'", axis["labelExpr"])
+        places = [(float(place), theme.text_width([text]) - 4) for place, text in texts]
+        assert all(b - a >= (one + other) / 2 + 2 for (a, one), (b, other) in pairwise(places)), width
+
+
+def test_unit_in_a_note_is_on_the_same_line_as_its_number(tmp_path):
+    figure = compose.compose_figure("capture_quality", quality_of(tmp_path, [COUNTED]))
+    lines = [line for note in figure.notes for line in compose.wrap_lines(note, theme.TEXT)]
+    assert [line for line in lines if line.startswith("%")] == []
+    assert "0.0001\N{NO-BREAK SPACE}%" in figure.description
 
 
 def test_capture_quality_states_bytes_not_read_after_an_error(tmp_path):

@@ -123,7 +123,7 @@ def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
     source = with_restrictions(tmp_path, restriction="trial, filter", excluded="trial, filter")
     frames = [row["frames"] for row in source.quality]
     notes, quality = (notes_of(name, source) for name in ("header_depth", "capture_quality"))
-    assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (replayed trial, filter)" in notes
+    assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (trial, filter)" in notes
     assert f"2 samples (20 s each) of 1 site, {sum(frames[2:]):,} frames" in notes
     assert "excluded" not in quality
     assert f"4 samples (20 s each) of 1 site, {sum(frames):,} frames" in quality

@@ -4,6 +4,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 from acapella_testing.generated.files_campaign import failed
@@ -41,7 +42,6 @@ CAMPAIGNS = {
 UNMEASURED = "the departures of the replays were not measured"
 EMPTY = {("kappa_replayer", name): UNMEASURED for name in CAMPAIGNS if name != "replayed"}  # figures without data
 EMPTY |= {  # and the reason that they print
-    ("kappa_environments", "one_pair"): "a single environment cannot be compared",
     ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
 }
 DIFFERENCE = "Mean absolute difference of"
@@ -80,10 +80,47 @@ def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns,
     assert (pairs if name == "kappa_matrix" else against_first) in shown
     assert ("against the first trial" in shown) == (name != "kappa_matrix")
     assert "losses: none seen" in shown
-    assert [unit for unit in UNITS[name] if unit not in shown] == []
-    assert f"Data: tables/{figure_module(name).TABLE}.csv" in shown
+    is_single = name == "kappa_environments" and len(CAMPAIGNS[campaign][0]) == 1
+    assert [unit for unit in (("kappa",) if is_single else UNITS[name]) if unit not in shown] == []
+    assert f"Data: tables/{'consistency' if is_single else figure_module(name).TABLE}.csv" in shown
     assert "NaN" not in shown
     assert "undefined (" not in shown
+
+
+@pytest.mark.parametrize(
+    ("runs", "title"),
+    [
+        (4, "quiet: mean kappa 0.9650 (0.9500 to 0.9800) of 4 runs"),
+        (1, "quiet: kappa 0.9800 of the only run"),
+    ],
+)
+def test_single_environment_has_one_panel_of_runs_and_no_comparison(runs, title, tmp_path):
+    source = environments_campaign(tmp_path, {"quiet": [0.98 - 0.01 * n for n in range(runs)]})
+    figure = compose.compose_figure("kappa_environments", source)
+    assert with_spaces(figure.title) == title
+    (panel,) = figure.spec["concat"]
+    assert "hconcat" not in panel
+    assert len(panel["data"]["values"]) == runs
+    assert "there is no other environment to compare with" in figure.description
+    assert "Difference" not in figure.description
+    assert (figure.table, figure.columns) == ("consistency", ("environment", "trial_b", "kappa"))
+
+
+@pytest.mark.parametrize("name", ["reordering_spacing", "kappa_replayer"])
+def test_sentence_instead_of_marks_has_no_frame(name, drawn):
+    """A frame would look like an empty panel."""
+    assert "view" not in drawn(name, "one_pair").spec["concat"][0]
+
+
+@pytest.mark.parametrize("width", [141, 192, 293, 596])
+@pytest.mark.parametrize("end", [0, 1, 9.5, 300, 999.9, 1499, 1502, 9999, 12_000, 86_400, 9.9e6])
+def test_labels_of_the_time_axis_are_apart(width, end):
+    px = width / max(end, 1)
+    ticks = kappa_timeline.time_ticks(end, width)
+    sizes = [theme.text_width([f"{tick:,}"]) for tick in ticks]
+    left = [min(max(tick * px - size / 2, 0), width - size) for tick, size in zip(ticks, sizes, strict=True)]
+    assert all(b - a - size > 8 for (a, b), size in zip(pairwise(left), sizes, strict=False))
+    assert len(ticks) > (end >= 1)
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)

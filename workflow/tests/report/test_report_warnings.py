@@ -149,14 +149,14 @@ def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
     source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered=True)
     frames, total = source.quality[0]["frames"], sum(row["frames"] for row in source.quality)
     assert [with_spaces(text) for text in warnings.collect(source)] == [
-        f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
+        f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (trial, filter): S0-p0-0000. "
         "To include them, set analysis.traffic: all."
     ]
     facts = {name: with_spaces(value) for name, value in summary.facts(source)}
     assert facts["In traffic statistics"] == f"3 of 4 samples, {total - frames:,} of {total:,} frames"
     (quality,) = [table for table in tables.report_tables(source) if table["name"] == "capture_quality"]
     place = [name for name, _ in quality["columns"]].index("Excluded from statistics")
-    assert [row[place] for row in quality["rows"]] == ["replayed trial, filter", "", "", ""]
+    assert [row[place] for row in quality["rows"]] == ["trial, filter", "", "", ""]
 
 
 def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import altair as alt
 
-from acapella.common.wording import count, listed, nanoseconds, percent, scaled, short_labels, span
+from acapella.common.wording import GAP, count, listed, nanoseconds, percent, scaled, short_labels, span
 
 from . import theme
 from .compose import Figure
@@ -18,16 +18,19 @@ from .silences import coverage_notes
 from .source import NoData, Source, sites_of
 
 SUBJECT = "Capture quality"
-ABOUT = "Losses, clock resolution, malformed frames, and captured time of each sample."
+ABOUT = "Losses, clock resolution, malformed frames, incomplete files, and captured time of each sample."
 TABLE = "capture_quality"
 COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_coverage_share")
-COLUMNS += ("issue_frames", "frames", "file_unread_bytes", "silence_ns")
+COLUMNS += ("issue_frames", "frames", "file_issue", "file_unread_bytes", "silence_ns")
 SCOPE = scope_of_all
 MAX_LABEL = 24
 MARK = 16  # px: width reserved for a circle with a number, and for 0 at the left end of a logarithmic axis
+COUNT_WIDTH = 52  # px: width of a column of text
 DOT = 8  # px: width reserved for a dot; marks of a site that would overlap are merged
-MAX_NAMED = 4  # samples listed in a tooltip
+MAX_NAMED = 4  # samples listed in a tooltip or a note
 AXIS_MIN, AXIS_MAX = 1e-4, 100  # %: the logarithmic axes; 0 is at their left edge, ``MARK`` px from AXIS_MIN
+NARROW = 80  # px: the labels of all ticks fit into wider panels
+TICKS = {"coverage": ((0, 25, 50, 75, 100), (0, 50, 100)), "shares": ((0, 0.01, 1, 100), (0, 0.01, 100))}
 PANELS = (
     ("loss", ("frames", "lost (%)")),
     ("stamps", ("repeated", "timestamps (%)")),
@@ -36,8 +39,8 @@ PANELS = (
 )
 
 
-class UnknownLoss(NamedTuple):
-    """A kind of incomplete information on losses: heading of its column, which samples it applies to, explanation."""
+class CountColumn(NamedTuple):
+    """A column of text with the number of samples that a statement applies to: its heading, and an explanation."""
 
     heading: tuple[str, str]
     applies_to: Callable[[dict], bool]
@@ -45,56 +48,59 @@ class UnknownLoss(NamedTuple):
 
 
 UNKNOWN_LOSSES = (
-    UnknownLoss(
+    CountColumn(
         ("samples, loss", "unknown"),
         lambda row: row["lost_frames"] is None,
         "Loss unknown: no counter of mirror, interface or kernel.",
     ),
-    UnknownLoss(
+    CountColumn(
         ("samples, loss", "partly known"),
         lambda row: row["lost_frames"] is not None and row["loss_stages_known"] < STAGES,
         "Loss partly known: mirror, interface, kernel or file has no counter, so it may be larger.",
     ),
 )
+INCOMPLETE_FILES = CountColumn(
+    ("truncated or", "damaged files"),
+    lambda row: row["file_issue"] is not None,
+    "Truncated or damaged: the file ends within a frame, or contains an error; later frames are not read",
+)
+COLUMNS_AFTER = {"loss": UNKNOWN_LOSSES, "issues": (INCOMPLETE_FILES,)}  # by panel, whether or not it is drawn
 
 
 def draw(source: Source) -> Figure:
     """Draw four panels with a row per site and a mark per sample; unknown losses are counted, not drawn as 0.
 
-    A panel without a known value is omitted.
+    A panel without a known value is omitted, and so is a column of numbers of samples if all are 0.
     """
     rows = source.quality
     if not rows:
         raise NoData("the campaign has no samples")
     labels = short_labels(sites_of(rows), MAX_LABEL)
     order = list(labels.values())
-    kinds = [kind for kind in UNKNOWN_LOSSES if any(kind.applies_to(row) for row in rows)]
+    kinds = [kind for kind in UNKNOWN_LOSSES if any(map(kind.applies_to, rows))]
     drawn = [entry for entry in PANELS if any(share(row, entry[0]) is not None for row in rows)] or PANELS
-    width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(kinds)) // len(drawn)
-    text_first = bool(kinds) and drawn[0] is not PANELS[0]
+    parts: list[tuple | CountColumn] = []
+    for entry in PANELS:
+        parts += [entry] * (entry in drawn)
+        parts += [column for column in COLUMNS_AFTER.get(entry[0], ()) if any(map(column.applies_to, rows))]
+    columns = len(parts) - len(drawn)
+    width = (theme.WIDTH - theme.text_width(order) - 150 - (COUNT_WIDTH + 14) * columns) // len(drawn)
     panels = [
-        panel(
-            panel_marks(rows, labels, column, width),
-            order,
-            (column, heading),
-            width,
-            first=not index and not text_first,
-        )
-        for index, (column, heading) in enumerate(drawn)
-    ]
-    panel_index = 0 if text_first else 1
-    panels[panel_index:panel_index] = [
-        unknown_loss_column(rows, labels, order, kind, first=text_first and not index)
-        for index, kind in enumerate(kinds)
+        count_column(rows, labels, order, part, first=not index)
+        if isinstance(part, CountColumn)
+        else panel(panel_marks(rows, labels, part[0], width), order, part, width, first=not index)
+        for index, part in enumerate(parts)
     ]
     key = (
         "Dot: one sample; circle: number of samples whose dots would overlap, at their mean. Shares of frames have "
-        "logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: share of the offered frames that "
-        "mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the previous frame.",
+        f"logarithmic axes from {AXIS_MIN:.4f}{GAP}%, with 0 at the left edge. Frames lost: share of the offered "
+        "frames that mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the "
+        "previous frame.",
         *omitted_panels(drawn),
         *([" ".join(kind.explanation for kind in kinds)] if kinds else []),
         *coverage_notes(rows),
         clock_resolutions(rows),
+        *incomplete_files(rows),
         *unread_bytes(rows),
     )
     return Figure(title(rows), alt.hconcat(*panels, spacing=14), key)
@@ -196,6 +202,15 @@ def clock_resolutions(rows: list[dict]) -> str:
     return f"Clock resolution: {', '.join(parts)}."
 
 
+def incomplete_files(rows: list[dict]) -> tuple[str, ...]:
+    """Return a note that names the samples whose file ends within a frame or is damaged."""
+    names = [row["sample"] for row in rows if INCOMPLETE_FILES.applies_to(row)]
+    if not names:
+        return ()
+    shown = listed([*names[:MAX_NAMED], *([f"{len(names) - MAX_NAMED:,} more"] if len(names) > MAX_NAMED else [])])
+    return (f"{INCOMPLETE_FILES.explanation}: {count(len(names), 'file')} ({shown}).",)
+
+
 def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
     """Return a note on bytes of files that were not read because of an error."""
     with_unread = [row for row in rows if row["file_unread_bytes"]]
@@ -208,7 +223,8 @@ def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
 def panel(values, order, column_and_heading, width, *, first) -> alt.LayerChart:
     """Return the marks of one panel, with one row per site."""
     column, heading = column_and_heading
-    tick_values = [0, 25, 50, 75, 100] if column == "coverage" else [0, 0.01, 1, 100]
+    wide, narrow = TICKS["coverage" if column == "coverage" else "shares"]
+    tick_values = wide if width >= NARROW else narrow
     ticks = {round(axis_position(value / 100, column, width), 2): f"{value:g}" for value in tick_values}
     axis = alt.Axis(
         values=list(ticks), tickCount=len(ticks), labelExpr=tick_labels(ticks), domain=False, labelOverlap=False
@@ -239,10 +255,8 @@ def tick_labels(ticks: dict[float, str]) -> str:
     return " : ".join(f"abs(datum.value - {position}) < 0.01 ? '{text}'" for position, text in ticks.items()) + " : ''"
 
 
-def unknown_loss_column(
-    rows: list[dict], labels: dict, order: list[str], kind: UnknownLoss, *, first: bool
-) -> alt.Chart:
-    """Return a text column with the number of samples of each site with this kind of incomplete loss information."""
+def count_column(rows: list[dict], labels: dict, order: list[str], kind: CountColumn, *, first: bool) -> alt.Chart:
+    """Return a column of text with the number of samples of each site that ``kind`` applies to."""
     values = []
     for site, label in labels.items():
         site_rows = [row for row in rows if row["site"] == site]
@@ -258,5 +272,5 @@ def unknown_loss_column(
             y=alt.Y("label:N", scale=alt.Scale(domain=order), title=None, axis=names if first else None),
             text="text:N",
         )
-        .properties(width=52, height=alt.Step(theme.row_height(len(order), total=330)))
+        .properties(width=COUNT_WIDTH, height=alt.Step(theme.row_height(len(order), total=330)))
     )

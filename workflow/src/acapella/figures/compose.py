@@ -14,14 +14,21 @@ from .rows import Rows, sampled
 from .shared_parts import shared_parts
 from .source import NoData, Source
 
+SENTENCE = 12  # px: size of a sentence instead of a chart
+
 
 @dataclass(frozen=True)
 class Figure:
-    """Output of a figure's module: a title that states a result, the chart, and notes on how to read its marks."""
+    """Output of a figure's module: a title that states a result, the chart, and notes on how to read its marks.
+
+    ``table`` and ``columns``: origin of the numbers if it is not the module's TABLE and COLUMNS.
+    """
 
     title: str
     chart: alt.TopLevelMixin
     key: tuple[str, ...] = ()
+    table: str = ""
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,6 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
     """
     module = registry.figure_module(name)
     scope = getattr(module, "SCOPE", quality.scope)
-    origin_text = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
     # The complete specification is validated below, so its parts are not.
     with schemapi.debug_mode(False), shared_parts():
         try:
@@ -67,12 +73,14 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
             figure, reason = no_data_figure(module.SUBJECT, str(error)), str(error)
         notes = (*scope(source), *missing_note(name, missing), *figure.key)
         title = figure.title + restriction_suffix(scope, source)
+        table, columns = figure.table or module.TABLE, tuple(figure.columns or module.COLUMNS)
+        origin_text = f"Data: tables/{table}.csv ({', '.join(columns)})" if origin else None
         spec = add_title(figure.chart, title, notes, origin_text).to_dict(validate=False)
     if origin:  # without it, the specification is that of the figure's file without the line that names the table
         alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
-    spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
-    return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), reason, spec)
+    spec["usermeta"] = {"figure": name, "table": f"tables/{table}.csv", "columns": list(columns)}
+    return ComposedFigure(name, title, notes, table, columns, reason, spec)
 
 
 def missing_note(name: str, missing: int) -> tuple[str, ...]:
@@ -118,18 +126,12 @@ def no_data_figure(subject: str, reason: str) -> Figure:
 
 
 def text_figure(title: str, sentence: str) -> Figure:
-    """Return a figure with a sentence instead of marks."""
-    height, line_height = 90, 18  # px
-    text = [{"line": line, "place": index} for index, line in enumerate(wrap_lines(sentence, 12))]
-    half = line_height * len(text) / 2
+    """Return a figure with a sentence instead of marks, without a frame, which would look like an empty panel."""
+    text = [{"line": line, "place": index} for index, line in enumerate(wrap_lines(sentence, SENTENCE))]
     chart = (
         alt.Chart(Rows(values=text))
-        .mark_text(fontSize=12, color=theme.GRAY)
-        .encode(
-            text="line:N",
-            y=alt.Y("place:O", axis=None, scale=alt.Scale(range=[height / 2 - half, height / 2 + half])),
-        )
-        .properties(width=theme.WIDTH - 20, height=height)
-        .properties(view=alt.ViewConfig(stroke=theme.GRID))
+        .mark_text(fontSize=SENTENCE, color=theme.GRAY, align="left")
+        .encode(text="line:N", x=alt.value(0), y=alt.Y("place:O", axis=None))
+        .properties(width=theme.WIDTH - 20, height=alt.Step(18))
     )
     return Figure(title, chart)

@@ -1,6 +1,6 @@
 """Figure header_depth of the report, described by ABOUT.
 
-Both panels have the same scale.
+Each panel has its own scale, because the numbers of both panels are not comparable.
 """
 
 import altair as alt
@@ -22,6 +22,7 @@ MAX_LABEL = 24
 MAX_BARS = 12  # sites drawn as bars; if there are more, sites are points in ranked order
 MAX_NAMED = 6  # headers listed as heuristic
 HEIGHT = 160  # px: height of a panel of points
+NUMBER = 26  # px: width reserved for the number at the end of a bar
 PAYLOAD = "Payload (Data) does not count as a header."
 PANELS = (
     ("distinct_headers", "distinct headers (labels)", theme.BLUE),
@@ -30,7 +31,7 @@ PANELS = (
 
 
 def draw(source: Source) -> Figure:
-    """Draw two panels of bars or points with one scale; sites have the same order in both."""
+    """Draw two panels of bars or points; sites have the same order in both."""
     rows = {row["site"]: row for row in source.required_rows(TABLE)}
     sites = sorted((site for site in rows if site != ALL), key=lambda s: (-rows[s]["distinct_headers"], natural(s)))
     if not sites:
@@ -74,29 +75,28 @@ def guessed_frames(row: dict) -> str:
 
 def points_notes(rows: dict) -> tuple[str, ...]:
     """Return notes on how to read the points, and on the row of the whole campaign, which is not a site."""
-    key = (
-        f"Sites by their number of distinct headers, in the same order and on the same scale in both panels. {PAYLOAD}"
-    )
+    key = f"Sites by their number of distinct headers, in the same order in both panels. {PAYLOAD}"
     if ALL not in rows:
         return (key,)
     total = rows[ALL]
     return (f"{key} All sites: {total['distinct_headers']} distinct headers, deepest stack {total['deepest_stack']}.",)
 
 
-def largest(values: list[dict]) -> int:
-    """Return the largest number in both panels, which determines their common scale."""
-    return max(row[column] for row in values for column, *_ in PANELS) or 1
+def largest(values: list[dict], column: str) -> int:
+    """Return the largest number in a panel, at which its axis ends."""
+    return max(row[column] for row in values) or 1
 
 
 def point_panels(values: list[dict], order: list[str]) -> alt.VConcatChart:
     """Return one panel per column, one above the other, with a point and a line to the axis for each site."""
-    maximum, panels = largest(values), []
+    panels = []
     for column, name, color in PANELS:
+        maximum = largest(values, column)
         last = (column, name, color) == PANELS[-1]
         y = alt.Y(
             f"{column}:Q",
             title=name,
-            scale=alt.Scale(domain=[0, maximum * 1.05], nice=False),
+            scale=alt.Scale(domain=[0, maximum], nice=False),
             axis=alt.Axis(values=theme.whole_ticks(maximum), format=",d", domain=False),
         )
         axis = alt.Axis(labels=last, labelAngle=-90, labelOverlap=False, ticks=False)
@@ -134,13 +134,13 @@ def title(sites: list[str], rows: dict) -> str:
 def panel(values, order, description, width, *, first) -> alt.LayerChart:
     """Return the bars of one column with their values."""
     column, name, color = description
-    maximum = largest(values)
+    maximum = largest(values, column)
     base = alt.Chart(Rows(values=values)).encode(
         y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False) if first else None),
         x=alt.X(
             f"{column}:Q",
             title=name,
-            scale=alt.Scale(domain=[0, maximum * 1.12], nice=False),
+            scale=alt.Scale(domain=[0, maximum], range=[0, width - NUMBER], nice=False),
             axis=alt.Axis(values=theme.whole_ticks(maximum), format=",d", domain=False),
         ),
         tooltip=tooltip(),

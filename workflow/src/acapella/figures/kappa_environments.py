@@ -1,10 +1,11 @@
 """Figure kappa_environments of the report, described by ABOUT."""
 
+import statistics
 from collections import Counter
 
 import altair as alt
 
-from acapella.common.wording import count, listed, percent, short_labels, span
+from acapella.common.wording import count, listed, percent, short_labels, shortened, span
 from acapella.kappa.environments import LESS, MORE, TOO_FEW, UNDECIDED
 
 from . import theme
@@ -18,14 +19,16 @@ from .comparison import (
     scope,
 )
 from .compose import Figure
+from .kappa_components import format_kappa
 from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Environments compared"
-ABOUT = "Mean kappa of each environment relative to that of the first one (CHOIR, section 8.2)."
+ABOUT = "Kappa of the runs of each environment, and mean kappa relative to that of the first one (CHOIR, section 8.2)."
 TABLE = "consistency_comparisons"
 SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
+ONE_TABLE, ONE_COLUMNS = "consistency", ("environment", "trial_b", "kappa")  # origin if there is one environment
 MAX_LABEL = 28
 MAX_NAMED = 2  # environments that the title compares individually; if there are more, it gives their number
 COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
@@ -37,16 +40,33 @@ MINUS = "\N{MINUS SIGN}"
 
 
 def draw(source: Source) -> Figure:
-    """Draw a row per environment: kappa of its runs, and the difference of their mean from that of the first one."""
+    """Draw a row per environment: kappa of its runs, and the difference of their mean from that of the first one.
+
+    If there is only one environment, only kappa of its runs is drawn.
+    """
+    labels = short_labels(environments(source), MAX_LABEL)
+    kappas = run_kappas(source, labels)
+    if len(labels) == 1 and kappas:
+        chart = run_panel(kappas, list(labels.values()), theme.WIDTH - theme.text_width(labels.values()) - 34)
+        return Figure(title_of_one(source, kappas), chart, notes_of_one(source), ONE_TABLE, ONE_COLUMNS)
     rows = [row for row in source.rows(TABLE) if row["place_a"] == 1]
     if not rows:
-        raise NoData("a single environment cannot be compared")
+        raise NoData("no run of the environment has a kappa")
     if all(row["relative_difference"] is None for row in rows):
         raise NoData("no environment has a kappa above 0 to compare with")
     rows.sort(key=lambda row: row["place_b"])
-    labels = short_labels(environments(source), MAX_LABEL)
     names = list(labels.values())
-    kappas = [
+    first = rows[0]["environment_a"]
+    values = [point_values(row, labels) for row in rows if row["relative_difference"] is not None]
+    texts = [{"label": labels[row["environment_b"]], "text": verdict_text(row)} for row in rows]
+    texts.append({"label": labels[first], "text": "reference"})
+    chart = panels(kappas, values, texts, names, labels[first])
+    return Figure(title(source, rows, labels), chart, notes_of(source, rows, labels))
+
+
+def run_kappas(source: Source, labels: dict[str, str]) -> list[dict]:
+    """Return the kappa of each run for the chart, and whether its sender had the CPU."""
+    return [
         {
             **{"label": labels[row["environment"]], "kappa": row["kappa"], "run": row["trial_b"]},
             "sender": NO_CPU if row["cpu_lost_a"] or row["cpu_lost_b"] else WITH_CPU,
@@ -54,12 +74,27 @@ def draw(source: Source) -> Figure:
         for row in runs_against_first(pairs(source))
         if row["kappa"] is not None
     ]
-    first = rows[0]["environment_a"]
-    values = [point_values(row, labels) for row in rows if row["relative_difference"] is not None]
-    texts = [{"label": labels[row["environment_b"]], "text": verdict_text(row)} for row in rows]
-    texts.append({"label": labels[first], "text": "reference"})
-    chart = panels(kappas, values, texts, names, labels[first])
-    return Figure(title(source, rows, labels), chart, notes_of(source, rows, labels))
+
+
+def title_of_one(source: Source, kappas: list[dict]) -> str:
+    """Return the title for a single environment: the mean kappa of its runs, and their range."""
+    (environment,) = environments(source)
+    values = [run["kappa"] for run in kappas]
+    mean, low, high = map(format_kappa, (statistics.fmean(values), min(values), max(values)))
+    lost = lost_cpu_text(source, [environment])
+    runs = f"mean kappa {mean} ({span(low, high)}) of {count(len(values), 'run')}"
+    if len(values) == 1:
+        runs = f"kappa {mean} of the only run"
+    return f"{shortened(environment, MAX_LABEL)}: {runs}" + (f" ({lost})" if lost else "")
+
+
+def notes_of_one(source: Source) -> tuple[str, ...]:
+    """Return notes for a single environment."""
+    notes = ["Circle: one run, compared with the first trial; line: their mean"]
+    if environments_with_outlier_baseline(source):
+        notes.append("the first trial is an outlier, which lowers kappa of all runs")
+    notes.append("there is no other environment to compare with")
+    return ("; ".join(notes) + ".",)
 
 
 def point_values(row: dict, labels: dict[str, str]) -> dict:
@@ -162,9 +197,17 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     caption_width = theme.text_width([text["text"] for text in texts]) + 8
     width = (theme.WIDTH - theme.text_width(names) - caption_width - PANEL_GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
+    y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=None)
+    left = run_panel(kappas, names, width)
+    right = difference_panel(values, texts, y, (width, caption_width), height, first)
+    return alt.hconcat(left, right, spacing=PANEL_GAP)
+
+
+def run_panel(kappas: list[dict], names: list[str], width: int) -> alt.LayerChart:
+    """Return the panel with kappa of the runs and their mean, a row per environment."""
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
     run_chart = alt.Chart(Rows(values=kappas)).encode(
-        y=y.axis(ticks=False, domain=False, grid=True),
+        y=y.axis(ticks=False, domain=False, grid=True, labelPadding=6),
         tooltip=[
             *(alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")),
             alt.Tooltip("sender:N"),
@@ -177,15 +220,17 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
         scale=alt.Scale(domain=kinds, range=[SHAPES[kind] for kind in kinds]),
         legend=legend if NO_CPU in kinds else None,
     )
-    x = alt.X("kappa:Q", title="kappa", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=4, grid=False))
+    scale = alt.Scale(zero=False, nice=True)
+    if len({run["kappa"] for run in kappas}) == 1:  # otherwise the axis would have a single tick
+        scale = alt.Scale(domain=[0, 1])
+    x = alt.X("kappa:Q", title="kappa", scale=scale, axis=alt.Axis(tickCount=4, grid=False))
     dots = run_chart.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x, shape=shape)
     means = run_chart.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
         x=alt.X("mean(kappa):Q"), tooltip=[alt.Tooltip("label:N"), alt.Tooltip("mean(kappa):Q", format=".6~r")]
     )
     heading = panel_title("runs and their mean (line)")
-    left = (dots + means).properties(width=width, height=height, title=heading)
-    right = difference_panel(values, texts, y.axis(None), (width, caption_width), height, first)
-    return alt.hconcat(left, right, spacing=PANEL_GAP)
+    height = alt.Step(theme.row_height(len(names), low=14))
+    return (dots + means).properties(width=width, height=height, title=heading)
 
 
 def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917

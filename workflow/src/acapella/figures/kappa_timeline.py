@@ -22,6 +22,7 @@ MAX_LABEL = 26
 PANELS_PER_ROW = 4
 MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa in a window
 HEIGHT, SPACING = 64, 10  # px: height of a panel, and distance between panels
+LABEL_GAP = 14  # px: smallest distance between labels of the time axis
 UNITS = ((10**10, 10**9, "s"), (10**7, 10**6, "ms"), (10**4, 10**3, "µs"), (0, 1, "ns"))
 
 
@@ -105,6 +106,26 @@ def runs_lowest_at(rows: list[dict], worst: dict, time_text: str) -> list[str]:
     return [f"{len(overlapping):,} of {count(len(lowest), 'run')} have their lowest kappa at {time_text}"]
 
 
+def label_width(end: float) -> int:
+    """Return the width of the widest label of a time axis that ends at ``end``, in px."""
+    return theme.text_width([f"{int(end):,}"])
+
+
+def time_ticks(end: float, width: int) -> list[int]:
+    """Return ticks of a time axis of ``width`` px whose labels are at least LABEL_GAP apart.
+
+    Labels are centered at their ticks, except the last one: it ends at its tick if the panel has no space after it, and
+    the tick is omitted if the label would then be too near to the one before.
+    """
+    label, px = label_width(end), width / max(end, 1)
+    sizes = (lead * 10**power for power in range(20) for lead in (1, 2, 5))
+    step = next(size for size in sizes if size * px >= label + LABEL_GAP)
+    ticks = list(range(0, int(end) + 1, step))
+    is_flush = (end - ticks[-1]) * px < label / 2
+    too_near = step * px < 1.5 * label + LABEL_GAP
+    return ticks[:-1] if len(ticks) > 2 and is_flush and too_near else ticks
+
+
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
     """Return the panel of one run. Only panels at the left and at the bottom have labels."""
     low = frame["least"] - 0.05 * (1 - frame["least"]) if frame["least"] < 1 else 0.99
@@ -116,9 +137,9 @@ def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
             labels=frame["below"],
             ticks=frame["below"],
             domain=False,
-            tickCount=max(2, frame["width"] // 40),
-            labelFlush=12,  # px; otherwise the label of a tick near the end would not fit, and be omitted
-            labelBound=True,
+            values=time_ticks(frame["end"], frame["width"]),
+            labelFlush=label_width(frame["end"]) / 2,  # px; keeps labels in the panel
+            labelOverlap=False,
         ),
     )
     y = alt.Y(

@@ -19,7 +19,7 @@ def scope_of_all(source: Source) -> tuple[str, ...]:
 
 
 def restricted_samples(source: Source) -> list[str]:
-    """Return ``excluded: 10 samples, 30,000 frames (replayed trial, filter)``; [] if every sample counts.
+    """Return ``excluded: 10 samples, 30,000 frames (trial, filter)``; [] if every sample counts.
 
     If restricted and unrestricted samples count, the restricted ones are listed as ``included: ...``.
     """

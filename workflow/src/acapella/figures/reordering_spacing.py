@@ -4,7 +4,7 @@ import math
 
 import altair as alt
 
-from acapella.common.wording import count, listed, nanoseconds, percent, short_labels
+from acapella.common.wording import count, listed, nanoseconds, percent, short_labels, span
 
 from . import theme
 from .comparison import environments, runs_against_first, scope, trial_labels
@@ -40,7 +40,8 @@ def draw(source: Source) -> Figure:
     if not any(reversed_pairs for _, reversed_pairs in sums.values()):
         pairs = sum(pairs for pairs, _ in sums.values())
         return text_figure(
-            "No sampled pair of packets arrived in the opposite order", f"{none_reversed_text(pairs)} {SAMPLED_PAIR}."
+            "No sampled pair of packets arrived in the opposite order",
+            f"{none_reversed_text(pairs)} They are {spacings_text(rows)}. {SAMPLED_PAIR}.",
         )
     labels = short_labels(sums, MAX_LABEL)
     drawn_environments = [name for name, (_, reversed_pairs) in sums.items() if reversed_pairs]
@@ -98,6 +99,15 @@ def pair_totals(rows: list[dict]) -> tuple[int, int]:
 def none_reversed_text(pairs: int) -> str:
     """Return the sentence for a campaign in which none of the sampled pairs is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
+
+
+def spacings_text(rows: list[dict]) -> str:
+    """Return the spacings of all sampled pairs: ``1 µs to 6.31 ms apart in the first trial``."""
+    sampled = [row for row in rows if row["pairs"]]
+    low, last = min(row["lo_ns"] for row in sampled), max(sampled, key=lambda row: row["bin"])
+    if last["hi_ns"] is None:
+        return f"{nanoseconds(low)} or more apart in the first trial"
+    return f"{span(nanoseconds(low), nanoseconds(last['hi_ns'] + 1))} apart in the first trial"
 
 
 def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:

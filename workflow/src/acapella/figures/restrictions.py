@@ -4,13 +4,13 @@ from acapella.common.wording import count, shortened
 
 from .source import Source
 
-DESCRIPTIONS = {"trial": "replayed trial", "filter": "filter", "p4": "P4 program", "sampling": "sampling"}
+DESCRIPTIONS = {"trial": "trial", "filter": "filter", "p4": "P4 program", "sampling": "sampling"}
 MAX_DETAILS = 3  # restrictions listed in a title; others are counted
 MAX_LENGTH = 100  # characters of a restriction; longer filters are shortened in the middle
 
 
 def describe(restriction: str) -> str:
-    """Return the description of restrictions: ``replayed trial, filter`` for ``trial, filter``."""
+    """Return the description of restrictions: ``trial, filter`` for ``trial, filter``."""
     return ", ".join(DESCRIPTIONS[part] for part in restriction.split(", "))
 
 
@@ -25,7 +25,7 @@ def only_restricted(source: Source) -> bool:
 
 
 def title_suffix(source: Source, *, every: bool = False) -> str:
-    """Return the end of a title, `` (samples: tcp port 443 / replayed trial)``; empty if unrestricted samples count.
+    """Return the end of a title, `` (samples: tcp port 443 / trial)``; empty if unrestricted samples count.
 
     ``every``: include the restrictions of samples that are excluded from traffic statistics.
     """

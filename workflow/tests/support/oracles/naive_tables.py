@@ -298,7 +298,7 @@ def detail(sample):
     m, declared = sample.manifest, sample.declared
     program = (m.get("p4") or {}).get("program") or declared.get("p4")
     words = {
-        "trial": "replayed trial",
+        "trial": "trial",
         "filter": f"filter {m.get('filter') or declared.get('filter') or ''}".strip(),
         "p4": f"P4 program {program or ''}".strip(),
         "sampling": f"one frame in {one_in(sample)}" if one_in(sample) else "sampling",
