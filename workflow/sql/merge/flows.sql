@@ -10,6 +10,10 @@ flows as (
     select * from catalog.flows
 ),
 
+flow_applications as (
+    select * from flow_applications
+),
+
 final as (
     select
         s.sample,
@@ -55,10 +59,11 @@ final as (
         f.payload_bytes,
         f.cut_start,
         f.cut_end,
-        f.app,
+        coalesce(a.app, f.app) as app,
         f.app_by
     from flows as f
     inner join samples as s on f.sample = s.directory
+    left join flow_applications as a on f.sample = a.sample and f.flow = a.flow
 )
 
 select * from final

@@ -23,7 +23,7 @@ labels as (
         flow_id,
         app,
         sum(frames) as frames,
-        bool_or(app_by = 'flow') as carried_over
+        min(app_by) as app_by  -- flow sorts before tshark; null: ICMP without data
     from flows
     where app is not null
     group by site, port, flow_id, app
@@ -35,7 +35,7 @@ labeled as (
         port,
         flow_id,
         first(app order by frames desc, app asc) as app,
-        bool_or(carried_over) as carried_over
+        min(app_by) as app_by
     from labels
     group by site, port, flow_id
 ),
@@ -144,7 +144,7 @@ final as (
     select
         o.* exclude (timed),  -- noqa: RF02
         l.app,
-        case when l.carried_over then 'flow' when l.app is not null then 'tshark' end as app_by,
+        l.app_by,
         case
             when o.observed_ns > 0
                 then ((o.wire_bytes::hugeint * 8000000000 + o.observed_ns // 2) // o.observed_ns)::ubigint

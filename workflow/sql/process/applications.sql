@@ -1,4 +1,4 @@
--- One row per site, application label and its source.
+-- One row per site and application. app_by is flow if it is flow in one of the samples.
 with
 
 applications as (
@@ -13,7 +13,7 @@ final as (
     select
         scopes.site,
         applications.app,
-        applications.app_by,
+        min(applications.app_by) as app_by,  -- flow sorts before tshark
         sum(applications.flows)::ubigint as flows,
         sum(applications.frames)::ubigint as frames,
         sum(applications.wire_bytes)::ubigint as wire_bytes,
@@ -21,7 +21,7 @@ final as (
         count(*)::ubigint as samples
     from applications
     inner join scopes on applications.sample = scopes.sample
-    group by scopes.site, applications.app, applications.app_by
+    group by scopes.site, applications.app
 )
 
 select * from final

@@ -3,6 +3,7 @@
 import struct
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames import tunnel_frames
 from acapella_testing.frames.tunnel_frames import Packet, ethernet
@@ -52,3 +53,29 @@ def test_payload_counts_neither_in_the_depth_of_a_stack_nor_as_a_distinct_header
     headers = [[token for token in frame if token not in PAYLOAD | {"ethertype"}] for frame in tokens_of(campaign)]
     assert deepest["deepest_stack"] == max(map(len, headers)) == 4  # Ethernet, IPv4, TCP, HTTP
     assert deepest["distinct_headers"] == len({token for frame in headers for token in frame}) == 5
+
+
+def icmp(kind: int, content: bytes, number: int) -> bytes:
+    """Return a frame with an ICMP message."""
+    message = bytes([kind, 3 if kind == 3 else 0]) + bytes(6) + content
+    return ethernet(tunnel_frames.ipv4(Packet(message), 1, ("10.0.0.1", f"10.0.1.{number}"))).raw
+
+
+def test_application_is_neither_a_format_of_content_nor_a_packet_quoted_by_icmp(tmp_path):
+    """tshark has a token for text in HTTP, which comes first in the alphabet, and for the data of ICMP."""
+    query = bytes.fromhex("000101000001000000000000076578616d706c6503636f6d0000010001")
+    quoted = tunnel_frames.ipv4(tunnel_frames.udp(Packet(query), 53), 17, tunnel_frames.INNER).raw
+    frames = [response("text/plain", b"line one\n", 5000), response("image/png", PNG, 5001)]
+    frames += [icmp(8, b"abcdefgh", 1), icmp(3, quoted, 2), icmp(3, b"", 3)]
+    frames += [ethernet(tunnel_frames.over_udp(Packet(b"\1\2\3\4" * 5), 40_001)).raw]
+    campaign = analyzed_by_tshark(tmp_path, frames)
+    read = pq.read_table(campaign / "flows" / "s.parquet").to_pylist()
+    assert sorted(str(flow["app"]) for flow in read) == ["None", "data", "data", "data-text-lines", "dns", "http"]
+    flows = [row for row in rows(campaign, "applications") if row["site"] == "all"]
+    assert [(row["app"], row["app_by"], row["flows"]) for row in flows] == [
+        ("data", "tshark", 1), ("http", "tshark", 2), ("icmp", "tshark", 3)
+    ]  # fmt: skip
+    for table in ("top_flows", "stitched_flows"):
+        found = [row for row in rows(campaign, table) if row["site"] != "all"]
+        assert sorted(row["app"] for row in found) == ["data", "http", "http", "icmp", "icmp", "icmp"], table
+        assert [row["app_by"] for row in found].count(None) == 1, table  # ICMP without data

@@ -158,10 +158,11 @@ def test_labels_of_narrow_panels_do_not_collide(column):
         assert all(b - a >= (one + other) / 2 + 2 for (a, one), (b, other) in pairwise(places)), width
 
 
-def test_unit_in_a_note_is_on_the_same_line_as_its_number(tmp_path):
+def test_notes_keep_units_with_numbers_and_state_which_headers_can_be_malformed(tmp_path):
     figure = compose.compose_figure("capture_quality", quality_of(tmp_path, [COUNTED]))
     lines = [line for note in figure.notes for line in compose.wrap_lines(note, theme.TEXT)]
     assert [line for line in lines if line.startswith("%")] == []
+    assert "Malformed or truncated: in headers of layers 2 to 4 and tunnels; " in figure.description
     assert "0.0001\N{NO-BREAK SPACE}%" in figure.description
 
 

@@ -100,7 +100,7 @@ def test_single_environment_has_one_panel_of_runs_and_no_comparison(runs, title,
     assert with_spaces(figure.title) == title
     (panel,) = figure.spec["concat"]
     assert "hconcat" not in panel
-    assert len(panel["data"]["values"]) == runs
+    assert len(figure.spec["data"]["values"]) == runs
     assert "there is no other environment to compare with" in figure.description
     assert "Difference" not in figure.description
     assert (figure.table, figure.columns) == ("consistency", ("environment", "trial_b", "kappa"))

@@ -33,7 +33,7 @@ SMALL_BYTES = 1 << 18  # digests of several samples with a smaller mean size are
 EVIDENCE_BYTES = 12 << 20  # acaps of samples whose evidence is computed together: all their frames are in memory
 UNREAD = {  # columns that no query reads
     "frames": ("cap_len", "protocols", "ip_len"),
-    "flows": ("flow_id", "peer_flow_id", "community_id", "site", "port", "vlan", "mpls", "tunnels", "stacks"),
+    "flows": ("flow_id", "peer_flow_id", "community_id", "site", "port", "vlan", "mpls", "tunnels"),
 }
 EVIDENCE = (
     "mirror",
@@ -166,9 +166,9 @@ def make_partials(  # noqa: PLR0913
         con.execute("set parquet_metadata_cache = true")  # each footer is read once
         check_digests(con, inputs)
         open_tables(con, inputs)
+        create_labels(con)
         for name in shared_queries(names):
             con.execute(f"create table {name} as {queries.text('shared', name)}")
-        create_labels(con)
         tables = {
             name: verdicts(con, inputs, parameters) if name == "congestion" else partial(con, name, parameters)
             for name in names
@@ -271,13 +271,15 @@ def open_tables(con, inputs: Sequence[Inputs]) -> None:
 
 
 def create_labels(con) -> None:
-    """Create the tables payload_kinds, carriers and heuristics.
+    """Create the tables protocols, payload_kinds, carriers and heuristics.
 
-    payload_kinds contains labels in `stack` that denote payload. carriers contains labels of protocols below the
-    application (schemas/protocols.tsv). heuristics contains labels of protocols that tshark detects by their payload,
-    with transport protocol and registered ports (schemas/heuristics.tsv).
+    protocols contains the rows of schemas/protocols.tsv. payload_kinds contains labels in `stack` that denote payload.
+    carriers contains labels of protocols below the application (schemas/protocols.tsv). heuristics contains labels of
+    protocols that tshark detects by their payload, with transport protocol and registered ports
+    (schemas/heuristics.tsv).
     """
     protocols, detected = (list(rows_of(f"{name}.tsv")) for name in ("protocols", "heuristics"))
+    create_protocols(con)
     kinds = {"payload_kinds": [], "carriers": []}
     for row in protocols:
         if row["layer"] not in ("app", "glue"):
@@ -291,6 +293,13 @@ def create_labels(con) -> None:
         for row in detected
     ]
     queries.insert(con, "heuristics", heuristics)
+
+
+def create_protocols(con) -> None:
+    """Create the table protocols: the rows of schemas/protocols.tsv."""
+    con.execute("create temp table protocols (token varchar, label varchar, layer varchar)")
+    rows = [(row["token"], row["label"], row["layer"]) for row in rows_of("protocols.tsv")]
+    queries.insert(con, "protocols", rows)
 
 
 def ports_of(text: str) -> list[int]:

@@ -200,6 +200,8 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     create(con, "merge", "silences", {"bin_ns": bin_length(con), "min_silence_ns": MIN_SILENCE_NS})
     bootstrap_intervals(con)
     create(con, "merge", "site_shares")
+    analyze.create_protocols(con)
+    create(con, "shared", "flow_applications")
     for name in STITCHING:
         create(con, "merge", name, {"pseudonyms": hide, "networks": network_types()})
 

@@ -95,7 +95,7 @@ def draw(source: Source) -> Figure:
         "Dot: one sample; circle: number of samples whose dots would overlap, at their mean. Shares of frames have "
         f"logarithmic axes from {AXIS_MIN:.4f}{GAP}%, with 0 at the left edge. Frames lost: share of the offered "
         "frames that mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the "
-        "previous frame.",
+        "previous frame. Malformed or truncated: in headers of layers 2 to 4 and tunnels; others are not checked.",
         *omitted_panels(drawn),
         *([" ".join(kind.explanation for kind in kinds)] if kinds else []),
         *coverage_notes(rows),

@@ -109,7 +109,7 @@ def endpoint(address: str, port: int | None) -> str:
 def applications(source: Source) -> dict:
     """Return the table of application labels of the campaign."""
     rows = [row for row in source.rows("applications") if row["site"] == ALL]
-    rows.sort(key=lambda row: (-row["wire_bytes"], row["app"] or "", row["app_by"] or ""))
+    rows.sort(key=lambda row: (-row["wire_bytes"], row["app"] or ""))
     columns = [("Application", False), ("Decided by", False), ("Flows", True), ("Frames", True), ("Bytes", True)]
     columns += [("Samples", True)]
     cells = [
@@ -119,7 +119,11 @@ def applications(source: Source) -> dict:
         ]
         for row in rows
     ]
-    note = "Flows are counted per sample. Decided by flow: the label of some frames was applied to the whole flow."
+    note = (
+        "Flows are counted per sample. Decided by flow: in some flows, the label of some frames was applied to the "
+        "whole flow. Formats of content, such as text or images in HTTP, count as the protocol that contains them. "
+        "ICMP flows count as icmp or icmpv6, whatever they contain."
+    )
     return table("applications", "Applications", note, columns, cells)
 
 
@@ -199,7 +203,8 @@ def quality(source: Source) -> dict:
         " Mirror: whether it lost frames, from counters of the switch and captured frames. Mirror loss: from the lower"
     )
     note += " bound of the bytes lost in the mirror or in the switch before it, to the upper bound of those lost in the"
-    note += " mirror, as shares."
+    note += " mirror, as shares. Malformed: truncated, or with an error in a header of layers 2 to 4 or of a tunnel;"
+    note += " protocols above layer 4 are not checked."
     if len(rows) > MAX_SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:MAX_SAMPLES]
         note += (

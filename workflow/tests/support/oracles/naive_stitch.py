@@ -4,6 +4,7 @@ import itertools
 from collections import Counter, defaultdict
 from fractions import Fraction
 
+from acapella_testing.oracles.naive_applications import application
 from acapella_testing.oracles.naive_samples import by_port, covered, rate, scopes
 from acapella_testing.oracles.naive_tunnels import NETWORK
 
@@ -18,7 +19,7 @@ def port_flows(samples):
         groups = defaultdict(list)
         for s in chosen:
             for flow in s.flows:
-                groups[flow["flow_id"]].append((flow["first_ns"], s.name, flow))
+                groups[flow["flow_id"]].append((flow["first_ns"], s.name, flow | {"app": application(flow, s)}))
         islands = covered(chosen)
         stitched += [
             stitch(site, port, flow_id, sorted(parts, key=lambda p: p[:2]), islands)
@@ -36,7 +37,7 @@ def stitch(site, port, flow_id, parts, islands):
     for f in flows:
         apps[f["app"]] += f["frames"] if f["app"] else 0
     app = min((a for a in apps if a), key=lambda a: (-apps[a], a), default=None)
-    carried = any(f["app"] == app and f["app_by"] == "flow" for f in flows)
+    sources = {f["app_by"] for f in flows if f["app"] == app}
     row = {k: flows[0][k] for k in ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")}
     row |= {k: "/".join(map(str, flows[0][k])) for k in ("vlan", "mpls")}
     row["tunnels"] = "/".join(f"{t['type']}*{t['id']}*{t['position']}" for t in flows[0].get("tunnels", []))
@@ -48,7 +49,7 @@ def stitch(site, port, flow_id, parts, islands):
         "cut_start": flows[0]["cut_start"],
         "cut_end": None if None in ends else all(ends),
         "app": app,
-        "app_by": None if app is None else "flow" if carried else "tshark",
+        "app_by": next((source for source in ("flow", "tshark") if source in sources), None),
         "rate_bps": rate(row["wire_bytes"], last - first - sum(holes)),
     }
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter, defaultdict
 from fractions import Fraction
 
+from acapella_testing.oracles.naive_applications import application
 from acapella_testing.oracles.naive_samples import by_port, covered, misdated, rate, scopes, traffic
 from acapella_testing.oracles.naive_stitch import flow_sizes, flow_times, site_flows, top_flows
 from acapella_testing.source_tree import ROOT
@@ -219,11 +220,14 @@ def flows_per_sample(samples):
 
 @for_each_site
 def applications(samples):
-    """Return flows by application label; `samples` is the number of samples with the application."""
+    """Return flows by application; `samples` is the number of samples with the application."""
     groups = defaultdict(list)
-    for name, flow in [(s.name, flow) for s in samples for flow in s.flows]:
-        groups[flow["app"], flow["app_by"]].append((name, flow))
-    for (app, by), members in groups.items():
+    for sample in samples:
+        for flow in sample.flows:
+            groups[application(flow, sample)].append((sample.name, flow))
+    for app, members in groups.items():
+        sources = {flow["app_by"] for _, flow in members}
+        by = next((source for source in ("flow", "tshark") if source in sources), None)
         sums = {k: sum(f[k] for _, f in members) for k in ("frames", "wire_bytes", "payload_bytes")}
         counts = {"flows": len(members), "samples": len({name for name, _ in members})}
         yield {"app": app, "app_by": by, **counts, **sums}
