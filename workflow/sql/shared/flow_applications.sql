@@ -1,7 +1,7 @@
 -- One row per flow whose application is not column app of the flow table. ICMP is its own application, because its data
--- is that of an echo or a quoted packet. If app is a format of the content of another protocol, such as text in HTTP or a
--- certificate in TLS, the application is the protocol with the most frames; in case of a tie, the alphabetically first
--- one. A format without such a protocol, such as JSON directly over TCP, is an application.
+-- is that of an echo or a quoted packet. If app is a format of the content of another protocol, such as text in HTTP or
+-- a certificate in TLS, the application is the protocol with the most frames; in case of a tie, the alphabetically
+-- first one. A format without such a protocol, such as JSON directly over TCP, is an application.
 with
 
 flows as (
@@ -48,7 +48,7 @@ headers as (
     select
         sample,
         flow,
-        run.frames as frames,
+        run.frames,
         unnest(
             list_distinct(
                 string_split(regexp_extract(run.stack, '^.*/(?:TCP|UDP|UDPLite|SCTP|DCCP)/(.*)$', 1), '/')
