@@ -301,12 +301,13 @@ def test_usage_error_prints_one_line_and_creates_nothing(arguments, what, tmp_pa
     ("line", "what"),
     [
         ("register qp_number 16 1", ":8: queue pair indices are 0 to 15"),
-        ("register qp_number 0 x", ":8: not a number; use a number such as 10 or 0x0a"),
+        ("register qp_number 0 x", ":8: x: not a number; use a number such as 10 or 0x0a"),
+        ("register qp_number 0 010", ":8: 010: not a number; use a number such as 10 or 0x0a, without a leading zero"),
         ("register qp_end 0 0x10001", "of queue pair 0 is 1, not a positive multiple of the report size (192 bytes)"),
         ("register qp_end 0 0x10000", "of queue pair 0 is 0, not a positive multiple of the report size (192 bytes)"),
         ("register qp_end 0 0x10000000000000000", "qp_end of queue pair 0 is not an unsigned 64-bit number"),
         ("register qp_key 0 0x100000000", "qp_key of queue pair 0 is not an unsigned 32-bit number"),
-        ("register qp_key 0 -1", "qp_key of queue pair 0 is not an unsigned 32-bit number"),
+        ("register qp_key 0 -1", ":8: -1: not a number"),
         ("register qp_number 0 0 16", "no queue pair"),
     ],
 )

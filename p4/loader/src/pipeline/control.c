@@ -1,11 +1,12 @@
 /* The language of control files and commands: one statement per line. */
 #include "pipeline/control.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "spec/number.h"
 
 #define LINE 4096
 #define WORDS 64
@@ -36,14 +37,9 @@ static void answer(struct line *line, const char *format, ...) {
 }
 
 static int parse_number(struct line *line, const char *word, uint64_t *to) {
-    char *end = NULL;
-    errno = 0;
-    const unsigned long long value = isdigit((unsigned char)*word) ? strtoull(word, &end, 0) : 0;
-    if (!end || *end || errno) {
-        return fail(line->fault, "%.64s: not a number; write it as 10 or 0x0a", word);
-    }
-    *to = value;
-    return 0;
+    return p4_number(word, to) ? 0
+                               : fail(line->fault, "%.64s: not a number; write it as 10 or 0x0a%s", word,
+                                      p4_number_advice(word));
 }
 
 static const struct spec_array *find_register(struct line *line, const char *name, uint64_t index,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/control.h"
+#include "spec/number.h"
 
 #define MAX_PROBES (1U << 22)
 
@@ -165,14 +166,13 @@ static uint64_t duration_ns(const char *word) {
 static int add_clear(struct p4 *p4, const char *name, const char *bank, struct fault *fault) {
     struct epochs *epochs = &p4->epochs;
     const struct spec_array *array = p4_spec_register(&p4->spec, name);
-    char *end = NULL;
-    const unsigned long size = *bank >= '0' && *bank <= '9' ? strtoul(bank, &end, 0) : 0;
+    uint64_t size = 0;
     if (!array) {
         return fail(fault,
                     "%.64s: the program has no such register; the regarray lines of the .spec name them",
                     name);
     }
-    if (!end || *end || size == 0 || size > array->size / 2) {
+    if (!p4_number(bank, &size) || size == 0 || size > array->size / 2) {
         return fail(
             fault,
             "%.64s: invalid bank size %.32s: register %s has %u cells, enough for two banks of at most %u",

@@ -6,14 +6,13 @@
  *
  * KEY is VALUE (exact), VALUE/PREFIX-LENGTH (lpm), VALUE/MASK, or VALUE for all bits (wildcard). Of the
  * entries that match, the one with the smallest priority number is used. */
-#include <ctype.h>
-#include <errno.h>
 #include <rte_swx_table.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/control.h"
+#include "spec/number.h"
 
 #define TEXT 4096
 
@@ -70,8 +69,7 @@ static bool fits(uint64_t value, uint32_t bits) { return bits >= 64 || value >> 
 /* Checks a number of up to 64 bits, or hexadecimal digits for a wider field, which DPDK parses. */
 static int check_number(struct statement *statement, const char *word, uint32_t bits,
                         const char *field_name) {
-    char *end = NULL;
-    errno = 0;
+    uint64_t value = 0;
     if (bits > 64) {
         const char *digits = strncmp(word, "0x", 2) == 0 ? word + 2 : word;
         if (*digits && strspn(digits, "0123456789abcdefABCDEF") == strlen(digits) &&
@@ -81,22 +79,20 @@ static int check_number(struct statement *statement, const char *word, uint32_t 
         return fail(statement->fault, "%.64s: %.64s is %u bits wide: write it as 0x and up to %u digits",
                     word, field_name, bits, bits / 4);
     }
-    const unsigned long long value = isdigit((unsigned char)*word) ? strtoull(word, &end, 0) : 0;
-    if (!end || *end || errno || !fits(value, bits)) {
-        return fail(statement->fault, "%.64s: not a number that fits into the %u bits of %.64s", word, bits,
-                    field_name);
+    if (!p4_number(word, &value) || !fits(value, bits)) {
+        return fail(statement->fault, "%.64s: not a number that fits into the %u bits of %.64s%s", word, bits,
+                    field_name, p4_number_advice(word));
     }
     return 0;
 }
 
 /* Writes /PREFIX-LENGTH as a mask with the width of the field. */
 static int put_prefix(struct statement *statement, const char *word, uint32_t bits, const char *field_name) {
-    char *end = NULL;
-    const unsigned long length = isdigit((unsigned char)*word) ? strtoul(word, &end, 0) : 0;
-    if (!end || *end || length > bits || bits > 64) {
+    uint64_t length = 0;
+    if (!p4_number(word, &length) || length > bits || bits > 64) {
         return fail(statement->fault,
-                    "/%.32s: not a prefix length of %.64s, which has %u bits (at most 64 are supported)",
-                    word, field_name, bits);
+                    "/%.32s: not a prefix length of %.64s, which has %u bits (at most 64 are supported)%s",
+                    word, field_name, bits, p4_number_advice(word));
     }
     const uint64_t all = bits == 64 ? UINT64_MAX : (1ULL << bits) - 1;
     put(statement, "/0x%llx", (unsigned long long)(length ? all & ~(all >> (length - 1) >> 1) : 0));

@@ -4,6 +4,7 @@ The loader accepts any number for any register. Statements that cannot be parsed
 their line.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from .errors import UserError
 
 INDICES = 16  # entries checked per register; enough for the queue pairs
 SAMPLE_ALL = 1 << 32  # threshold that samples all: flows or packets with a hash below the threshold are sampled
+NUMBER = re.compile("0|[1-9][0-9]*|0[xX][0-9a-fA-F]+")  # no leading zero, which C would read as octal
 PREPROCESS = {
     "edit_which": (0, 1 + 2 + 4),
     "sample_flows_below": (0, SAMPLE_ALL),
@@ -58,11 +60,8 @@ def registers_of(found_statements: Sequence[Statement]) -> dict[tuple[str, int],
 
 
 def number(word: str) -> int | None:
-    """Parse a decimal or 0x number; None if invalid."""
-    try:
-        return int(word, 0)
-    except ValueError:
-        return None
+    """Parse a decimal number or one with the prefix 0x, as the loader does; None if invalid."""
+    return int(word, 0) if NUMBER.fullmatch(word) else None
 
 
 def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from acapella.common.control_channel import BITS, MAX_QUEUE_PAIRS, REPORT_BYTES, QueuePair
 from acapella.common.quantities import duration_ns, whole_number
-from acapella_core import decompression
+from acapella_core import decompression, p4_control
 from acapella_core.arguments import size_bytes
 from acapella_core.control_lines import address
 from acapella_core.errors import UserError
@@ -196,12 +196,13 @@ def queue_pairs_of_control_file(path: Path, report_bytes: int) -> tuple[QueuePai
 
 def apply_register(slots: dict[int, dict[str, int]], fields: list[str], where: str) -> None:
     """Apply a line ``register NAME INDEX VALUE [COUNT]`` to the registers of queue pairs. Raises UserError."""
-    try:
-        index, value, *count = (int(field, 0) for field in fields[2:5])
-    except ValueError:
-        raise UserError("not a number", where=where, fix="use a number such as 10 or 0x0a") from None
+    numbers = {field: p4_control.number(field) for field in fields[2:5]}
+    if invalid := [field for field, number in numbers.items() if number is None]:
+        fix = "use a number such as 10 or 0x0a, without a leading zero"
+        raise UserError(f"{invalid[0]}: not a number", where=where, fix=fix)
+    index, value, *count = (numbers[field] for field in fields[2:5])
     indices = range(index, index + (count[0] if count else 1))
-    if index < 0 or indices.stop > MAX_QUEUE_PAIRS:
+    if indices.stop > MAX_QUEUE_PAIRS:
         raise UserError(f"queue pair indices are 0 to {MAX_QUEUE_PAIRS - 1}", where=where)
     for slot in indices:
         slots.setdefault(slot, {})[REGISTERS[fields[1]]] = value
