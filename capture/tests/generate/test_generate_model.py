@@ -154,7 +154,9 @@ def test_header_bytes_of_a_template_have_no_fields(tmp_path):
 @pytest.mark.parametrize(("table", "message"), [
     ("name\nx\n", "expected a header with column template"),
     ("template,9.src\nweb,1\n", "unknown column '9.src'"),
+    ("template,packet\nweb,1\n", "unknown column 'packet'; did you mean packets"),
     ("template,name\nnone,1\n", "unknown template 'none'"),
+    ("template,name\nwebs,1\n", "unknown template 'webs'; did you mean web"),
     ("template,name\nweb\n", "line 2: expected 2 cells, found 1"),
     ("template,packets\nweb,[\n", "line 2: packets: not YAML"),
     ('template,name\nweb,"x', "not CSV"),

@@ -271,6 +271,10 @@ def test_manifest_contains_restrictions_of_the_sheet(directory, text, restrictio
     ("text", "expected"),
     [
         ("replay", "line 2: restriction 'replay' is not one of trial, filter, p4, sampling"),
+        (
+            "trail",
+            "line 2: restriction 'trail' is not one of trial, filter, p4, sampling; did you mean trial?",
+        ),
         ("trial; trial", "line 2: restriction 'trial' occurs twice"),
         ("trial monday", "line 2: restriction 'trial monday': trial takes no value"),
         ("sampling 0", "line 2: restriction 'sampling 0': not a sampling rate, such as sampling 100"),
@@ -306,6 +310,9 @@ COLUMNS = "required columns, separated by tabs: site, port, file; optional colum
         ("site\tfile\n", "no column port"),
         ("site\tport\tfile\tport\n", "a column occurs twice"),
         ("site\tport\tfile\tsamples\n", "unknown column 'samples'; did you mean sample?"),
+        ("site\tport\tfile\tcolor\tstrat\n", "unknown column 'strat'; did you mean start?"),
+        ("site\tPort\tfile\n", "unknown column 'Port'; did you mean port?"),
+        ("site\tfile\tfiles\tcolor\n", "no column port"),
     ],
 )
 def test_error_in_the_header_names_required_and_optional_columns(directory, header, expected):

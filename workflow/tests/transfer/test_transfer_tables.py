@@ -345,7 +345,7 @@ def test_settings_are_read_from_a_sheet(tmp_path):
     ("text", "message"),
     [
         ("name\tdelay_ms\n", "no column file"),
-        ("file\tdelay\n", "unknown column 'delay'"),
+        ("file\tstream\n", "unknown column 'stream'; did you mean streams[?]; known: file, "),
         ("file\tdelay_ms\na\tfast\n", "row 2: delay_ms: 'fast': expected a number"),
         ("file\tbuffer_bytes\na\t1X\n", "row 2: buffer_bytes: '1X': expected bytes"),
         ("file\tstreams\na\t0\n", "row 2: streams: '0': expected a whole number from 1 to 65535"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acapella_core.errors import UserError
+from acapella_core.validation import did_you_mean
 
 from . import headers, traffic
 from .compiled import STAMP_BYTES, Checksum, CompiledModel, Flow, Length
@@ -108,7 +109,7 @@ def table_rows(path: Path, files: Files, templates: dict[str, Any]) -> Iterator[
         cells = dict(zip(columns, row, strict=True))
         name = cells.pop("template")
         if name not in templates:
-            raise UserError(f"unknown template {text_of(name)}", where=where)
+            raise UserError(f"unknown template {text_of(name)}{did_you_mean(name, templates)}", where=where)
         yield with_cells(templates[name], cells, where), where
 
 
@@ -127,7 +128,8 @@ def with_cells(template: Any, cells: dict[str, str], where: str) -> dict[str, An
         elif field and number in indexes:
             stack[int(number)][1][field] = value
         else:
-            raise UserError(f"unknown column {text_of(column)}", where=where)
+            hint = did_you_mean(column, FLOW_COLUMNS)
+            raise UserError(f"unknown column {text_of(column)}{hint}", where=where)
     return flow | {"headers": [{name: values} for name, values in stack]}
 
 

@@ -166,8 +166,8 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
         message = f"no column {missing[0]}" if missing else "a column occurs twice"
         if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
             message = "no tabs between the columns"
-        elif unknown and not missing:
-            message = f"unknown column {unknown[0]!r}{did_you_mean(unknown[0], REQUIRED + OPTIONAL)}"
+        elif unknown:
+            message = unknown_column(unknown, header) or message
         fix = f"required columns, separated by tabs: {', '.join(REQUIRED)}; optional columns: {', '.join(OPTIONAL)}"
         raise UserError(message, where=f"{sheet} line 1", fix=fix)
     for number, values in enumerate(lines, start=2):
@@ -179,6 +179,19 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
             raise UserError(f"{len(values)} fields, {len(header)} columns", where=f"{sheet} line {number}")
         padded = [value.strip() for value in values] + [""] * (len(header) - len(values))
         yield number, dict.fromkeys(OPTIONAL, "") | dict(zip(header, padded, strict=True))
+
+
+def unknown_column(unknown: list[str], header: list[str]) -> str:
+    """Return the message for unknown columns: the first one that is similar to an absent column, else the first one.
+
+    Returns "" if a required column is missing and no unknown column is similar to an absent one.
+    """
+    absent = [name for name in REQUIRED + OPTIONAL if name not in header]
+    hints = {name: did_you_mean(name, absent) for name in unknown}
+    if set(REQUIRED) & set(absent) and not any(hints.values()):
+        return ""
+    name = next((name for name in unknown if hints[name]), unknown[0])
+    return f"unknown column {name!r}{hints[name]}"
 
 
 def parse_start(text: str, line: int, faults: Faults) -> int | None:
@@ -214,7 +227,8 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
         reason, _, detail = part.partition(" ")
         detail = " ".join(detail.split())
         if reason not in RESTRICTIONS:
-            faults.add(line, f"restriction {reason!r} is not one of {', '.join(RESTRICTIONS)}")
+            hint = did_you_mean(reason, RESTRICTIONS)
+            faults.add(line, f"restriction {reason!r} is not one of {', '.join(RESTRICTIONS)}{hint}")
         elif reason in restrictions:
             faults.add(line, f"restriction {reason!r} occurs twice")
         elif reason == "trial" and detail:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from acapella_core.errors import UserError
+from acapella_core.validation import did_you_mean
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # sizes, as in tc and iperf3 -n
 SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)(?:I?B)?", re.ASCII | re.IGNORECASE)
@@ -168,7 +169,9 @@ def sheet(path: Path) -> dict[Path, dict]:
         )
     for name in rows[0]:
         if name != FILE and name not in PARAMETERS:
-            raise UserError(f"unknown column {name!r}", where=path, fix=f"known: {FILE}, {', '.join(PARAMETERS)}")
+            hint = did_you_mean(name, [FILE, *PARAMETERS])
+            known = f"known: {FILE}, {', '.join(PARAMETERS)}"
+            raise UserError(f"unknown column {name!r}{hint}", where=path, fix=known)
     found: dict[Path, dict] = {}
     absolute_paths: set[str] = set()
     for number, row in enumerate(rows[1:], 2):
