@@ -49,7 +49,8 @@ final as (
         f.dst,
         f.ip_proto,
         f.src_port,
-        f.dst_port
+        f.dst_port,
+        f.app
     from acaps as a
     inner join digested as s on a.filename = s.acap
     left join keys as f on s.sample = f.sample and a.flow = f.flow

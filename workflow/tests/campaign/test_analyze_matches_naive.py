@@ -1,14 +1,19 @@
 """Compares every table with the naive reference, for digested captures and for generated acaps."""
 
+import json
+import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from acapella_testing.frames import traces
 from acapella_testing.generated import tiny
+from acapella_testing.generated.files_campaign import run
 from acapella_testing.oracles import naive_frames, naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
 from acapella_testing.requirements import require_programs
 from acapella_testing.runs.stages import add_capture, analyze_campaign, rows
+from acapella_testing.source_tree import ROOT
 
 MS = traces.MS
 PERIOD_NS = 30 * 10**9
@@ -129,3 +134,19 @@ def test_captures_contain_every_case_of_the_reference(captured):
     slices = [f for f in samples[4].flows if (f["src"], f["src_port"]) == ("10.0.0.1", 40000)]
     slices = [f for f in slices if f["vlan"] in ([7], [8])]
     assert len(slices) == 2, "equal addresses in two slices are two flows"
+
+
+def test_query_of_the_documentation_counts_frames_by_application_as_the_naive_reference(labeled, capsys):
+    """The query of docs/running.md groups the view `frames` by column app."""
+    directory, samples = labeled
+    (query,) = re.findall(r'"(select app, [^"]*)"', (ROOT / "docs" / "running.md").read_text(encoding="utf-8"))
+    capsys.readouterr()
+    run("sql", directory, query, "--format", "json")
+    found = {row["app"]: (row["frames"], row["wire_bytes"]) for row in json.loads(capsys.readouterr().out)}
+    expected = defaultdict(lambda: (0, 0))
+    for row in naive_tables.table("applications", samples):
+        if row["site"] == "all":
+            frames, wire_bytes = expected[row["app"]]
+            expected[row["app"]] = (frames + row["frames"], wire_bytes + row["wire_bytes"])
+    assert found == expected
+    assert len(found) > 2

@@ -12,10 +12,10 @@ could not be collected, for example because its capture is missing, has null in 
 and `excluded`; CAMPAIGN/quarantine/ contains the reason.
 
 CAMPAIGN/catalog.duckdb contains the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows
-(of all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
-pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later can read all of it. Tables
-with list columns, such as flows.vlan, are also views: their rows are in the schema `stored`, in a list format that
-DuckDB 1.0 can read. To query the catalog with DuckDB:
+(of all samples) and stacks (per sample), and the views frames (every frame with its flow's key and application),
+connections (a row per pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later can
+read all of it. Tables with list columns, such as flows.vlan, are also views: their rows are in the schema `stored`, in
+a list format that DuckDB 1.0 can read. To query the catalog with DuckDB:
 
     duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 

@@ -4,13 +4,13 @@
     acapella sql results/demo "from frames" --format parquet > frames.parquet
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
-src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
-On a terminal, the output is a table that may omit columns and rows. In a file or a pipe, it is CSV: null is an empty
-field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv --spreadsheet
-writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow_id limit which acaps
-are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be omitted if the
-working directory is the campaign, or if results/ contains only one campaign with a catalog; a warning names campaigns
-without a catalog.
+src_port, dst_port, app, flow_id and its sample, site, port), connections (a row per pair of flows) and the published
+tables. On a terminal, the output is a table that may omit columns and rows. In a file or a pipe, it is CSV: null is an
+empty field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv
+--spreadsheet writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow_id
+limit which acaps are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may
+be omitted if the working directory is the campaign, or if results/ contains only one campaign with a catalog; a warning
+names campaigns without a catalog.
 
 The column `excluded` of samples, flows, stacks and frames is null for samples that count in traffic statistics. For
 other samples, it contains the reasons why they do not count (trial, filter, p4, sampling; in samples also config,
