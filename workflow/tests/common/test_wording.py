@@ -47,7 +47,15 @@ def test_scaled_uses_si_prefixes(value, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(1, "1 ns"), (4000, "4 µs"), (20 * 10**9, "20 s"), (90 * 60 * 10**9, "90 min"), (36 * 3600 * 10**9, "36 h")],
+    [
+        (1, "1 ns"),
+        (4000, "4 µs"),
+        (20 * 10**9, "20 s"),
+        (90 * 60 * 10**9, "90 min"),
+        (36 * 3600 * 10**9, "36 h"),
+        (-2_500, "-2.5 µs"),
+        (5.75, "5.75 ns"),
+    ],
 )
 def test_durations_have_a_readable_unit(value, text):
     assert plain(wording.nanoseconds(value)) == text

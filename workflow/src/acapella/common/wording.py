@@ -51,16 +51,18 @@ def digits(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
-def nanoseconds(value: int) -> str:
-    """Return a time in a unit that suits its size: ``20 s``, ``1.5 h``, ``4 µs``.
+def nanoseconds(value: float) -> str:
+    """Return a time in a unit that suits its size: ``20 s``, ``1.5 h``, ``4 µs``, ``-3 ms``.
 
     Seconds and shorter units are used for values of at least 1, longer units for values of at least 2.
     """
+    if value < 0:
+        return f"-{nanoseconds(-value)}"
     units = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (10**3, "µs"))
     for size, unit in units:
         if value >= 2 * size or (unit in ("s", "ms", "µs") and value >= size):
             return f"{digits(value / size)}{GAP}{unit}"
-    return f"{value}{GAP}ns"
+    return f"{digits(value)}{GAP}ns"
 
 
 def listed(names: list[str]) -> str:

@@ -2,17 +2,20 @@
 
 import math
 import textwrap
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 from acapella.common.wording import GAP, count, nanoseconds, percent
 from acapella_core import names
 
-from .warnings import end_of_file
+from .warnings import CLOCK_CODES, TRIAL_CODES, end_of_file
 
 NAMES = {"U": "packets", "O": "order", "L": "latency", "I": "gaps"}
 BARS = " ▁▂▃▄▅▆▇█"  # blank: windows without packets; the others: from consistent to the worst window
 TIMELINE_COLUMNS = 60
 WORST_WINDOWS = 3  # listed below the bars
 WIDTH = 110
+MAX_NAMED = 3  # trials or pairs that a warning names if it applies to several
 
 
 def text(result: dict) -> str:
@@ -21,7 +24,10 @@ def text(result: dict) -> str:
     if len(result["pairs"]) > 1:
         all_pairs = result["parameters"]["all_pairs"]
         parts.append(matrix(result) if all_pairs else f"{overview(result['pairs'])}\n{baseline_note(result)}")
-    parts += [pair(entry) for entry in result["pairs"]]
+    repeated = repeated_texts(result["pairs"])
+    parts += [pair(entry, repeated) for entry in result["pairs"]]
+    if shared := shared_warnings(result["pairs"], repeated):
+        parts.append("\n".join(shared))
     lines = "\n\n".join(parts).replace(GAP, " ").split("\n")
     return "\n".join(map(names.shown, lines)) + "\n"
 
@@ -87,16 +93,61 @@ def format_kappa(kappa: float | None) -> str:
     return f"{kappa:.{1 - math.floor(math.log10(1 - kappa))}f}"
 
 
-def pair(entry: dict) -> str:
-    """Return all details of one pair."""
+def pair(entry: dict, repeated: Collection[str] = ()) -> str:
+    """Return the details of one pair, without the warnings that `shared_warnings` returns."""
     lines = [f"{heading(entry)}: kappa {format_kappa(entry['kappa'])}", *component_lines(entry)]
     lines += replay_lines(entry)
     lines += detail_lines(entry)
     lines += time_lines(entry["timeline"])
-    for warning in entry["warnings"]:
-        line = f"warning ({' '.join(warning['components'])}): {warning['text']}"
-        lines.append(textwrap.fill(line.replace(GAP, " "), WIDTH, initial_indent="  ", subsequent_indent="    "))
+    lines += [warning_line(warning) for warning in entry["warnings"] if not is_shared(warning, repeated)]
     return "\n".join(lines)
+
+
+def repeated_texts(pairs: list[dict]) -> set[str]:
+    """Return the texts of warnings that several pairs have."""
+    texts = Counter(warning["text"] for entry in pairs for warning in entry["warnings"])
+    return {text for text, number in texts.items() if number > 1}
+
+
+def is_shared(warning: dict, repeated: Collection[str]) -> bool:
+    """Return whether a warning is about a trial, which may be in several pairs, or is the same for several pairs."""
+    return warning["code"] in TRIAL_CODES or warning["text"] in repeated
+
+
+def shared_warnings(pairs: list[dict], repeated: Collection[str]) -> list[str]:
+    """Return each warning about a trial or several pairs once, with the trials or pairs to which it applies.
+
+    Warnings about clocks are combined even if their numbers differ: the text is that of the first trial, and the JSON
+    contains the others.
+    """
+    groups: dict[tuple, tuple[dict, dict[str, None]]] = {}
+    for entry in pairs:
+        for warning in (each for each in entry["warnings"] if is_shared(each, repeated)):
+            code = warning["code"]
+            key = (code,) if code in CLOCK_CODES else (code, warning["text"])
+            groups.setdefault(key, (warning, {}))[1][subject(warning, entry)] = None
+    return [
+        warning_line(warning, list(subjects), "trial" if warning["code"] in TRIAL_CODES else "pair")
+        for warning, subjects in groups.values()
+    ]
+
+
+def subject(warning: dict, entry: dict) -> str:
+    """Return the name of the trial that a warning is about, or the heading of its pair."""
+    if warning["code"] not in TRIAL_CODES:
+        return heading(entry)
+    named = [name for name in (entry["a"], entry["b"]) if f"trial {name}" in warning["text"]]
+    return max(named, key=len)  # the text about A1 also contains "trial A"
+
+
+def warning_line(warning: dict, subjects: Sequence[str] = (), noun: str = "") -> str:
+    """Return a warning as indented text; if it has several subjects, with their number and the first names."""
+    of = ""
+    if len(subjects) > 1:
+        more = ", ..." if len(subjects) > MAX_NAMED else ""
+        of = f" of {count(len(subjects), noun)} ({', '.join(subjects[:MAX_NAMED])}{more})"
+    line = f"warning ({' '.join(warning['components'])}){of}: {warning['text']}"
+    return textwrap.fill(line.replace(GAP, " "), WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def component_lines(entry: dict) -> list[str]:
@@ -172,9 +223,11 @@ def detail_lines(entry: dict) -> list[str]:
     lines = [f"  packets     {entry['n_common']:,} common of {entry['n_a']:,} in {a} and {entry['n_b']:,} in {b}"]
     if not entry["n_common"]:
         return lines
-    near = ", ".join(f"{percent(share)} within {bound} ns" for bound, share in entry["within_ns"].items())
+    near = ", ".join(f"{percent(share)} within {int(bound):,} ns" for bound, share in entry["within_ns"].items())
     lines.append(f"  gap delta   {delta(entry['iat_delta_ns'])}; {near}")
-    lines.append(f"  latency     {delta(entry['latency_delta_ns'])}; median of {b} - {a} {entry['offset_ns']:,} ns")
+    lines.append(
+        f"  latency     {delta(entry['latency_delta_ns'])}; median of {b} - {a} {nanoseconds(entry['offset_ns'])}"
+    )
     moves, bursts = entry["moves"], entry["bursts"]
     if not moves["count"]:
         return [*lines, "  moved       none"]
@@ -189,8 +242,7 @@ def detail_lines(entry: dict) -> list[str]:
 
 def delta(statistics: dict) -> str:
     """Return statistics of absolute differences."""
-    mean, *others = (statistics[name] for name in ("mean", "median", "p99", "largest"))
-    return "mean {:,.1f} ns, median {:,}, p99 {:,}, largest {:,}".format(mean, *others)
+    return ", ".join(f"{name} {nanoseconds(statistics[name])}" for name in ("mean", "median", "p99", "largest"))
 
 
 def time_lines(windows: list[dict]) -> list[str]:

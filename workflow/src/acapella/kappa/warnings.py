@@ -30,6 +30,7 @@ FULL_QUEUE = "full_queue"
 NOT_IN_RECORDING = "not_in_recording"
 WIDE = "wide_interval"
 OFFSET = "offset_change"
+CLOCK_CODES = ("coarse_clock", "coarse_within")
 PAIR_CHECKS = []
 TRIAL_CHECKS = []
 
@@ -239,9 +240,9 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
                for x, y, is_common in ((a, b, common[0]), (b, a, common[1])) if not is_common]  # fmt: skip
     text = (
         f"{' and '.join(causes)}: times are relative to the first packet of each trial, so every latency difference "
-        f"contains a constant (the median difference is {pair['offset_ns']} ns). L is larger or, by chance, smaller "
-        "than the jitter of the common packets; L_offset_removed does not contain the constant. The first packet of a "
-        "trial has a gap of 0; in the other trial it is not the first, and its whole gap counts as a difference in I."
+        f"contains a constant (the median difference is {nanoseconds(pair['offset_ns'])}). L is larger or, by chance, "
+        "smaller than the jitter of the common packets; L_offset_removed does not contain the constant. The first "
+        "packet of a trial has a gap of 0; in the other trial it is not the first, and its whole gap counts as a difference in I."
     )
     return warning("first_packet_missing", "LI", text)
 
@@ -421,3 +422,6 @@ def untimed_frames(trial: dict):
         "trial's duration begins there. L and I divide by it and are meaningless."
     )
     return warning("untimed_frames", "OLI", text)
+
+
+TRIAL_CODES = frozenset(check_trial.__name__ for check_trial in TRIAL_CHECKS)  # each check has the name of its code
