@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import resource
 import stat
 import struct
@@ -131,6 +132,31 @@ def test_summary_of_three_trials_has_each_pair(trials, tmp_path, capsys):
     assert matrix[2] == ["B", "1"]
 
 
+def test_summary_prints_a_warning_about_the_clocks_of_several_trials_once(trials, tmp_path, capsys):
+    """Trials with a clock of 1 µs. Trial A is in every pair."""
+    offsets = [n * 20_000 + n % 2 * 1_000 for n in range(17)]
+    coarse = [write(tmp_path / f"{number}.pcap", offsets) for number in range(1, 6)]
+    assert main(["kappa", *map(str, coarse)]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.count("is coarse:") == 1
+    assert (
+        "warning (O L I) of 5 trials (A, B, C, ...): the clock of trial A is coarse: timestamps in 1.pcap are on a"
+        in text
+    )
+    assert main(["kappa", str(coarse[0]), *map(str, trials)]) == 0
+    assert "warning (O L I): the clock of trial A is coarse" in " ".join(capsys.readouterr().out.split())
+
+
+def test_summary_prints_times_with_a_unit_that_suits_their_size(tmp_path, capsys):
+    late = [write(tmp_path / f"{hour}.pcap", [*steady(99), hour * 3_600 * 10**9]) for hour in (1, 6)]
+    assert pair(capsys, *late)["latency_delta_ns"]["largest"] == 5 * 3_600 * 10**9
+    assert main(["kappa", *map(str, late), "--within", "25000"]) == 0
+    text = capsys.readouterr().out
+    assert "largest 5 h" in text
+    assert " within 25,000 ns" in text
+    assert not re.search(r"[0-9]{4} ns|,[0-9]{3},[0-9]{3}", text)
+
+
 def test_identity_can_be_the_frame_or_regions_of_it(tmp_path, capsys):
     ends = [write(tmp_path / f"{ttl}.pcap", steady(9), make=lambda n, ttl=ttl: packet(n, ttl=ttl)) for ttl in (64, 63)]
     assert pair(capsys, *ends)["n_common"] == 9
@@ -184,7 +210,7 @@ def test_offloaded_checksums_can_be_ignored(tmp_path, capsys):
     [
         (["A"], "a single trial cannot be compared"),
         (["A", "missing.pcap"], "no such file"),
-        (["A", "B", "-o", "A"], "one of the captures"),
+        (["A", "B", "-o", "link"], "one of the captures"),
         (["A", "A,"], "empty file"),
         (["A", "B", "--name", "x"], "1 names for 2"),
         (["A", "B", "--name", "x", "x"], "trial names must be unique"),
@@ -238,7 +264,9 @@ def test_offloaded_checksums_can_be_ignored(tmp_path, capsys):
     ],
 )
 def test_usage_error_prints_one_line(trials, capsys, words, message):
-    paths = {"A": str(trials[0]), "B": str(trials[1]), "A,": f"{trials[0]},"}
+    link = trials[0].with_name("link")
+    link.symlink_to(trials[0])
+    paths = {"A": str(trials[0]), "B": str(trials[1]), "A,": f"{trials[0]},", "link": str(link)}
     code = main(["kappa", *(paths.get(word, word) for word in words)])
     shown = capsys.readouterr().err
     if message is None:

@@ -200,7 +200,7 @@ def test_missing_first_packet_is_reported(compared):
     warning = only(found, "first_packet_missing")
     assert warning["components"] == ["L", "I"]
     assert found["offset_ns"] == -1_237
-    assert "-1237 ns" in warning["text"]
+    assert "-1.24 µs" in warning["text"]
     assert found["L"] > 0
     assert found["L_offset_removed"] == 0
     assert found["I"] == float(Fraction(1, 99 + 98))

@@ -242,7 +242,8 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
         f"{' and '.join(causes)}: times are relative to the first packet of each trial, so every latency difference "
         f"contains a constant (the median difference is {nanoseconds(pair['offset_ns'])}). L is larger or, by chance, "
         "smaller than the jitter of the common packets; L_offset_removed does not contain the constant. The first "
-        "packet of a trial has a gap of 0; in the other trial it is not the first, and its whole gap counts as a difference in I."
+        "packet of a trial has a gap of 0; in the other trial it is not the first, and its whole gap counts as a "
+        "difference in I."
     )
     return warning("first_packet_missing", "LI", text)
 
