@@ -215,6 +215,16 @@ def in_text(name: str, text: str):
     return lambda part: write_file(part / name, (part / name).read_bytes() + f"{text}\n".encode())
 
 
+def in_croissant(key: str, value: str):
+    """Return a change that sets a value in croissant.json."""
+
+    def change(part: Path) -> None:
+        path = part / "croissant.json"
+        write_json(path, json.loads(path.read_text(encoding="utf-8")) | {key: value})
+
+    return change
+
+
 def in_column(table: str, column: str, value: str):
     """Return a change that sets a value in the first row of a released table."""
 
@@ -257,6 +267,12 @@ def test_unmodified_release_passes(created):
         ),
         pytest.param(in_text("config.yaml", "# 192.0.2.1"), "address 192.0.2.1", id="address in a config"),
         pytest.param(in_text("config.yaml", f"trials: {SITE}"), f"original name {SITE}", id="site in a config"),
+        pytest.param(in_text("croissant.json", SITE), "croissant.json: the release would", id="site in croissant.json"),
+        pytest.param(
+            lambda part: write_file(part / "tables" / SITE / "x.txt", ""), f"original name {SITE}", id="directory"
+        ),
+        pytest.param(in_croissant("license", f"(c) {SITE}"), f"original name {SITE}", id="site in the license"),
+        pytest.param(in_croissant("name", "192.0.2.1"), "address 192.0.2.1", id="address in croissant.json"),
         pytest.param(in_text("captures.tsv", f"S0-P0-0000\t{SITE}"), f"original name {SITE}", id="site in captures"),
         pytest.param(in_quality("site", SITE), f"original name {SITE}", id="site in a table"),
         pytest.param(in_readme("node:2001:db8::1"), "address 2001:db8::1", id="address after a name"),

@@ -129,6 +129,34 @@ def text(release: Path, license_text: str | None, published: str) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
+def fixed_lines() -> set[str]:
+    """Return lines of croissant.json that are the same for any campaign, without indentation and commas.
+
+    They are the context, types and formats, and the descriptions of columns.
+    """
+    tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
+    columns = [column for table in tables for column in schemas.table(table)["columns"]]
+    values = {
+        "@type": ("sc:Dataset", "cr:FileObject", "cr:FileSet", "cr:RecordSet", "cr:Field"),
+        "dataType": (TEXT, INTEGER, FLOAT, BOOLEAN),
+        "encodingFormat": (*FORMATS.values(), OTHER_FORMAT),
+        "description": map(description, columns),
+    }
+    lines = [f'"{key}": {json.dumps(value, ensure_ascii=False)}' for key in values for value in values[key]]
+    lines += json.dumps(CONTEXT, indent=2).splitlines()
+    return {without_layout(line) for line in lines}
+
+
+def without_layout(line: str) -> str:
+    """Return a line of a JSON file without indentation and comma."""
+    return line.strip().rstrip(",")
+
+
+def description(column: Mapping) -> str:
+    """Return the description of a column of a table."""
+    return f"{column['about']} (unit: {column['unit']})"
+
+
 def described_files(release: Path) -> list[str]:
     """Return the files of a release that its metadata describe, relative to its directory.
 
@@ -200,7 +228,7 @@ def record_set(identifier: str, table: str, path: Path, source: dict) -> dict:
                 "@type": "cr:Field",
                 "@id": f"{identifier}/{field.name}",
                 "name": f"{identifier}/{field.name}",
-                "description": f"{column['about']} (unit: {column['unit']})",
+                "description": description(column),
                 "dataType": kind,
                 **({"repeated": True} if repeated else {}),
                 "source": {**source, "extract": {"column": field.name}},

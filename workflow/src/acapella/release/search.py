@@ -22,12 +22,12 @@ from acapella.common import queries
 from acapella_core import _native
 from acapella_core.errors import UserError
 
+from . import croissant
 from . import readme as release_readme
 from .columns import METADATA, published_columns
 from .infrastructure import DIRECTORY as INFRASTRUCTURE
 from .transfers import DIRECTORY as TRANSFERS
 
-STUDIES = (f"{TRANSFERS}/", f"{GENERATED}/")
 # Patterns of possible addresses and checksums at any position of a text. DuckDB evaluates ANY_WORD, because it does not
 # support the look-around assertions of WORD_PATTERNS.
 HEX, BASE64 = "[0-9A-Fa-f]{64}", "[A-Za-z0-9+/_-]{43}"
@@ -203,13 +203,15 @@ POSITIONS = b"acapella_positions"  # base64: offsets and checksums of the publis
 def texts_of(con, part: Path) -> Iterator[Text]:
     """Yield all text of a release."""
     files = files_of(part)
-    yield Text("name of a file", "sample", [piece for path in files for piece in (path.name, path.stem)])
+    yield Text(
+        "name of a file", "sample", [piece for path in files for piece in (*path.relative_to(part).parts, path.stem)]
+    )
     yield from digest_texts(con, part)
-    template = {*release_readme.TEXT.template.splitlines()}
     for path in files:
         where = path.relative_to(part).as_posix()
-        if path.suffix in (".md", ".yaml", ".graphml") or (where.startswith(STUDIES) and path.suffix == ".json"):
-            yield Text(where, None, sorted({*path.read_text(encoding="utf-8").splitlines()} - template))
+        if path.suffix in (".md", ".yaml", ".graphml", ".json"):
+            # croissant.json consists of public names and terms of Acapella, which may also occur in payload
+            yield Text(where, "metadata" if where == croissant.FILE else None, lines_of(path, where))
         elif path.suffix == ".tsv":
             yield from sheet_texts(path, where)
         elif path.suffix == ".parquet":
@@ -220,6 +222,14 @@ def texts_of(con, part: Path) -> Iterator[Text]:
             yield from column_texts(con, csv_source(path), where)
         elif path.suffix == ".duckdb":
             yield from catalog_texts(con, path, where)
+
+
+def lines_of(path: Path, where: str) -> list[str]:
+    """Return the distinct lines of a text or JSON file, without those that are the same in every release."""
+    lines = {*path.read_text(encoding="utf-8").splitlines()}
+    if where == croissant.FILE:
+        return sorted({croissant.without_layout(line) for line in lines} - croissant.fixed_lines())
+    return sorted(lines - {*release_readme.TEXT.template.splitlines()})
 
 
 def sheet_texts(path: Path, where: str) -> Iterator[Text]:
