@@ -34,7 +34,7 @@ from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.code import table_digests as digests_of_tables
 from acapella.snakefile.engine import with_engine
 from acapella.snakefile import quarantine, slurm_plugin
-from acapella.snakefile.exit import QuietErrors, exit_on_user_error
+from acapella.snakefile.exit import QuietErrors, exit_on_user_error, omit_stopped_jobs
 from acapella.snakefile.job_records import JobRecords
 from acapella.snakefile.progress import Progress
 from acapella.snakefile.released import (
@@ -92,6 +92,7 @@ if os.environ.get(CACHE):  # jobs do not store digests if the program was change
 with exit_on_user_error():
     slurm_plugin.install()
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))
+omit_stopped_jobs(logger, lambda: JOB_RECORDS.stopping)
 logger.addHandler(JOB_RECORDS)
 logger.addHandler(QuietErrors(partial(hides_errors, workflow), lambda: JOB_RECORDS.failed or JOB_RECORDS.stopping))
 PROGRESS = Progress(logger.info)
@@ -102,8 +103,11 @@ AFTER_FAILURE = lambda: quarantine.after_failure(
     CAMPAIGN, config, JOB_RECORDS, recorded_capture, recorded_values, writes=is_main_process(workflow)
 )
 DIRECTORY = os.getcwd()  # that of --directory, which Snakemake leaves before it ends
-# Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
-atexit.register(lambda: JOB_RECORDS.failed and (os.chdir(DIRECTORY), AFTER_FAILURE(), NEXT_RUN()))
+# Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log. After Ctrl-C, the
+# report is printed here, so that it follows Snakemake's last messages.
+atexit.register(
+    lambda: (JOB_RECORDS.failed or JOB_RECORDS.stopping) and (os.chdir(DIRECTORY), AFTER_FAILURE(), NEXT_RUN())
+)
 
 ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
@@ -182,10 +186,12 @@ onstart:
 
 onsuccess:
     PROGRESS.stop()
+    JOB_RECORDS.record_success()
     quarantine.remove_completed(CAMPAIGN)
     quarantine.print_omitted(CAMPAIGN, FAILED)
 
 
 onerror:
     PROGRESS.stop()
-    AFTER_FAILURE()
+    if not JOB_RECORDS.stopping:
+        AFTER_FAILURE()

@@ -1,7 +1,9 @@
 """Tests the report after a run that failed or was stopped."""
 
 import errno
+import io
 import itertools
+import logging
 import os
 import re
 import signal
@@ -17,13 +19,16 @@ from acapella_testing.processes import executable
 from acapella_testing.requirements import require_programs
 from acapella_testing.runs.workflow_run import ROOT, workplace
 from acapella_testing.waiting import wait_until
+from snakemake_interface_logger_plugins.common import LogEvent
 
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.cli import entry
 from acapella.cli.main import main
 from acapella.digest.command import ADVICE, REPAIR
+from acapella.snakefile.exit import omit_stopped_jobs
 from acapella.snakefile.failures import failure_report, samples_that_failed
 from acapella.snakefile.job_records import FailedJob
+from acapella.snakefile.snakemake_internals import SHELL_MODULE
 from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
 REASON = "a.pcap: not a capture"
@@ -295,7 +300,7 @@ def test_sigterm_to_snakemake_alone_is_not_a_failure(tmp_path):
     running.terminate()
     printed, _ = running.communicate(timeout=120)
     assert running.returncode != 0, printed
-    assert "acapella: stopped; run snakemake again to continue" in printed.splitlines(), printed
+    assert printed.splitlines()[-1] == "acapella: stopped; run snakemake again to continue", printed
     assert "no job failed" not in printed
 
 
@@ -359,3 +364,16 @@ def test_broken_tshark_excludes_no_sample_and_the_next_run_restores_results(agai
     del again.environment["PATH"]
     again.succeed("--until", "process")
     assert again.sha256("acap/*", "flows/*", "tables/*") == before
+
+
+@pytest.mark.parametrize(("code", "stopping", "printed"), [(130, True, False), (130, False, True), (1, True, True)])
+def test_only_messages_about_stopped_jobs_are_omitted(code, stopping, printed):
+    logger, stream = logging.Logger("snakemake"), io.StringIO()
+    logger.addHandler(logging.StreamHandler(stream))
+    omit_stopped_jobs(logger, lambda: stopping)
+    try:
+        exec("raise error", {"__name__": SHELL_MODULE, "error": subprocess.CalledProcessError(code, "digest")})
+    except subprocess.CalledProcessError:  # the filter finds the exit code in the exception that is being handled
+        logger.error("Error in rule digest", extra={"event": LogEvent.JOB_ERROR})
+    logger.info("Elapsed time", extra={"event": None})
+    assert stream.getvalue() == "Error in rule digest\n" * printed + "Elapsed time\n"

@@ -42,7 +42,25 @@ def test_line_counts_samples_while_they_are_digested():
     run.finish(*range(12))
     run.fail(12)
     run.seconds = 120
-    assert run.progress.line() == "acapella: 12 of 40 samples digested, 3 in progress, 1 failed; about 5 min left"
+    assert run.progress.line() == (
+        "acapella: 12 of 40 samples digested, 3 in progress, 1 failed; about 4 min until all are digested"
+    )
+
+
+def test_time_left_is_that_of_digests_and_only_stated_if_their_rate_is_known():
+    """Digests take 10 minutes, four at a time, after a collection of an hour."""
+    run = Run(collect=1, digest=8, analyze=8, figures=1)
+    run.begin("collect", 100)
+    run.seconds = 3600
+    run.finish(100)
+    run.begin("digest", *range(4))
+    run.seconds += 600
+    run.finish(0)
+    run.begin("digest", 4)
+    assert run.progress.line() == "acapella: 1 of 8 samples digested, 4 in progress"
+    run.finish(1, 2, 3)
+    run.begin("digest", 5, 6, 7)
+    assert run.progress.line().endswith("4 of 8 samples digested, 4 in progress; about 10 min until all are digested")
 
 
 def test_batches_are_counted_as_batches():
@@ -65,8 +83,9 @@ def test_line_counts_jobs_after_the_last_digest():
     run.begin("digest", 1)
     run.finish(1)
     run.begin("process", 2)
+    run.begin("analyze", 3, 4)
     run.seconds = 60
-    assert run.progress.line() == "acapella: 1 of 5 jobs finished, 1 in progress; about 4 min left"
+    assert run.progress.line() == "acapella: 1 of 5 jobs finished, 3 in progress (analyze, process)"
 
 
 def test_samples_that_a_checkpoint_adds_are_counted():
@@ -99,6 +118,6 @@ def test_handler_understands_events_of_snakemake(tmp_path):
     options = ["--cores", "1", "--snakefile", str(snakefile), "--keep-going", "--retries", "1"]
     ended = run_snakemake(options, tmp_path, {})
     assert [line for line in ended.stdout.splitlines() if line.startswith("acapella: ")] == [
-        "acapella: 2 of 4 jobs finished, 1 failed; about 1 min left"
+        "acapella: 2 of 4 jobs finished, 1 failed"
     ], ended.stdout
     assert "2 of 4 steps" in ended.stdout

@@ -62,9 +62,10 @@ def failure_report(
             "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
         )
         lines += by_reason({name(job): reason for job, reason in outside.items()})
-    if stopping or (stopped and not lines):
-        restart = "; the collection starts over and captures all samples again" if has_collection(stopped) else ""
-        lines.append(f"acapella: stopped; run snakemake again to continue{restart}")
+    restart = "; the collection starts over and captures all samples again" if has_collection(stopped) else ""
+    next_step = f"acapella: stopped; run snakemake again to continue{restart}"
+    if not stopping and stopped and not lines:
+        lines.append(next_step)
     if not stopping and (ended := [name(job) for job in stopped if job.exit_code == 128 + signal.SIGTERM]):
         lines.append(
             "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):"
@@ -73,6 +74,8 @@ def failure_report(
     if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules update their outputs in place
         lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run recreates them:")
         lines += [f"  {name(job)}" for job in deleted]
+    if stopping:
+        lines.append(next_step)
     return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
 
 

@@ -76,6 +76,10 @@ class JobRecords(logging.Handler):
         """Record that Snakemake received a signal to stop."""
         self.stopping = True
 
+    def record_success(self) -> None:
+        """Record that the run is complete. A signal that did not stop it has no effect."""
+        self.stopping = False
+
     def emit(self, record: logging.LogRecord) -> None:
         """Record a job that starts or fails. Other events are ignored.
 

@@ -1,7 +1,9 @@
 """Prints one line per minute about the progress of a run, such as
 
-acapella: 12 of 40 samples digested, 3 in progress, 1 failed; about 5 min left
+acapella: 12 of 40 samples digested, 3 in progress, 1 failed; about 4 min until all are digested
+acapella: 43 of 45 jobs finished, 1 in progress (figures)
 
+The time is only estimated for digests, which are similar jobs: the time of other stages is not known before they end.
 Snakemake prints several lines for each job, which hide the state of a run with thousands of jobs. The line
 is an ordinary message of Snakemake's logger, so that --quiet suppresses it and the log file of the run contains it.
 """
@@ -27,7 +29,7 @@ class Progress(logging.Handler):
         super().__init__(logging.INFO)
         self._report = report
         self._now = now
-        self._start_s = now()
+        self._first_digest_s = now()
         self._digest_jobs = self._jobs = 0  # planned
         self._unit = "sample"
         self._graph_jobs: int | None = None  # size of Snakemake's graph, which a checkpoint can change
@@ -39,7 +41,6 @@ class Progress(logging.Handler):
 
     def start(self, interval_s: float = INTERVAL_S) -> None:
         """Print a line at each interval in a thread, until `stop` or until the process ends."""
-        self._start_s = self._now()
         threading.Thread(target=self._print_lines, args=[interval_s], name="progress", daemon=True).start()
 
     def stop(self) -> None:
@@ -62,6 +63,8 @@ class Progress(logging.Handler):
                 self._jobs += record.total - self._graph_jobs
             self._graph_jobs = record.total
         elif event == LogEvent.JOB_INFO:
+            if record.rule_name == DIGEST and DIGEST not in self._rules.values():
+                self._first_digest_s = self._now()
             self._rules[record.jobid] = record.rule_name
             if record.rule_name == DIGEST and "batch" in record.wildcards:
                 self._unit = "batch"
@@ -84,14 +87,17 @@ class Progress(logging.Handler):
             return None
         running, done, failed = (self._count_digests(jobs) for jobs in (self._running, self._done, self._failed))
         planned = max(self._digest_jobs, running + done + failed)
+        stages = ends = ""
         if done + failed < planned:
             plural = {"sample": "samples", "batch": "batches"}[self._unit]
             counts = f"{done} of {planned} {self._unit if planned == 1 else plural} digested"
+            ends = self._time_left(done, running, planned - done - failed)
         else:
             running, failed = len(self._running), len(self._failed)
             counts = f"{len(self._done)} of {self._total()} jobs finished"
-        parts = [counts, *([f"{running} in progress"] if running else []), *([f"{failed} failed"] if failed else [])]
-        return f"acapella: {', '.join(parts)}{self._time_left()}"
+            stages = f" ({', '.join(sorted({self._rules[job] for job in list(self._running)}))})"
+        parts = [f"{running} in progress{stages}"] * bool(running) + [f"{failed} failed"] * bool(failed)
+        return f"acapella: {', '.join([counts, *parts])}{ends}"
 
     def _count_digests(self, jobs: set[int]) -> int:
         """Return the number of digest jobs among these jobs."""
@@ -101,10 +107,13 @@ class Progress(logging.Handler):
         """Return the number of planned jobs."""
         return max(self._jobs, len(self._rules))
 
-    def _time_left(self) -> str:
-        """Return the rest of the line: the time left if all jobs take as long as the average finished job."""
-        done, left = len(self._done), self._total() - len(self._done) - len(self._failed)
-        if not done or left <= 0:
+    def _time_left(self, done: int, running: int, left: int) -> str:
+        """Return the rest of the line: the time until ``left`` digests are done at the average rate so far.
+
+        The rate is known when as many digests are ``done`` as run at the same time.
+        """
+        if not done or done < running:
             return ""
-        minutes = (self._now() - self._start_s) / done * left / 60
-        return f"; about {minutes / 60:.1f} h left" if minutes >= 120 else f"; about {max(1, round(minutes))} min left"
+        minutes = (self._now() - self._first_digest_s) / done * left / 60
+        time_left = f"{minutes / 60:.1f} h" if minutes >= 120 else f"{max(1, round(minutes))} min"
+        return f"; about {time_left} until all are digested"
