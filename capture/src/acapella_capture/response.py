@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from acapella_core.arguments import output_file
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text
 
@@ -49,7 +50,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=output_file("JSON", Path),
         required=True,
         metavar="FILE",
         help="result in JSON; the capture is in the same directory",

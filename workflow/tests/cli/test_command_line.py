@@ -80,6 +80,34 @@ def test_usage_error_is_one_line(argv, line, capsys):
     assert usage_error_line(capsys, *argv) == line
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ("digest a.pcap -o x.csv", "-o: x.csv: the output is Parquet, not CSV; choose a name such as x.parquet; to "),
+        (
+            "digest a.pcap -o x --flows d/F.JSON",
+            "--flows: d/F.JSON: the output is Parquet, not JSON; choose a name such",
+        ),
+        ("kappa a.pcap b.pcap -o x.txt", "-o: x.txt: the output is JSON, not text; choose a name such as x.json"),
+        ("extract a.pcap -o x.parquet", "-o: x.parquet: the output is a capture, not Parquet; choose a name such as "),
+        ("extract a.pcap -o x.pcap.gz", "-o: x.pcap.gz: the output is a capture, not compressed; choose a name such"),
+        ("anonymize a.pcap --key-file k -o x.csv", "-o: x.csv: the output is a capture, not CSV; choose a name such"),
+        (
+            "p4 compare a.pcap --flows f -o x.csv",
+            "-o: x.csv: the output is JSON, not CSV; choose a name such as x.json",
+        ),
+        ("campaign slice-records a.json -o x.json", "-o/--output: x.json: the output is CSV, not JSON; choose a name"),
+        ("measure collector -o x.csv", "-o/--output: x.csv: the output is JSON, not CSV; choose a name such as x.json"),
+        ("measure storage -o x.csv", "-o/--output: x.csv: the output is JSON, not CSV; choose a name such as x.json"),
+        ("measure response -o x.csv", "-o/--output: x.csv: the output is JSON, not CSV; choose a name such as x.json"),
+        ("generate model.yaml -o x.tsv", "--output/-o: x.tsv: the output is a capture, not TSV; choose a name such as"),
+    ],
+)
+def test_output_with_the_extension_of_another_format_is_a_usage_error(words, error, capsys):
+    command = " ".join(words.split()[: 2 if words.split()[0] in ("p4", "campaign", "measure") else 1])
+    assert usage_error_line(capsys, *words.split()).startswith(f"acapella: error: {command}: argument {error}")
+
+
 @pytest.mark.parametrize("words", ["generate", "measure storage"])
 def test_command_of_a_missing_package_names_the_incomplete_installation(words, monkeypatch, capsys):
     monkeypatch.setattr(commands, "entry_module", lambda name: None)

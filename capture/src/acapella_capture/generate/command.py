@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from acapella_core import names
+from acapella_core.arguments import output_file
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import atomic_path, atomic_text
 
@@ -45,17 +46,19 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument("model", type=Path, metavar="MODEL.yaml", help="the model (docs/generate.md)")
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--output", "-o", type=Path, metavar="OUT.pcap", help="write the packets to OUT.pcap")
+    target.add_argument(
+        "--output", "-o", type=output_file("a capture", Path), metavar="OUT.pcap", help="write the packets to OUT.pcap"
+    )
     target.add_argument(
         "--interface", "-i", metavar="PORT",
         help="send from PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
         "--vdev)",
     )  # fmt: skip
     parser.add_argument("--seed", type=count(MAX_SEED, 0), metavar="N", help="random seed (default: that of the model)")
-    parser.add_argument("--expected", type=Path, metavar="FILE",
+    parser.add_argument("--expected", type=output_file("JSON", Path), metavar="FILE",
                         help="write the generated flows to FILE (JSON; default: OUT.pcap.generated.json; with "
                         "--interface: no file)")  # fmt: skip
-    parser.add_argument("--flow-table", type=Path, metavar="FILE",
+    parser.add_argument("--flow-table", type=output_file("Parquet", Path), metavar="FILE",
                         help="write the expected flow table to FILE (Parquet)")  # fmt: skip
     port = parser.add_argument_group("interface")
     port.add_argument(

@@ -16,6 +16,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from acapella_core.arguments import output_file
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -31,7 +32,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=output_file("JSON", Path),
         required=True,
         metavar="FILE",
         help="result in JSON; its directory is on the measured disk",

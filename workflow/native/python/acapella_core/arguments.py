@@ -4,8 +4,9 @@ import argparse
 import difflib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from pathlib import PurePath
 from typing import NoReturn
 
 from . import names
@@ -14,6 +15,20 @@ from .errors import UserError
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 LARGEST_SIZE = 2**63 - 1
+EXTENSIONS = {  # formats -> extensions of files, the usual one first
+    "Parquet": (".parquet", ".pq"),
+    "JSON": (".json",),
+    "JSON Lines": (".jsonl", ".ndjson"),
+    "CSV": (".csv",),
+    "TSV": (".tsv", ".tab"),
+    "a capture": (".pcapng", ".pcap", ".cap"),
+    "text": (".txt", ".log", ".md"),
+    "YAML": (".yaml", ".yml"),
+    "HTML": (".html", ".htm"),
+    "a spreadsheet": (".xlsx", ".xls", ".ods"),
+    "a database": (".duckdb", ".db", ".sqlite"),
+    "compressed": (".gz", ".zst", ".lz4", ".bz2", ".xz", ".zip"),
+}
 MAX_DIGITS = 40  # maximum for a size; Python rejects numbers with thousands of digits
 
 
@@ -24,6 +39,25 @@ def size_bytes(text: str) -> int:
     if not 1 <= size <= LARGEST_SIZE:
         raise UserError(f"{text!r} is not a size", fix=f"write 2G or 512M; at most {LARGEST_SIZE // SIZES['T']}T")
     return size
+
+
+def output_file(form: str, kind: Callable = str, advice: str = "") -> Callable:
+    """Return the argparse type of an output file in a format, one of `EXTENSIONS`: ``kind`` of its name.
+
+    The type rejects a name with the extension of another format, because programs that open the file rely on it.
+    ``advice``: how to get other formats.
+    """
+
+    def checked(name: str):
+        extension = PurePath(name).suffix.lower()
+        found = next((known for known, extensions in EXTENSIONS.items() if extension in extensions), form)
+        if found != form:
+            example = PurePath(name).with_suffix(EXTENSIONS[form][0]).name
+            message = f"{names.shown(name)}: the output is {form}, not {found}; choose a name such as {example}"
+            raise argparse.ArgumentTypeError(f"{message}; {advice}" if advice else message)
+        return kind(name)
+
+    return checked
 
 
 class Parser(argparse.ArgumentParser):

@@ -37,10 +37,11 @@ from acapella.common import queries
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import scaled
 from acapella_core import decompression, files, names, shards, sheets
+from acapella_core.arguments import output_file
 from acapella_core.errors import UserError
 from acapella_core.validation import did_you_mean
 
-from .layout import Campaign, check_fetched, fix_without_catalog, open_campaign, require, similar_campaigns
+from .layout import Campaign, fix_without_catalog, open_campaign, readable_capture, require, similar_campaigns
 
 # Columns with their Arrow types: frame number, and values to compare with the capture if the acap has no positions.
 COLUMNS = {"frame": "uint64", "ts_ns": "int64", "wire_len": "uint32", "cap_len": "uint32"}
@@ -90,6 +91,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "-o",
         dest="output",
         metavar="OUT.pcapng",
+        type=output_file("a capture", advice="to print frames as text: acapella show"),
         required=True,
         help="pcapng to write, or OUT.pcap; - for standard output",
     )
@@ -372,8 +374,8 @@ def split_by_sample(campaign: Campaign, table, samples: dict[str, tuple[Path, st
     import pyarrow.compute as pc  # noqa: PLC0415 - slow to import
 
     for sample in sorted(pc.unique(table["sample"]).to_pylist()):
-        capture, checksum = samples[sample]
-        check_fetched(campaign, sample)
+        path, checksum = samples[sample]
+        capture = readable_capture(campaign, sample, path)
         check_capture(capture)
         yield Part(capture, campaign.acap(sample), table.filter(pc.equal(table["sample"], sample)), checksum)
 

@@ -11,6 +11,8 @@ from acapella_core import beneath, names, shards
 from acapella_core.errors import UserError
 
 CATALOG = "catalog.duckdb"
+SHARE = "fs:"  # precedes the path of a capture on a share in a sample sheet and its manifest
+RUN_AGAIN = "run snakemake, which digests it again"
 MAX_LISTED = 5  # campaigns that an error suggests
 # Stages that write provenance/STAGE.json, and the file's name in campaigns of earlier versions.
 EARLIER_PROVENANCE = {
@@ -176,25 +178,46 @@ def storage_of(manifest: object) -> str | None:
     return query if isinstance(query, str) else None
 
 
-def check_fetched(campaign: Campaign, sample: str) -> None:
-    """Raise UserError if the capture of a sample was not fetched from its node, or is only in storage.
+def readable_capture(campaign: Campaign, sample: str, capture: Path) -> Path:
+    """Return the path of a sample's capture: ``capture``, or if this does not exist, its file on a share (fs:PATH).
 
-    An object in storage is accepted if it was copied to the path of the capture.
+    An object in storage is accepted if it was copied to ``capture``. Raises UserError if the capture was not fetched
+    from its node, is only in object storage, or is not the version on the share that was digested.
     """
     try:
         manifest = json.loads(campaign.manifest(sample).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # a release has no manifests; other errors are reported by those who read it
-        return
+        return capture
     if node_digest_of(manifest):
         raise UserError(
             f"the capture of sample {sample} was not fetched: it was digested on its node (collect.digest_on)",
             where=campaign.directory,
         )
-    query, capture = storage_of(manifest), campaign.capture(sample, str(manifest.get("file")))
-    if query and not capture.is_file():
+    query = storage_of(manifest)
+    if not query or capture.is_file():
+        return capture
+    if not query.startswith(SHARE):
         raise UserError(
             f"the capture of sample {sample} is in storage", where=names.shown(query), fix=f"copy it to {capture}"
         )
+    return file_on_share(query, manifest["storage"].get("etag"), sample, capture)
+
+
+def file_on_share(query: str, etag: object, sample: str, capture: Path) -> Path:
+    """Return the path of a file on a share, whose size and modification time must be those in ``etag``."""
+    path, where = Path(query.removeprefix(SHARE)), names.shown(query)
+    if not path.is_absolute() or not path.is_file():
+        fix = f"mount the share, or copy the capture to {capture}"
+        raise UserError(f"the capture of sample {sample} is not there", where=where, fix=fix)
+    if version_on_share(path) != etag:
+        raise UserError(f"the capture of sample {sample} has changed since the digest", where=where, fix=RUN_AGAIN)
+    return path
+
+
+def version_on_share(path: Path) -> str:
+    """Return the ETag in manifests of a file on a share: size and modification time, as in ETags of web servers."""
+    found = path.stat()
+    return f"{found.st_size}-{found.st_mtime_ns}"
 
 
 def require(path: Path, fix: str) -> Path:

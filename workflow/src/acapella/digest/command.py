@@ -48,7 +48,7 @@ from acapella import __version__
 from acapella.common.faults import DAMAGING, describe_fault
 from acapella.common.time_limit import time_limit
 from acapella_core import decompression, files, names
-from acapella_core.arguments import size_bytes
+from acapella_core.arguments import output_file, size_bytes
 from acapella_core.errors import UserError
 
 from . import duration
@@ -70,6 +70,8 @@ MAX_TIMEOUT_S = 10**6
 # Precedes the part of an error that applies only to the command line; reports of campaigns omit it.
 ADVICE = "; exit code 1: "
 REPAIR = "accept the frames before the damage (--damaged keep), or repair the capture (editcap)"
+
+AS_TEXT = "to print columns as text: acapella show ACAP.parquet --columns frame,ts_ns,stack"
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,15 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "sources", metavar="IN", nargs="+", help="pcap or pcapng, optionally compressed; - for standard input"
     )
-    parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="frame table to write")
+    table = output_file("Parquet", advice=AS_TEXT)
     parser.add_argument(
-        "--flows", metavar="FLOWS.parquet", help="flow table to write (default: X.flows.parquet for an ACAP X.parquet)"
+        "-o", dest="acap", metavar="ACAP.parquet", type=table, required=True, help="frame table to write"
+    )
+    parser.add_argument(
+        "--flows",
+        metavar="FLOWS.parquet",
+        type=table,
+        help="flow table to write (default: X.flows.parquet for an ACAP X.parquet)",
     )
     parser.add_argument(
         "--engine", choices=sorted(ENGINES), default="hybrid", help="dissection engine (default: hybrid)"

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from acapella_core.arguments import output_file
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -57,7 +58,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "collector", help="measure the share of reports that the collector accepts", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="result in JSON")
+    parser.add_argument(
+        "-o", "--output", type=output_file("JSON", Path), required=True, metavar="FILE", help="result in JSON"
+    )
     parser.add_argument("--rates", nargs="+", type=float, default=[1, 2, 5, 10, 20, 40], metavar="N",
                         help="rates in million reports/s (default: 1 2 5 10 20 40)")  # fmt: skip
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="worker threads (default: %(default)s)")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acapella_core import names
+from acapella_core.arguments import output_file
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -47,7 +48,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("lists", nargs="+", type=Path, metavar="IN", help="slice list (JSON)")
-    parser.add_argument("-o", "--output", required=True, type=Path, metavar="OUT", help="slice records (CSV)")
+    parser.add_argument(
+        "-o", "--output", required=True, type=output_file("CSV", Path), metavar="OUT", help="slice records (CSV)"
+    )
     return parser
 
 

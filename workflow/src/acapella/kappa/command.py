@@ -21,7 +21,7 @@ from pathlib import Path
 
 from acapella.common.faults import DAMAGING
 from acapella_core import decompression, files, names
-from acapella_core.arguments import size_bytes
+from acapella_core.arguments import output_file, size_bytes
 from acapella_core.errors import UserError
 
 WINDOWS = 50  # default of --windows; the bars of 50 windows fit on a line
@@ -73,7 +73,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--spool", metavar="DIRECTORY", help="directory for temporary files (default: TMPDIR, else /tmp)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON; with -o, write it only to the file")
-    parser.add_argument("-o", dest="output", metavar="FILE.json", help="write JSON to this file")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE.json", type=output_file("JSON"), help="write JSON to this file"
+    )
     parser.add_argument("--sha256", action="store_true", help="record the SHA-256 of every file, even if not needed")
     parser.add_argument(
         "--damaged",

@@ -19,6 +19,7 @@ import json
 
 from acapella_core import decompression, names
 from acapella_core.anonymize import MACS
+from acapella_core.arguments import output_file
 from acapella_core.errors import UserError
 
 
@@ -33,7 +34,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "source", metavar="IN", nargs="?", help="pcap or pcapng, optionally compressed; - for standard input"
     )
-    parser.add_argument("-o", dest="target", metavar="OUT.pcap", help="anonymized capture to write")
+    parser.add_argument(
+        "-o", dest="target", metavar="OUT.pcap", type=output_file("a capture"), help="anonymized capture to write"
+    )
     keys = parser.add_mutually_exclusive_group(required=True)
     keys.add_argument("--key-file", metavar="FILE", help="key of the campaign")
     keys.add_argument("--new-key", metavar="FILE", help="create a key in a new file; takes no IN")

@@ -34,9 +34,9 @@ from pathlib import Path
 from acapella.campaign.layout import (
     EARLIER_PROVENANCE,
     Campaign,
-    check_fetched,
     existing_provenance,
     open_campaign,
+    readable_capture,
     require,
 )
 from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
@@ -332,8 +332,8 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     public_names = pseudonyms(rows) if hide else true_names(rows)
     samples = []
     for row, name in zip(rows, public_names, strict=True):
-        check_fetched(campaign, row["sample"])
-        file = require(campaign.capture(row["sample"], row["file"]), "the captures are needed for anonymization")
+        capture = readable_capture(campaign, row["sample"], campaign.capture(row["sample"], row["file"]))
+        file = require(capture, "the captures are needed for anonymization")
         samples.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(samples, key=lambda sample: sample.name)
 

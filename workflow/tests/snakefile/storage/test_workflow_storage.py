@@ -148,20 +148,54 @@ def test_only_a_changed_object_is_fetched_and_digested_again(stored):
     assert (planned["collect"], planned["digest"], planned["analyze"]) == (1, 1, 1)
 
 
+def extract(place: Workplace, output: Path) -> int:
+    """Extract all frames of beta-p1; return the exit code."""
+    words = ["--sample", "beta-p1", "--where", "true"]
+    return main(["extract", str(place.campaign), "-o", str(output), *words])
+
+
+@pytest.mark.parametrize("storage", ["s3"], indirect=True)
 def test_commands_that_need_captures_name_the_object(stored, storage, tmp_path, capsys):
     place = stored.copy(tmp_path / "copy")
     assert main(["campaign", "check", str(place.campaign)]) == 0, capsys.readouterr()
-    words = ["extract", str(place.campaign), "-o", str(tmp_path / "x.pcapng"), "--sample", "beta-p1", "--where", "true"]
-    assert main(words) == 2
+    assert extract(place, tmp_path / "x.pcapng") == 2
     target = place.campaign / "raw" / "beta-p1.pcap.gz"
     assert capsys.readouterr().err.endswith(
         f"{storage.query('beta-p1')}: the capture of sample beta-p1 is in storage; copy it to {target}\n"
     )
     shutil.copy(CAPTURES / "beta-p1.pcap.gz", target)
-    assert main(words) == 0
+    assert extract(place, tmp_path / "x.pcapng") == 0
+
+
+@pytest.mark.parametrize("storage", ["fs"], indirect=True)
+def test_captures_on_a_share_are_read_in_place(stored, storage, finished, tmp_path, capsys):
+    """A copy in raw/ takes precedence. A file that has changed, or is missing, is an error."""
+    place, share = stored.copy(tmp_path / "copy"), Path(storage.query("beta-p1").removeprefix("fs:"))
+    assert main(["campaign", "check", str(place.campaign)]) == 0, capsys.readouterr()
+    assert extract(place, tmp_path / "x.pcapng") == extract(finished, tmp_path / "y.pcapng") == 0
+    assert sha256_of(tmp_path / "x.pcapng") == sha256_of(tmp_path / "y.pcapng")
+    public = tmp_path / "public"
+    assert main(["release", str(place.campaign), "-o", str(public)]) == 0, capsys.readouterr()
+    assert {path.stem for path in (public / "captures").iterdir()} == set(SAMPLES)
+    target, kept = place.campaign / "raw" / "beta-p1.pcap.gz", share.rename(share.with_name("kept"))
+    try:
+        for content, error in (
+            (None, f"is not there; mount the share, or copy the capture to {target}"),
+            (b"another", "has changed since the digest; run snakemake, which digests it again"),
+        ):
+            if content:
+                share.write_bytes(content)
+            assert extract(place, tmp_path / "z.pcapng") == 2
+            expected = f"{storage.query('beta-p1')}: the capture of sample beta-p1 {error}\n"
+            assert capsys.readouterr().err.endswith(expected)
+        shutil.copy(CAPTURES / "beta-p1.pcap.gz", target)
+        assert extract(place, tmp_path / "z.pcapng") == 0
+    finally:
+        kept.rename(share)
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("storage", ["s3"], indirect=True)
 def test_release_needs_a_copy_of_each_object(stored, storage, tmp_path, capsys):
     place = stored.copy(tmp_path / "copy")
     words = ["release", str(place.campaign), "-o", str(tmp_path / "public")]

@@ -19,6 +19,7 @@ from pathlib import Path
 from acapella.common import queries
 from acapella.common.faults import DAMAGING, describe_fault
 from acapella_core import _native, files
+from acapella_core.arguments import output_file
 from acapella_core.errors import DAMAGED, UserError
 
 from . import meters
@@ -52,7 +53,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="tools to run (default: all that are installed)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON; with -o, write it only to the file")
-    parser.add_argument("-o", dest="output", metavar="FILE.json", help="write JSON to this file")
+    parser.add_argument(
+        "-o", dest="output", metavar="FILE.json", type=output_file("JSON"), help="write JSON to this file"
+    )
     return parser
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from acapella.campaign.layout import SHARE, version_on_share
 from acapella_core.errors import UserError
 
 from .. import snakemake_internals
@@ -28,7 +29,7 @@ class SharedFiles:
     @staticmethod
     def plugin_query(query: str) -> str:
         """Return the name that the plugin uses for a file: its path."""
-        return query.removeprefix("fs:")
+        return query.removeprefix(SHARE)
 
     def state(self, query: str) -> ObjectState:
         """Return the state of a file."""
@@ -36,8 +37,7 @@ class SharedFiles:
         if fault := self._fault_of(path):
             return ObjectState(fault=fault)
         try:
-            found = path.stat()
+            found, etag = path.stat(), version_on_share(path)
         except OSError as error:
             return ObjectState(fault=f"cannot read: {error.strerror}")
-        etag = f"{found.st_size}-{found.st_mtime_ns}"
         return ObjectState(etag, bytes=found.st_size, modified_s=found.st_mtime_ns // 10**9)
