@@ -61,7 +61,7 @@ class SharedCaptures:
     def replace(self, name: str, file: Path) -> None:
         target = self._directory / f"{name}.pcap.gz"
         target.unlink(missing_ok=True)
-        shutil.copyfile(file, target)
+        shutil.copy2(file, target)  # with its modification time, so that a file that is restored has not changed
         target.chmod(0o444)
 
 
