@@ -126,7 +126,6 @@ pathvars:
 wildcard_constraints:
     sample=r"[A-Za-z0-9][A-Za-z0-9._-]*",
     batch=r"b[0-9]+",
-    shard=r"[0-9a-f]{2}",
 
 
 # Used only with `--software-deployment-method apptainer`: the image that workflow/setup/container.def describes,

@@ -1,60 +1,100 @@
 # flowreports: a sample's capture, acap and flows -> flowreports/<sample>/: reports of the P4 program and flows of the
-#              collector, both compared with the digest
+#              collector, both compared with the digest; with batches, one job for the selected samples of a batch
 # flowtables: flowreports/ -> tables/flowreport_*.csv and .parquet
 # flowstudy: measurements on this machine -> flowstudy/: two iperf3 flows whose rates change, and reports offered to the
 #            collector at fixed rates -> tables/flowreport_response, flowreport_offered; only with flowreports.study
 # flowreports_published: numbers printed in the P4/RDMA paper, and those of this campaign -> tables/flowreport_published
 
-from acapella.flowreports.sample import PARTS as FLOW_PARTS
+from acapella.campaign.reported import FILES as FLOW_FILES
+from acapella.campaign.reported import PARTS as FLOW_PARTS
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOW_TABLES
 
-REPORTS_OF_SAMPLE = BATCHES.pattern("flowreports", "{sample}")  # with batches, in a shard
+REPORT_OPTIONS = [
+    f"--size={REPORTED['sketch']}",
+    f"--triggers={REPORTED['triggers']}",
+    *(f"--{key}={REPORTED[key]}" for key in ("epoch", "window", "interval")),
+    *DECOMPRESSION,
+    *(["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else []),
+]
+CAPTURES_OF_REPORTS = functools.partial(BATCHES.captures_of_job, stage="flowreports")
+
+if BATCHED:
+
+    rule flowreports:
+        input:
+            digests="<campaign>/batches/digest/{batch}.tsv",
+            captures=functools.partial(BATCHES.fetched_of_job, stage="flowreports") if FILES else [],
+            program=ROOT / "p4/spec/flowstats.spec",
+        output:
+            outcomes="<campaign>/batches/flowreports/{batch}.tsv",
+        log:
+            "<campaign>/logs/batches/flowreports/{batch}.log",
+        benchmark:
+            "<campaign>/benchmarks/batches/flowreports/{batch}.tsv"
+        resources:
+            mem_mb=memory_mb("flowreports", captures=CAPTURES_OF_REPORTS),
+            runtime=run_minutes("flowreports", captures=CAPTURES_OF_REPORTS),
+        params:
+            campaign=lambda wildcards: CAMPAIGN,
+            members=lambda wildcards: BATCHES.description(wildcards.batch, "flowreports"),
+            options=REPORT_OPTIONS,
+            sql=digest_of_sql("flowreports", "comparators"),
+            code=digest_of_code("acapella.flowreports.command"),
+        message:
+            "flowreports batch {wildcards.batch}: progress is in {log}"
+        shell:
+            "acapella campaign batch {params.campaign:q} flowreports {wildcards.batch} -o {output.outcomes:q}"
+            " --code={params.code}.{params.sql}.$(sha256sum < {input.program:q} | cut -c 1-64)"
+            " -- {params.options:q} > {log:q} 2>&1"
+
+else:
+
+    rule flowreports:
+        input:
+            capture=lambda wildcards: SAMPLES.capture(wildcards.sample),
+            acap="<campaign>/acap/{sample}.parquet",
+            flows="<campaign>/flows/{sample}.parquet",
+            program=ROOT / "p4/spec/flowstats.spec",
+        output:
+            [f"<campaign>/flowreports/{{sample}}/{file}" for file in FLOW_FILES],
+        log:
+            "<campaign>/logs/flowreports/{sample}.log",
+        benchmark:
+            "<campaign>/benchmarks/flowreports/{sample}.tsv"
+        resources:
+            mem_mb=memory_mb("flowreports"),
+            runtime=run_minutes("flowreports"),
+        params:
+            directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
+            options=REPORT_OPTIONS,
+            sql=digest_of_sql("flowreports", "comparators"),
+            code=digest_of_code("acapella.flowreports.command"),
+        message:
+            "flowreports {wildcards.sample}"
+        shell:
+            "acapella p4 reports -o {params.directory:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
+            " --flows={input.flows:q} {params.options:q} -- {input.capture:q} > {log:q} 2>&1"
 
 
-rule flowreports:
-    input:
-        capture=lambda wildcards: SAMPLES.capture(wildcards.sample),
-        acap=BATCHES.result_of_sample("digest", "<campaign>/acap/{sample}.parquet"),
-        flows=BATCHES.result_of_sample("digest", "<campaign>/flows/{sample}.parquet"),
-        program=ROOT / "p4/spec/flowstats.spec",
-    output:
-        parts=[f"{REPORTS_OF_SAMPLE}/{part}.parquet" for part in (*FLOW_PARTS, "memory", "flows", "series")],
-        reports=f"{REPORTS_OF_SAMPLE}/reports.pcap",
-        counters=[f"{REPORTS_OF_SAMPLE}/{name}.json" for name in ("program", "collector")],
-    log:
-        BATCHES.pattern("logs/flowreports", "{sample}.log"),
-    benchmark:
-        BATCHES.pattern("benchmarks/flowreports", "{sample}.tsv")
-    resources:
-        mem_mb=memory_mb("flowreports"),
-        runtime=run_minutes("flowreports"),
-    params:
-        directory=lambda wildcards: BATCHES.directory("flowreports", wildcards.sample),
-        acap=lambda wildcards: BATCHES.digest("acap", wildcards.sample),
-        flows=lambda wildcards: BATCHES.digest("flows", wildcards.sample),
-        size=REPORTED["sketch"],
-        triggers=REPORTED["triggers"],
-        limits=DECOMPRESSION,
-        sketches=["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else [],
-        times=[f"--epoch={REPORTED['epoch']}", f"--window={REPORTED['window']}", f"--interval={REPORTED['interval']}"],
-        sql=digest_of_sql("flowreports", "comparators"),
-        code=digest_of_code("acapella.flowreports.command"),
-    message:
-        "flowreports {wildcards.sample}"
-    shell:
-        "acapella p4 reports -o {params.directory:q} --sample={wildcards.sample:q} --acap={params.acap:q}"
-        " --flows={params.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.limits}"
-        " {params.sketches} -- {input.capture:q} > {log:q} 2>&1"
+# With batches, the inputs are lists of samples, so memory and run time are estimated from the captures.
+MERGED_REPORTS = (
+    {"captures": functools.partial(BATCHES.captures_of_campaign, stage="flowreports"), "share": REPORT_SHARE}
+    if BATCHED
+    else {}
+)
 
 
 rule flowtables:
     input:
-        parts=lambda wildcards: BATCHES.files(
-            "flowreports",
-            SAMPLES.selected(REPORTED["samples"]),
-            "{sample}/{part}.parquet",
-            part=[*FLOW_PARTS, "memory"],
+        parts=lambda wildcards: (
+            BATCHES.outputs("flowreports")
+            if BATCHED
+            else expand(
+                "<campaign>/flowreports/{sample}/{part}.parquet",
+                sample=SAMPLES.selected(REPORTED["samples"]),
+                part=[*FLOW_PARTS, "memory"],
+            )
         ),
         names=rules.process.output.provenance,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],
@@ -67,18 +107,18 @@ rule flowtables:
     benchmark:
         "<campaign>/benchmarks/flowtables.tsv"
     resources:
-        mem_mb=memory_mb("flowtables"),
-        runtime=run_minutes("flowtables"),
+        mem_mb=memory_mb("flowtables", together_mib=float("inf"), **MERGED_REPORTS),
+        runtime=run_minutes("flowtables", **MERGED_REPORTS),
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        samples=lambda wildcards: SAMPLES.selected(REPORTED["samples"]),
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
         sql=digest_of_sql("flowreports"),
         code=digest_of_code("acapella.flowreports.tables"),
     message:
         "flowtables"
+    # The command reads the names of the samples from config.json, because they may exceed the length of a command.
     shell:
-        "acapella p4 tables {params.campaign:q} {params.pseudonyms} --samples {params.samples:q} > {log:q} 2>&1"
+        "acapella p4 tables {params.campaign:q} {params.pseudonyms} > {log:q} 2>&1"
 
 
 rule measure_response:

@@ -13,7 +13,7 @@ from acapella.snakefile.batches import Batches, batched_stages, sharded_stages
 from acapella.snakefile.cached_digests import CachedDigests
 from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
-from acapella.snakefile.resources import ACAP_SHARE, TOGETHER_MIB, memory_limit, run_minutes
+from acapella.snakefile.resources import ACAP_SHARE, REPORT_SHARE, TOGETHER_MIB, memory_limit, run_minutes
 from acapella.snakefile.sample_sheet import SampleSheet
 from acapella.snakefile.samples import Samples, collected_captures, read_collected
 from acapella.snakefile.trials import Trials
@@ -78,7 +78,7 @@ NUMBER_OF_SAMPLES = (lambda wildcards: len(SHEET.rows)) if config["testbed"] == 
 memory_mb = functools.partial(resources.memory_mb, campaign=NUMBER_OF_SAMPLES)
 constant_memory_mb = functools.partial(resources.constant_memory_mb, campaign=NUMBER_OF_SAMPLES)
 
-# With batches, outputs of rules collect (files), digest and analyze are lists of samples (acapella.campaign.batches).
+# With batches, outputs of rules collect (files), digest, analyze and flowreports are lists of samples (acapella.campaign.batches).
 FILES = config["testbed"] == "files"
 BATCHES = Batches(
     workflow,
@@ -89,6 +89,7 @@ BATCHES = Batches(
     is_damaged=CACHED_DIGESTS.is_damaged,
     values=recorded_values,
     stored=SHEET.stored if FILES else lambda sample: None,
+    selected=lambda: SAMPLES.selected(REPORTED["samples"]),
 )
 BATCHED = len(BATCHES.stages) > 0
 if "collect" in BATCHES.stages:

@@ -1,6 +1,7 @@
 """Campaigns whose samples are processed in batches: results, reruns, and failures."""
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from acapella_testing.new_files import write_file, write_json
 from acapella_testing.runs.workflow_run import DIGESTS, LETTER, ROOT, Workplace, jobs, rules_run, workplace
 
 from acapella.campaign.batches import STAGES, Member, log_of, outputs_of, read_plan
-from acapella.campaign.failed_samples import record_of
+from acapella.campaign.failed_samples import read_records, record_of
 from acapella.campaign.layout import Campaign
 from acapella.flowreports import program
 from acapella.snakefile import cleanup
@@ -22,6 +23,12 @@ from acapella_core import shards
 SAMPLES = [f"s{number}" for number in range(5)]
 LOST = ("raw/??/s1.json", "acap/??/s1.parquet", "flows/??/s1.parquet", "batches/partial/b0001/quality.parquet")
 BATCHED = {"batches": {"samples": 2}, "digest": {"engine": "native"}}
+SELECTED = ["s0", "raw", "s1"]
+REPORTED = BATCHED | {"flowreports": {"samples": [*SELECTED, "s4"]}, "missing": "report"}
+REPORTS = ("tables/flowreport_*", "flowreports/*/*.parquet", "flowreports/*/reports.pcap")
+needs_program = pytest.mark.skipif(
+    program.why_unavailable() is not None, reason="the P4 program cannot run: no flow reports"
+)
 
 
 def outcomes(place: Workplace, stage: str) -> dict[str, str]:
@@ -171,7 +178,7 @@ def files_of_jobs(place: Workplace, printed: str) -> set[Path]:
     """Return the files that all jobs write. ``printed``: dry run with the commands of the jobs, which name the logs."""
     outputs = re.findall(r"^(results/[^\t]+)\t", place.succeed("--summary"), re.M)
     logs = re.findall(r"(?:>|tee) (results/tiny/logs/\S+\.log)", printed)
-    assert len(logs) > 400, "flow reports have a log for each sample"
+    assert len(logs) > 4 * 40, "a log for each batch in each stage"
     benchmarks = [log.replace("/logs/", "/benchmarks/").replace(".log", ".tsv") for log in logs]
     return {place.directory / name for name in (*outputs, *logs, *benchmarks)}
 
@@ -198,12 +205,12 @@ def test_benchmark_of_each_rule_has_the_path_of_its_log():
     assert others == {'"results/dashboard/logs/dashboard.tsv"'}
 
 
-@pytest.mark.skipif(program.why_unavailable() is not None, reason="the P4 program cannot run: no flow reports")
+@needs_program
 @pytest.mark.parametrize("testbed", ["files", "local"])
 def test_no_directory_has_an_entry_for_each_sample(tmp_path, testbed):
     """The plan contains the outputs, logs and benchmarks of all rules."""
-    names, place = ["quiet-1", "quiet-2", *(f"s{number:03}" for number in range(398))], Workplace(tmp_path)
-    settings = {"batches": {"samples": 4}, "flowreports": {"samples": "all"}, "trials": {"quiet": names[:2]}}
+    names, place = ["quiet-1", "quiet-2", *(f"s{number:04}" for number in range(9998))], Workplace(tmp_path)
+    settings = {"batches": {"samples": 250}, "flowreports": {"samples": "all"}, "trials": {"quiet": names[:2]}}
     if testbed == "local":
         settings |= {"testbed": "local", "samples": None, "local": {"replay": {"environments": ["quiet"]}}}
     place.configure(**BATCHED | settings)
@@ -220,9 +227,14 @@ def test_no_directory_has_an_entry_for_each_sample(tmp_path, testbed):
     for path in captures:
         write_file(path, pcap_files.header())
     printed = place.succeed("--dry-run", "--printshellcmds")
-    assert jobs(printed).items() >= {"digest": 100, "analyze": 100, "kappa": 1, "flowreports": 400}.items()
+    planned_jobs = jobs(printed)
+    assert planned_jobs.items() >= {"digest": 40, "analyze": 40, "kappa": 1, "flowreports": 40, "flowtables": 1}.items()
+    assert sum(planned_jobs.values()) < 200, "docs/running.md"
+    commands = re.findall(r"^ *acapella .*$", printed, re.M)
+    assert any("p4 tables" in command for command in commands)
+    assert max(map(len, commands)) < 5000, "a command has the names of all samples"
     planned = files_of_jobs(place, printed)
-    members = [Member(f"b{number // 4:04}", name, "", "", "") for number, name in enumerate(names)]
+    members = [Member(f"b{number // 250:04}", name, "", "", "") for number, name in enumerate(names)]
     counts = entries([*planned, *(path for member in members for path in files_in_batches(layout, member))])
     assert layout.directory / "acap" in counts and layout.directory / "logs" in counts
     assert {str(path): count for path, count in counts.items() if count > 256} == {}  # the number of shards
@@ -279,3 +291,55 @@ def test_plan_with_an_invalid_sample_name_is_rejected(batched):
 def test_rules_after_the_samples_run_for_a_changed_batch(batched):
     batched.add_samples([*SAMPLES, "s5"])
     assert {"index", "process", "figures", "report"} <= rules_run(batched.succeed("--dry-run"))
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory) -> tuple[Workplace, str]:
+    """Return a campaign with flow reports in batches after two runs, and the output of the first one.
+
+    Flow reports of sample `raw` fail, because the P4 program only reads Ethernet. Sample s2 has none.
+    """
+    directory = tmp_path_factory.mktemp("reported")
+    frames = [(ts_ns, frame[14:]) for ts_ns, frame in busy_port()]
+    pcap_files.write_pcap(write_file(directory / "captures" / "raw.pcap", ""), frames, link_type=101)
+    place = campaign_of(directory, [*SELECTED, "s2"], **REPORTED | {"flowreports": {"samples": SELECTED}})
+    printed = place.fail("--keep-going", "flowtables")
+    place.succeed("flowtables")
+    return place, printed
+
+
+@needs_program
+def test_failed_flow_report_of_a_batch_does_not_affect_the_other_samples(reported):
+    place, printed = reported
+    assert re.search(r"^  raw: .*raw\.pcap: link type 12; only Ethernet", printed, re.M), printed
+    assert read_records(place.campaign)["raw"]["rule"] == "flowreports"
+    assert outcomes(place, "flowreports") == {"s0": "kept", "s1": "done"}
+    assert {row["sample"] for row in read_rows(place.campaign / "tables" / "flowreport_counts.csv")} == {"s0", "s1"}
+    assert "only Ethernet" in log_of(place.campaign, "flowreports", "raw").read_text()
+
+
+@needs_program
+def test_flow_reports_of_batches_are_those_of_single_jobs(reported, tmp_path):
+    shutil.copytree(reported[0].directory / "captures", tmp_path / "captures")
+    place = campaign_of(tmp_path, ["s0", "s1", "s2"], batches={"samples": 1}, flowreports={"samples": ["s1", "s0"]})
+    assert jobs(place.succeed("flowtables"))["flowreports"] == 2
+    assert place.sha256(*REPORTS) == reported[0].sha256(*REPORTS)
+
+
+@needs_program
+def test_only_flow_reports_of_an_added_sample_are_computed(reported, tmp_path):
+    place = reported[0].copy(tmp_path)
+
+    def of_samples() -> dict[str, int]:
+        return {path.parent.name: path.stat().st_mtime_ns for path in place.campaign.glob("flowreports/*/*/pairs.*")}
+
+    before = of_samples()
+    place.configure(**REPORTED)
+    place.add_samples(["s4", *SELECTED, "s2"])
+    assert jobs(place.succeed("--dry-run", "flowtables"))["flowreports"] == 1
+    place.succeed("flowtables")
+    after = of_samples()
+    assert before.items() <= after.items() and {*after} == {"s0", "s1", "s4"}
+    lost = Campaign.at(place.campaign).flowreport("s0", "pairs.parquet")
+    lost.unlink()
+    assert jobs(place.succeed("--dry-run", "flowtables"))["flowreports"] == 1

@@ -20,6 +20,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, convert_errors
 
 from .layout import Campaign
+from .reported import FILES
 
 BATCH = "b{:04}"
 # Options that do not affect the output, or only repeat the version of the code (--code).
@@ -52,7 +53,7 @@ class Member:
 class Stage:
     """The inputs and outputs of a stage for each sample: a row of the sheet, the capture, and files of the campaign.
 
-    Files are pairs (directory, suffix). ``together``: one process creates the outputs of several samples, and
+    Files are pairs (directory, suffix); a suffix /NAME is a file in a directory of the sample. ``together``: one process creates the outputs of several samples, and
     ``outputs`` are tables of a batch: pairs ("", name).
     """
 
@@ -73,7 +74,14 @@ STAGES = {
         tuple(("", name) for name in queries.names("analyze")),
         together=True,
     ),
+    "flowreports": Stage(
+        False,
+        True,
+        (("acap", ".parquet"), ("flows", ".parquet")),
+        tuple(("flowreports", f"/{file}") for file in FILES),
+    ),
 }
+OF_SELECTED = "flowreports"  # the stage that only processes the samples in config key flowreports.samples
 
 
 def plan_file(campaign: Path) -> Path:

@@ -3,8 +3,9 @@
     acapella campaign batch results/mine digest b0001 -o results/mine/batches/digest/b0001.tsv -- --engine native
     acapella campaign batch results/mine analyze b0001 -o results/mine/batches/analyze/b0001.tsv
 
-The stages are collect, digest and analyze; options after -- are passed to the command `acapella collect`, `acapella
-digest` or `acapella campaign analyze`. The program is loaded once. Each sample is processed in a fork, so an error, a
+The stages are collect, digest, analyze and flowreports; options after -- are passed to the command `acapella collect`,
+`acapella digest`, `acapella campaign analyze` or `acapella p4 reports`. Stage flowreports processes only the samples in
+config key flowreports.samples, which CAMPAIGN/config.json contains. The program is loaded once. Each sample is processed in a fork, so an error, a
 crash or the memory use of one sample does not affect the others. A fork of stage analyze processes several small
 samples, because planning the queries takes longer than running them for one sample. If it fails, these samples are
 split in half, and each half is processed in a separate fork, until only the failing sample is left. If the whole job is
@@ -29,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella.campaign.batches import (
+    OF_SELECTED,
     STAGES,
     Member,
     current_file,
@@ -42,7 +44,8 @@ from acapella.campaign.batches import (
     write_failures,
 )
 from acapella.campaign.journal import Journal, locked
-from acapella.campaign.layout import open_campaign
+from acapella.campaign.layout import Campaign, open_campaign
+from acapella.campaign.reported import selected_samples
 from acapella.digest.cache import damaged_entries
 from acapella_core import beneath, names, shards
 from acapella_core.errors import INTERRUPTED, UserError
@@ -77,8 +80,12 @@ def run(args: argparse.Namespace) -> int:
     """Process the samples of a batch; return 0 if all of them are complete."""
     campaign = open_campaign(args.campaign).directory
     members = [member for member in read_plan(campaign) if member.batch == args.batch]
+    if args.stage == OF_SELECTED and (selected := selected_samples(campaign)) is not None:
+        selected = {*selected}
+        members = [member for member in members if member.sample in selected]
     if not members:
-        raise UserError(f"no batch {args.batch!r}", where=campaign / "batches" / "plan.jsonl")
+        what = f"no batch {args.batch!r}, or none of its samples is selected"
+        raise UserError(what, where=campaign / "batches" / "plan.jsonl")
     beneath.make_directory(shards.marker(campaign, args.stage))
     with locked(campaign, args.stage, args.batch):  # first: everything below belongs to the job that has the lock
         return process(campaign, args, members)
@@ -160,12 +167,18 @@ def remove_outputs(outputs: Sequence[Path]) -> None:
 
 
 def command_of(stage: str, campaign: Path, member: Member, options: Sequence[str]) -> list[str]:
-    """Return the arguments of `acapella` that process a sample in stage collect or digest."""
+    """Return the arguments of `acapella` that process a sample in a stage other than analyze."""
     outputs = [str(path) for path in outputs_of(campaign, STAGES[stage], member)]
     match stage:
         case "collect":
             stored = [f"--stored={json.dumps(member.stored)}"] if member.stored else []
             return ["collect", str(campaign), "--only", member.sample, *stored, *options]
+        case "flowreports":
+            layout = Campaign.at(campaign)
+            files = [f"--acap={layout.acap(member.sample)}", f"--flows={layout.flows(member.sample)}"]
+            directory = str(Path(outputs[0]).parent)
+            sample_options = [f"--sample={member.sample}", *files, *options]
+            return ["p4", "reports", "-o", directory, *sample_options, "--", member.capture]
         case _:
             sample_options = [f"--site={member.site}", f"--port={member.port}"]
             if member.stored and member.stored["sha256"]:

@@ -82,6 +82,15 @@ def confine(args: argparse.Namespace) -> None:
     confine_self(args.output / "reports.pcap", starts=True)
 
 
+def preload(args: argparse.Namespace) -> None:  # noqa: ARG001
+    """Import what a comparison uses, before `acapella campaign batch` forks a process for each sample."""
+    import duckdb  # noqa: F401, PLC0415 - keeps `--help` fast
+
+    import acapella.digest.acap_files  # noqa: F401, PLC0415 (pyarrow)
+
+    from . import sample  # noqa: F401, PLC0415
+
+
 def run(args: argparse.Namespace) -> int:
     """Measure, write and print. Return 1 if bytes are damaged and no digest was given, else 0. Raises UserError."""
     from . import sample  # noqa: PLC0415 (DuckDB, pyarrow)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from acapella.campaign.reported import PARTS
 from acapella.common import queries
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_directory
@@ -12,18 +13,6 @@ from .program import Run, report_times, run
 from .receive import Received, receive
 from .settings import PUBLISHED, Settings, Sketch
 
-PARTS = (
-    "compared_flows",
-    "judged_windows",
-    "window_reasons",
-    "flow_reasons",
-    "window_iats",
-    "pairs",
-    "accuracy",
-    "seconds",
-    "counts",
-    "tools",
-)
 BY_TRIGGERS = ("pairs", "accuracy")  # parts that also contain rows of a second run
 SKETCH_MEASURES = ("bytes", "packets")
 

@@ -1,9 +1,10 @@
 """Create the tables of flow reports: measurements of the P4 program and the collector, compared with digests.
 
-    acapella p4 tables results/demo --samples s1 s2
+    acapella p4 tables results/demo
     acapella p4 tables results/demo --samples s1 s2 --pseudonyms
 
-Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
+Without --samples, the samples are those of config key flowreports.samples in CAMPAIGN/config.json that the catalog does
+not omit. Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
 schemas/tables/. Rows of flowreport_accuracy for sample `all` summarize the pairs of all samples.
@@ -15,11 +16,13 @@ CAMPAIGN/pseudonyms.tsv.
 import argparse
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acapella.campaign.layout import Campaign, open_campaign, require
+from acapella.campaign.reported import selected_samples
 from acapella.common import queries
+from acapella_core import sheets
 from acapella_core.errors import UserError
 
 STAGE = "flowreports"  # directory of the results, and of the SELECTs
@@ -47,7 +50,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
-    parser.add_argument("--samples", nargs="+", required=True, metavar="NAME", help="samples with flow reports")
+    parser.add_argument(
+        "--samples",
+        nargs="+",
+        metavar="NAME",
+        help="samples with flow reports (default: those of the configuration)",
+    )
     parser.add_argument("--pseudonyms", action="store_true", help="replace sample names with pseudonyms")
     return parser
 
@@ -55,8 +63,23 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     """Write the tables and print their number."""
     campaign = open_campaign(args.campaign)
-    written = make_tables(campaign, args.samples, hide=args.pseudonyms)
+    written = make_tables(campaign, args.samples or configured_samples(campaign), hide=args.pseudonyms)
     print(f"{campaign.directory / 'tables'}: {len(written)} files")
+
+
+def configured_samples(campaign: Campaign) -> list[str]:
+    """Return the samples that the configuration selects, except those that are in no table of the campaign."""
+    names = selected_samples(campaign.directory)
+    require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
+    with (
+        queries.one_line(campaign.catalog, catalog_of=campaign.directory),
+        contextlib.closing(queries.open_catalog(campaign.directory)) as con,
+    ):
+        omitted = {name for (name,) in con.execute("select sample from samples where acap is null").fetchall()}
+    if names is None:
+        sheet = require(campaign.directory / "raw" / "samples.tsv", "name the samples with --samples")
+        names = [row["sample"] for row in sheets.read(sheet)]
+    return [name for name in names if name not in omitted]
 
 
 def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -> list[Path]:
@@ -91,7 +114,7 @@ def merge_samples(campaign: Campaign, samples: Sequence[str], names: dict[str, s
             {"files": files},
         )
     for name, query in BY_PAIR.items():
-        create_from_pairs(con, campaign, name, query, samples)
+        create_from_pairs(con, campaign, name, query, samples, names)
     return con
 
 
@@ -135,23 +158,19 @@ def part_of(campaign: Campaign, sample: str, part: str) -> Path:
     return require(path, f"run: acapella p4 reports ... --sample {sample} -o {path.parent}")
 
 
-def create_from_pairs(con, campaign: Campaign, table: str, query: str, samples: list[str]) -> None:
+def create_from_pairs(  # noqa: PLR0913
+    con, campaign: Campaign, table: str, query: str, samples: Sequence[str], names: Mapping[str, str]
+) -> None:
     """Create a table from a SELECT over the pairs of each sample and, for accuracy, of all samples together.
 
     Other tables contain counts of pairs, which can be added, so they have no rows for all samples.
     """
-    created = []
     for sample in (*samples, *([None] if table == "flowreport_accuracy" else [])):
         files = [str(part_of(campaign, name, "pairs")) for name in ([sample] if sample else samples)]
         con.execute("create or replace temp table pairs as select * from read_parquet($files)", {"files": files})
-        name = f"{query}_{len(created)}"
-        con.execute(f"create temp table {name} as {queries.text(STAGE, query)}")
-        created.append((name, sample))
-    union = " union all ".join(
-        f"select coalesce(n.shown, '{ALL}') as sample, a.* from {name} as a left join names as n on n.given = ${number}"
-        for number, (name, _) in enumerate(created, 1)
-    )
-    con.execute(f"create or replace temp table {table} as {union}", [sample for _, sample in created])
+        rows = f"select $shown::varchar as sample, a.* from ({queries.text(STAGE, query)}) as a"
+        action = f"create temp table {table} as" if sample == samples[0] else f"insert into {table}"
+        con.execute(f"{action} {rows}", {"shown": names[sample] if sample else ALL})
 
 
 def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[str, str]:

@@ -11,11 +11,12 @@ from pathlib import Path
 import yaml
 
 from acapella.campaign.layout import Campaign
+from acapella.campaign.reported import CONFIG as CAMPAIGN_CONFIG
 from acapella.common.pseudonyms import environment_pseudonyms
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
-CONFIG, SHEET, CAMPAIGN_CONFIG = "config.yaml", "captures.tsv", "config.json"
+CONFIG, SHEET = "config.yaml", "captures.tsv"
 CAMPAIGN_KEYS = ("analysis", "consistency", "figures", "flowreports", "trials")  # config keys copied to a release
 # Keys of flowreports that are copied: all except those of the study, which measures a machine.
 FLOWREPORT_KEYS = ("samples", "sketch", "triggers", "sketches", "epoch", "window", "interval")

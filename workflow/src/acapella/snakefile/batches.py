@@ -8,9 +8,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from snakemake.io import expand
-
-from acapella.campaign.batches import STAGES, Member, extended, outputs_of, read_plan, state_of, write_plan
+from acapella.campaign.batches import (
+    OF_SELECTED,
+    STAGES,
+    Member,
+    extended,
+    outputs_of,
+    read_plan,
+    state_of,
+    write_plan,
+)
 from acapella.campaign.layout import Campaign
 from acapella.digest.cache import LOCATION
 from acapella_core import shards
@@ -27,7 +34,8 @@ def batched_stages(config: Mapping) -> tuple[str, ...]:
     """Return the stages that run in batches. Rules that reproduce a release need the files of each sample."""
     if config["batches"]["samples"] <= 1 or config["reproduce"]:
         return ()
-    return ("collect", "digest", "analyze") if config["testbed"] == "files" else ("digest", "analyze")
+    stages = ("digest", "analyze", "flowreports")
+    return ("collect", *stages) if config["testbed"] == "files" else stages
 
 
 def sharded_stages(campaign: str, config: Mapping, stages: Collection[str]) -> frozenset[str]:
@@ -48,8 +56,8 @@ class Batches:
 
     ``limits``: value of the config key `batches`; ``values``: returns the values of the user's sheet in the manifest of
     a sample; ``stored``: returns the object in storage that is the capture of a sample; ``is_damaged``: returns whether
-    the digest of a sample is a link to a damaged entry of a cache; ``stages``: stages that run in batches, none if the
-    campaign has no batches. The plan is written to the campaign after Snakemake has started to run jobs, so that a dry
+    the digest of a sample is a link to a damaged entry of a cache; ``selected``: returns the samples that stage
+    OF_SELECTED processes; ``stages``: stages that run in batches, none if the campaign has no batches. The plan is written to the campaign after Snakemake has started to run jobs, so that a dry
     run writes no file.
     """
 
@@ -64,19 +72,21 @@ class Batches:
         values: Callable[[str], list] = lambda sample: [],
         stored: Callable[[str], dict | None] = lambda sample: None,
         is_damaged: Callable[[str], bool] = lambda sample: False,
+        selected: Callable[[], Iterable[str]] = lambda: (),
     ):
         self._workflow = workflow
         self._campaign = campaign
         self._samples = samples
         self._limits = limits
         self.stages = stages
-        self._in_shards = frozenset(shards.STAGES) if stages else frozenset()
         self._values = values
         self._stored = stored
         self._is_damaged = is_damaged
+        self._selected = selected
         self._started = False
         self._known: Mapping[str, Sample] | None = None
         self._members: dict[str, list[Member]] = {}
+        self._selected_members: dict[str, list[Member]] = {}
         self._batch_of: dict[str, str] = {}
 
     def start(self) -> None:
@@ -93,10 +103,24 @@ class Batches:
             with exit_on_user_error("acapella: error: "):
                 self._members = self._plan(known)
             self._batch_of = {member.sample: batch for batch, members in self._members.items() for member in members}
+            self._selected_members = self._select({*self._selected()})
             if self._started:
                 self._save()
             self._force_missing()
         return self._members
+
+    def members_in(self, stage: str = "") -> Mapping[str, list[Member]]:
+        """Return the members that a stage processes, by batch; batches without such members are absent."""
+        members = self.members()
+        return self._selected_members if stage == OF_SELECTED else members
+
+    def _select(self, selected: Collection[str]) -> dict[str, list[Member]]:
+        """Return the members that are ``selected``, by batch."""
+        kept = {
+            batch: [member for member in members if member.sample in selected]
+            for batch, members in self._members.items()
+        }
+        return {batch: members for batch, members in kept.items() if members}
 
     def _plan(self, known: Mapping[str, Sample]) -> dict[str, list[Member]]:
         """Return the members of all batches. Raises UserError if the plan of an earlier run is invalid."""
@@ -155,13 +179,10 @@ class Batches:
             }
         campaign, outputs = Campaign.at(Path(self._campaign)), STAGES[stage].outputs
         with reading(campaign.directory):
-            existing = {
-                (kind, suffix): {path.name.removesuffix(suffix) for path in campaign.files(kind, suffix)}
-                for kind, suffix in outputs
-            }
+            existing = existing_files(campaign, outputs)
         return {
             batch
-            for batch, members in self._members.items()
+            for batch, members in self.members_in(stage).items()
             if any(member.sample not in existing[output] for output in outputs for member in members)
         }
 
@@ -181,7 +202,7 @@ class Batches:
 
     def outputs(self, stage: str) -> list[str]:
         """Return the lists of all batches in a stage."""
-        return [self.output(stage, batch) for batch in self.members()]
+        return [self.output(stage, batch) for batch in self.members_in(stage)]
 
     def output_with(self, stage: str, sample: str) -> str:
         """Return the path of the list of a sample's batch in a stage."""
@@ -195,59 +216,48 @@ class Batches:
         """
         return (lambda wildcards: self.outputs(stage)) if stage in self.stages else self._samples.files(pattern)
 
-    def result_of_sample(self, stage: str, pattern: str) -> Callable[[Any], str] | str:
-        """Return an input of a sample's job: the file that a stage creates; with batches, the list that contains it."""
-        return (lambda wildcards: self.output_with(stage, wildcards.sample)) if stage in self.stages else pattern
-
-    def digest(self, kind: str, sample: str) -> str:
-        """Return the path of the acap or the flow table of a sample, which is in a shard with batches."""
-        return f"{self._campaign}/{shards.place(kind, sample, self._in_shards)}/{sample}.parquet"
-
-    def pattern(self, kind: str, file: str) -> str:
-        """Return the path of a sample's file for rules: ``file`` with {sample}, in {shard} if there are batches."""
-        return f"<campaign>/{shards.pattern(kind, self._in_shards)}/{file}"
-
-    def files(self, kind: str, samples: Iterable[str], file: str, **values) -> list[str]:
-        """Return files of samples that a rule with `pattern` creates; ``file``: with {sample} and keys of ``values``.
-
-        The order is that of ``samples``.
-        """
-        path = self.pattern(kind, file)
-        return [
-            each for sample in samples for each in expand(path, sample=sample, shard=shards.shard_of(sample), **values)
-        ]
-
-    def directory(self, kind: str, sample: str) -> str:
-        """Return the path of the directory of a sample in a directory such as flowreports."""
-        return f"{self._campaign}/{shards.place(kind, sample, self._in_shards)}/{sample}"
-
-    def captures_of_job(self, wildcards) -> list[tuple[str, int]]:
+    def captures_of_job(self, wildcards, stage: str = "") -> list[tuple[str, int]]:
         """Return path and size in bytes of the captures of a job's batch, for its memory and run time."""
-        return self.captures(wildcards.batch)
+        return captures(self.members_in(stage).get(wildcards.batch, []))
 
-    def captures_of_campaign(self, _wildcards) -> list[tuple[str, int]]:
-        """Return path and size in bytes of the captures of all batches, for a job that reads all digests."""
-        return [capture for batch in self.members() for capture in self.captures(batch)]
+    def captures_of_campaign(self, _wildcards, stage: str = "") -> list[tuple[str, int]]:
+        """Return path and size in bytes of the captures of all batches, for a job that reads the results of all."""
+        return [capture for members in self.members_in(stage).values() for capture in captures(members)]
 
-    def captures(self, batch: str) -> list[tuple[str, int]]:
-        """Return path and size in bytes of the captures of a batch; 0 if there is no such file."""
-        return [(member.capture, member.state()[0] or 0) for member in self.members().get(batch, [])]
-
-    def fetched_of_job(self, wildcards) -> list[str]:
+    def fetched_of_job(self, wildcards, stage: str = "") -> list[str]:
         """Return the objects in storage of a job's batch as inputs, except those that cannot be fetched."""
-        known, members = self._samples.known(), self.members().get(wildcards.batch, [])
+        known, members = self._samples.known(), self.members_in(stage).get(wildcards.batch, [])
         objects = [member for member in members if member.stored and not member.stored["fault"]]
         return [known[member.sample].capture for member in objects]
 
-    def description(self, batch: str) -> str:
+    def description(self, batch: str, stage: str = "") -> str:
         """Return the SHA-256 over the members of a batch and the state of their captures: a parameter of rules."""
-        described = [[*vars(member).values(), member.state()] for member in self.members().get(batch, [])]
+        described = [[*vars(member).values(), member.state()] for member in self.members_in(stage).get(batch, [])]
         return hashlib.sha256(json.dumps(described).encode()).hexdigest()
+
+
+def captures(members: Iterable[Member]) -> list[tuple[str, int]]:
+    """Return path and size in bytes of the captures of samples; 0 if there is no such file."""
+    return [(member.capture, member.state()[0] or 0) for member in members]
 
 
 def json_values(values: list) -> list:
     """Return values as they are after a round trip through a JSON file."""
     return json.loads(json.dumps(values))
+
+
+def existing_files(campaign: Campaign, outputs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
+    """Return the samples that have each of ``outputs`` (`acapella.campaign.batches.Stage`)."""
+    existing: dict[tuple[str, str], set[str]] = {output: set() for output in outputs}
+    for kind in {kind for kind, suffix in existing if suffix.startswith("/")}:
+        for directory in campaign.files(kind, ""):
+            for name in os.listdir(directory) if directory.is_dir() else ():
+                if (kind, f"/{name}") in existing:
+                    existing[kind, f"/{name}"].add(directory.name)
+    for kind, suffix in existing:
+        if not suffix.startswith("/"):
+            existing[kind, suffix] = {path.name.removesuffix(suffix) for path in campaign.files(kind, suffix)}
+    return existing
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSID
 from .job_records import FailedJob, JobRecords
 
 MIN_FREE = 1 << 20  # bytes
-SAMPLE_RULES = ("collect", "digest", "analyze")  # rules whose failures are attributed to the sample
+SAMPLE_RULES = ("collect", "digest", "analyze", "flowreports")  # rules whose failures are attributed to the sample
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 # Signals caused by the program itself. Other signals have other causes, such as a user, Slurm, or those in HINTS.
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)

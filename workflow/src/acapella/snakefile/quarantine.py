@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from acapella.campaign.batches import STAGES, Member, outputs_of, read_plan, state_of
+from acapella.campaign.batches import OF_SELECTED, STAGES, Member, outputs_of, read_plan, state_of
 from acapella.campaign.failed_samples import KIND, read_records, record_of
 from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
@@ -40,6 +40,7 @@ VARIABLE = "ACAPELLA_FAILED_SAMPLES"  # names of the samples that failed in earl
 # Exit codes of jobs that a machine with more memory or time may complete.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 HARMLESS = ("cache", "threads")  # options of digest that do not affect whether it fails
+NOT_OF_REPORTS = ("samples", "study", "offered_mrps", "threads")  # options that do not affect a sample's flow reports
 
 
 def no_values(_sample: str) -> list:
@@ -138,10 +139,10 @@ def is_omitted(record: Mapping, config: Mapping, capture: str, values: list) -> 
 def causes_of(rule: str, config: Mapping, capture: str, values: list) -> dict:
     """Return the part of a record that identifies what may have caused the failure: if it changes, a rerun may succeed.
 
-    ``rule``: collect, digest or analyze; ``capture``: path of the sample's capture; ``values``: its values in the
-    user's sheet. A failure of analyze may be caused by the digest that it reads.
+    ``rule``: one of STAGES; ``capture``: path of the sample's capture; ``values``: its values in the
+    user's sheet. A failure of analyze or flowreports may be caused by the digest that it reads.
     """
-    stages = ("digest", "analyze") if rule == "analyze" else (rule,)
+    stages = ("digest", rule) if rule in ("analyze", "flowreports") else (rule,)
     described = json.dumps([values, *(settings_of(stage, config) for stage in stages)], sort_keys=True)
     return {"capture": capture_state(capture), "settings": hashlib.sha256(described.encode()).hexdigest()}
 
@@ -155,6 +156,9 @@ def settings_of(stage: str, config: Mapping) -> list:
         options = {key: value for key, value in config["digest"].items() if key not in HARMLESS}
         digests = [code.digest("acapella.digest.command", ENGINES[engine])]
         return [*digests, code.tshark_version(engine), code.vendors_sha256(), options]
+    if stage == "flowreports":
+        digests = [code.digest("acapella.flowreports.command"), code.sql_digest("flowreports", "comparators")]
+        return [*digests, {key: value for key, value in config["flowreports"].items() if key not in NOT_OF_REPORTS}]
     options = [config["analysis"][key] for key in ("throughput_bin_s", "congestion")]
     digests = [code.digest("acapella.campaign.analyze"), code.sql_digest("analyze", "congestion", "shared")]
     return [*digests, code.heuristics_digest(), options]
@@ -173,12 +177,14 @@ def remove_completed(campaign: str) -> None:
 def is_completed(campaign: Path, member: Member, rule: str) -> bool:
     """Return whether a sample has all results, and those of the rule that failed are newer than the record.
 
-    ``member``: the sample and its batch, "" if it has none.
+    ``member``: the sample and its batch, "" if it has none. Flow reports count only if they failed, because the
+    sample may not be selected.
 
     Earlier results of a failed sample may still exist. For a link to a cache entry, the modification time of the link
     counts.
     """
-    results = {stage: outputs_of(campaign, STAGES[stage], member) for stage in STAGES}
+    stages = {*STAGES} - ({OF_SELECTED} - {rule})
+    results = {stage: outputs_of(campaign, STAGES[stage], member) for stage in stages}
     if (campaign / "partial" / member.sample).is_dir():
         results["analyze"] = [Campaign(campaign).partial(member.sample, path.stem) for path in results["analyze"]]
     elif not Journal(campaign, "analyze", member.batch).has_completed(member.sample, results["analyze"]):

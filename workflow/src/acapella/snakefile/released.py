@@ -118,9 +118,11 @@ def release_files(config: Mapping) -> list[str]:
 def write_analysis_config(campaign: str, config: Mapping) -> None:
     """Write the keys that determine results to config.json in the campaign, for a later release.
 
-    An error, such as a full disk, is only reported: it affects no results, and jobs also report it.
+    An error, such as a full disk, is only reported, because jobs also report it. Jobs that read this file (flow reports)
+    must not read that of an earlier run, which is removed.
     """
     try:
         reproducible.write_campaign_config(Path(campaign), config)
     except UserError as error:
+        Path(campaign, reproducible.CAMPAIGN_CONFIG).unlink(missing_ok=True)
         names.report(f"acapella: warning: {error}; a release of this campaign will not contain its settings")

@@ -21,6 +21,9 @@ MAX_FACTOR = 8
 MIB = 1 << 20
 # Bytes of acap and flows for each byte of a capture: 0.12 for 17 MiB, 0.07 for 691 MiB.
 ACAP_SHARE = 0.15
+# Bytes of the tables in flowreports/ for each byte of a capture, in addition to 30 kB of each sample: 0.10 for 18 MiB
+# with 6,000 flows, 0.14 for 22 MiB with 20,000.
+REPORT_SHARE = 0.2
 # Acaps and flows of samples that a batch analyzes together: TOGETHER_BYTES of acapella.cli.batch_analysis.
 TOGETHER_MIB = 48
 # Memory of Snakemake, which a cluster counts as part of the job: it runs twice on the node, and each process reads the
@@ -140,19 +143,22 @@ NEEDS = {
         minutes=15,
         mb_per_mib=35,
         minutes_per_gib=60,
+        minutes_per_1000_samples=100,
         measured="TCP, frames of 100 bytes, sum of the processes, CPU time: 500 flows: 2 MiB: 332 MiB, 1.4 s; 11 MiB: "
         "359 MiB, 2.5 s; 33 MiB: 475 MiB, 5.7 s; 111 MiB: 1095 MiB, 19 s; 40,000 flows: 11 MiB: 519 MiB, 6.0 s; 33 "
         "MiB: 960 MiB, 13 s; 111 MiB: 2575 MiB, 36 s; the collector alone (acapella p4 collect): reports of 14 MiB, "
         "500 flows: 88 MiB, 0.3 s; 139 MiB: 97 MiB, 0.4 s; 132 MiB, 40,000 flows: 244 MiB, 0.8 s; 441 MiB: 346 MiB, "
-        "1.2 s",
+        "1.2 s; in batches, 100 frames: 0.9 s, 5 s elapsed time of a sample with other jobs on the machine",
     ),
     "flowtables": Need(
         mb=400,
         minutes=15,
         mb_per_mib=45,
         minutes_per_gib=60,
+        mb_per_1000_samples=150,
+        minutes_per_1000_samples=5,
         measured="CPU time: 5.4 MiB: 329 MiB, 1.7 s; 17 MiB: 697 MiB, 4.1 s; 82 MiB: 2585 MiB, 22 s; 200 samples of "
-        "0.4 MiB: 2092 MiB, 19 s",
+        "0.4 MiB: 2092 MiB, 19 s; 500 samples of 100 frames: 197 MiB, 9 s; 2,000: 312 MiB, 41 s",
     ),
     # The runs of a grid are no input files, so the constant part has to suffice for their acaps.
     "transfer_tables": Need(

@@ -231,10 +231,12 @@ class Workplace:
     def sha256(self, *patterns: str) -> dict[str, str]:
         """Return the SHA-256 of matching files of the campaign, by name without the shard of a sample."""
         in_shards = [re.sub(r"^(acap|flows)/", rf"\1/{shards.ANY}/", pattern) for pattern in patterns]
+        in_shards = [re.sub(r"^flowreports/", f"flowreports/{shards.PREFIX}{shards.ANY}/", each) for each in in_shards]
         found = sorted(file for pattern in {*patterns, *in_shards} for file in self.campaign.glob(pattern))
         found = [file for file in found if file.is_file()]
         assert found, f"nothing matches {patterns} in {self.campaign}"
         names = [Path(*without_shard(file.relative_to(self.campaign))).as_posix() for file in found]
+        names = [re.sub(f"^flowreports/{shards.PREFIX}{shards.ANY}/", "flowreports/", name) for name in names]
         return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in zip(names, found, strict=True)}
 
 
