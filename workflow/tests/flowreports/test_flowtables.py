@@ -1,11 +1,14 @@
 """Merging the flow reports of samples: errors name the sample, earlier tables are kept."""
 
+import contextlib
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.new_files import new_directory, write_file
+from acapella_testing.new_files import new_directory, write_file, write_json
 
+from acapella.campaign.layout import open_campaign
 from acapella.cli import main as cli
 from acapella.common.tables import arrow_schema
 from acapella.flowreports import tables as flowtables
@@ -55,3 +58,31 @@ def test_failed_merge_names_the_sample_and_keeps_earlier_tables(created, capsys,
     assert f"{damaged.parent}: sample {broken} cannot be merged: " in error and error.count("\n") == 1
     assert list(earlier.parent.iterdir()) == [earlier]
     assert earlier.read_bytes() == b"earlier"
+
+
+def select(campaign, samples) -> None:
+    """Write the files of a run with these samples in key flowreports.samples, in which c is excluded."""
+    write_json(campaign / "config.json", {"flowreports": {"samples": samples}})
+    rows = "".join(f"{name}\tsite\tport\tfile\n" for name in "bac")
+    write_file(campaign / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{rows}")
+    with contextlib.closing(duckdb.connect(campaign / "catalog.duckdb")) as con:
+        con.execute(
+            "create table samples as select unnest(['a', 'b', 'c']) as sample, unnest(['f', 'f', null]) as acap"
+        )
+
+
+@pytest.mark.parametrize(("samples", "expected"), [("all", ["b", "a"]), (["a", "c", "b"], ["a", "b"])])
+def test_samples_of_the_config_have_tables_unless_they_are_excluded(created, samples, expected):
+    """The names are no arguments, because they may exceed the length of a command."""
+    select(created, samples)
+    assert flowtables.configured_samples(open_campaign(created)) == expected
+    assert cli.main(["p4", "tables", str(created)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("samples", "error"), [(None, "config.json: lists no samples with flow reports"), (["a", "d"], "no such file")]
+)
+def test_config_without_samples_is_an_error(created, capsys, samples, error):
+    select(created, samples)
+    assert cli.main(["p4", "tables", str(created)]) == 2
+    assert error in capsys.readouterr().err

@@ -179,6 +179,21 @@ def test_sample_whose_analysis_failed_is_retried_with_different_heuristics(campa
     assert omitted() == expected
 
 
+def test_sample_whose_flow_report_failed_is_retried_with_a_different_sketch(campaign):
+    campaign(MISTAKE, rule="flowreports")
+    assert omitted({"flowreports": REPORT["flowreports"] | {"samples": "all"}}) == ["a"]
+    assert omitted({"flowreports": REPORT["flowreports"] | {"sketch": "4x1024"}}) == []
+
+
+@pytest.mark.parametrize(("rule", "expected"), [("digest", []), ("flowreports", ["a"])])
+def test_flow_reports_complete_a_sample_only_if_they_failed(campaign, rule, expected):
+    campaign(MISTAKE, rule=rule)
+    write_results(60, batched=True)
+    shutil.rmtree("mine/flowreports")
+    quarantine.remove_completed("mine")
+    assert omitted() == expected
+
+
 def test_sample_without_a_capture_is_retried_when_it_has_one(campaign):
     Path("a.pcap").unlink()
     campaign(MISTAKE)

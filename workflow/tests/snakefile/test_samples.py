@@ -57,8 +57,8 @@ def test_unreadable_capture_is_replaced_by_its_manifest():
 @pytest.mark.parametrize(
     ("testbed", "size", "reproduce", "expected"),
     [
-        ("files", 2, None, ("collect", "digest", "analyze")),
-        ("local", 2, None, ("digest", "analyze")),
+        ("files", 2, None, ("collect", "digest", "analyze", "flowreports")),
+        ("local", 2, None, ("digest", "analyze", "flowreports")),
         ("files", 1, None, ()),
         ("files", 2, "release", ()),
     ],
@@ -89,24 +89,32 @@ def batches(tmp_path, monkeypatch):
         write_file(tmp_path / f"{name}.pcap", name * 5)
     workflow = SimpleNamespace(is_main_process=False)
     samples = Samples("x", ["b"], lambda: KNOWN | {"d": Sample("EAST", "p1", "missing.pcap")})
-    return lambda *stages: Batches(workflow, "x", samples, {"samples": 2, "megabytes": 1}, stages=stages)
+    limits = {"samples": 2, "megabytes": 1}
+    return lambda *stages: Batches(workflow, "x", samples, limits, stages=stages, selected=lambda: ["b", "c"])
 
 
 def test_without_batches_inputs_are_the_files_of_samples(batches):
     single = batches()
     assert single.results("digest", "acap/{sample}.parquet")(None) == [f"acap/{name}.parquet" for name in "acd"]
-    assert single.result_of_sample("digest", "acap/{sample}.parquet") == "acap/{sample}.parquet"
-    assert single.digest("flows", "a") == "x/flows/a.parquet"
 
 
 def test_with_batches_inputs_are_the_lists_of_samples(batches):
     samples = batches("digest", "analyze")
     assert samples.results("digest", "acap/{sample}.parquet")(None) == [f"x/batches/digest/b000{n}.tsv" for n in (1, 2)]
     assert samples.results("collect", "raw/{sample}.json")(None) == [f"raw/{name}.json" for name in "acd"]
-    of_sample = samples.result_of_sample("digest", "acap/{sample}.parquet")
-    assert [of_sample(SimpleNamespace(sample=name))[-9:] for name in "ad"] == ["b0001.tsv", "b0002.tsv"]
-    assert re.fullmatch("x/acap/[0-9a-f]{2}/a.parquet", samples.digest("acap", "a"))
+    assert [samples.output_with("digest", name)[-9:] for name in "ad"] == ["b0001.tsv", "b0002.tsv"]
     assert samples.captures_of_campaign(None) == [("a.pcap", 5), ("c.pcap", 5), ("missing.pcap", 0)]
+
+
+def test_flow_reports_of_a_batch_are_those_of_its_selected_samples(batches):
+    """An excluded sample has no batch, and a batch without selected samples has no job."""
+    samples, first = batches("digest", "flowreports"), SimpleNamespace(batch="b0001")
+    assert samples.outputs("digest") == [f"x/batches/digest/b000{n}.tsv" for n in (1, 2)]
+    assert samples.outputs("flowreports") == ["x/batches/flowreports/b0001.tsv"]
+    assert samples.captures_of_job(first) == [("a.pcap", 5), ("c.pcap", 5)]
+    assert samples.captures_of_job(first, "flowreports") == [("c.pcap", 5)]
+    assert samples.captures_of_campaign(None, "flowreports") == [("c.pcap", 5)]
+    assert samples.description("b0001") != samples.description("b0001", "flowreports")
 
 
 def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):

@@ -53,8 +53,8 @@ class Member:
 class Stage:
     """The inputs and outputs of a stage for each sample: a row of the sheet, the capture, and files of the campaign.
 
-    Files are pairs (directory, suffix); a suffix /NAME is a file in a directory of the sample. ``together``: one process creates the outputs of several samples, and
-    ``outputs`` are tables of a batch: pairs ("", name).
+    Files are pairs (directory, suffix); a suffix /NAME is a file in a directory of the sample. ``together``: one
+    process creates the outputs of several samples, and ``outputs`` are tables of a batch: pairs ("", name).
     """
 
     reads_sheet: bool

@@ -4,13 +4,16 @@
     acapella campaign batch results/mine analyze b0001 -o results/mine/batches/analyze/b0001.tsv
 
 The stages are collect, digest, analyze and flowreports; options after -- are passed to the command `acapella collect`,
-`acapella digest`, `acapella campaign analyze` or `acapella p4 reports`. Stage flowreports processes only the samples in
-config key flowreports.samples, which CAMPAIGN/config.json contains. The program is loaded once. Each sample is processed in a fork, so an error, a
-crash or the memory use of one sample does not affect the others. A fork of stage analyze processes several small
-samples, because planning the queries takes longer than running them for one sample. If it fails, these samples are
-split in half, and each half is processed in a separate fork, until only the failing sample is left. If the whole job is
-killed meanwhile, the next run processes these samples last, in smaller groups. If only the queries of some tables have
-changed (--tables), only these tables are recreated, for all samples of the batch.
+`acapella digest`, `acapella campaign analyze` or `acapella p4 reports`. Stage flowreports processes the samples of the
+batch that config key flowreports.samples selects (CAMPAIGN/config.json).
+
+The program is loaded once. Each sample is processed in a fork, so an error, a crash or the memory use of one sample
+does not affect the others. A fork of stage analyze processes several small samples, because planning the queries takes
+longer than running them for one sample. If it fails, these samples are split in half, and each half is processed in a
+separate fork, until only the failing sample is left. If the whole job is killed meanwhile, the next run processes these
+samples last, in smaller groups. If only the queries of some tables have changed (--tables), only these tables are
+recreated, for all samples of the batch.
+
 CAMPAIGN/logs/STAGE/SHARD/SAMPLE.log is the log of a sample. OUT lists the samples and their outcomes: done, or kept if
 command, code and input files are the same as in an earlier run. CAMPAIGN/benchmarks/batches/STAGE/BATCH.samples.tsv
 lists the time and memory of each processed sample. Samples that were processed together have the same log, and their

@@ -82,7 +82,7 @@ def confine(args: argparse.Namespace) -> None:
     confine_self(args.output / "reports.pcap", starts=True)
 
 
-def preload(args: argparse.Namespace) -> None:  # noqa: ARG001
+def preload(args: argparse.Namespace) -> None:
     """Import what a comparison uses, before `acapella campaign batch` forks a process for each sample."""
     import duckdb  # noqa: F401, PLC0415 - keeps `--help` fast
 

@@ -114,7 +114,7 @@ def merge_samples(campaign: Campaign, samples: Sequence[str], names: dict[str, s
             {"files": files},
         )
     for name, query in BY_PAIR.items():
-        create_from_pairs(con, campaign, name, query, samples, names)
+        create_from_pairs(con, campaign, name, query, {sample: names[sample] for sample in samples})
     return con
 
 
@@ -158,19 +158,20 @@ def part_of(campaign: Campaign, sample: str, part: str) -> Path:
     return require(path, f"run: acapella p4 reports ... --sample {sample} -o {path.parent}")
 
 
-def create_from_pairs(  # noqa: PLR0913
-    con, campaign: Campaign, table: str, query: str, samples: Sequence[str], names: Mapping[str, str]
-) -> None:
+def create_from_pairs(con, campaign: Campaign, table: str, query: str, names: Mapping[str, str]) -> None:
     """Create a table from a SELECT over the pairs of each sample and, for accuracy, of all samples together.
 
-    Other tables contain counts of pairs, which can be added, so they have no rows for all samples.
+    Other tables contain counts of pairs, which can be added, so they have no rows for all samples. ``names``: the name
+    of each sample in the table.
     """
-    for sample in (*samples, *([None] if table == "flowreport_accuracy" else [])):
-        files = [str(part_of(campaign, name, "pairs")) for name in ([sample] if sample else samples)]
+    parts = [([sample], shown) for sample, shown in names.items()]
+    parts += [([*names], ALL)] if table == "flowreport_accuracy" else []
+    for number, (samples, shown) in enumerate(parts):
+        files = [str(part_of(campaign, sample, "pairs")) for sample in samples]
         con.execute("create or replace temp table pairs as select * from read_parquet($files)", {"files": files})
+        action = f"insert into {table}" if number else f"create temp table {table} as"
         rows = f"select $shown::varchar as sample, a.* from ({queries.text(STAGE, query)}) as a"
-        action = f"create temp table {table} as" if sample == samples[0] else f"insert into {table}"
-        con.execute(f"{action} {rows}", {"shown": names[sample] if sample else ALL})
+        con.execute(f"{action} {rows}", {"shown": shown})
 
 
 def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[str, str]:

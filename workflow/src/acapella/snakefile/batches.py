@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from acapella.campaign.batches import (
     OF_SELECTED,
@@ -57,8 +56,8 @@ class Batches:
     ``limits``: value of the config key `batches`; ``values``: returns the values of the user's sheet in the manifest of
     a sample; ``stored``: returns the object in storage that is the capture of a sample; ``is_damaged``: returns whether
     the digest of a sample is a link to a damaged entry of a cache; ``selected``: returns the samples that stage
-    OF_SELECTED processes; ``stages``: stages that run in batches, none if the campaign has no batches. The plan is written to the campaign after Snakemake has started to run jobs, so that a dry
-    run writes no file.
+    OF_SELECTED processes; ``stages``: stages that run in batches, none if the campaign has no batches. The plan is
+    written to the campaign after Snakemake has started to run jobs, so that a dry run writes no file.
     """
 
     def __init__(  # noqa: PLR0913
@@ -251,9 +250,9 @@ def existing_files(campaign: Campaign, outputs: Iterable[tuple[str, str]]) -> di
     existing: dict[tuple[str, str], set[str]] = {output: set() for output in outputs}
     for kind in {kind for kind, suffix in existing if suffix.startswith("/")}:
         for directory in campaign.files(kind, ""):
-            for name in os.listdir(directory) if directory.is_dir() else ():
-                if (kind, f"/{name}") in existing:
-                    existing[kind, f"/{name}"].add(directory.name)
+            for path in directory.iterdir() if directory.is_dir() else ():
+                if (kind, f"/{path.name}") in existing:
+                    existing[kind, f"/{path.name}"].add(directory.name)
     for kind, suffix in existing:
         if not suffix.startswith("/"):
             existing[kind, suffix] = {path.name.removesuffix(suffix) for path in campaign.files(kind, suffix)}

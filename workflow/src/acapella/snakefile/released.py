@@ -118,8 +118,8 @@ def release_files(config: Mapping) -> list[str]:
 def write_analysis_config(campaign: str, config: Mapping) -> None:
     """Write the keys that determine results to config.json in the campaign, for a later release.
 
-    An error, such as a full disk, is only reported, because jobs also report it. Jobs that read this file (flow reports)
-    must not read that of an earlier run, which is removed.
+    An error, such as a full disk, is only reported, because jobs also report it. The file of an earlier run is then
+    removed, because stages of flow reports read it.
     """
     try:
         reproducible.write_campaign_config(Path(campaign), config)
