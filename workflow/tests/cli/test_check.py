@@ -135,6 +135,7 @@ def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_list
 def test_outputs_of_rules_have_a_known_kind():
     """Acaps and flow tables have none, because a list contains their checksums. In a directory, only files have one."""
     wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg", "batch": "b0001"}
+    wildcards["file"] = "pairs.parquet"  # of flow reports
     written = re.findall(r'"<campaign>/([^"]+)"', "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk")))
     paths = {re.sub(r"{+(\w+)}+", lambda found: wildcards.get(found[1], "x1"), path) for path in written}
     assert len(paths) > 50

@@ -41,7 +41,10 @@ from acapella.snakefile.job_records import FailedJob, JobRecords, failures_of_sa
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
 REPORT = configuration.checked(
-    {"campaign": "mine", "samples": "s.tsv", "missing": "report", "digest": {"engine": "native"}}
+    {
+        **{"campaign": "mine", "samples": "s.tsv", "missing": "report"},
+        **{"digest": {"engine": "native"}, "flowreports": {"samples": "all"}},
+    }
 )
 
 
@@ -179,10 +182,13 @@ def test_sample_whose_analysis_failed_is_retried_with_different_heuristics(campa
     assert omitted() == expected
 
 
-def test_sample_whose_flow_report_failed_is_retried_with_a_different_sketch(campaign):
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [({"samples": ["a"]}, ["a"]), ({"samples": ["b"]}, []), ({"samples": None}, []), ({"sketch": "4x1024"}, [])],
+)
+def test_sample_whose_flow_report_failed_is_omitted_as_long_as_it_is_selected(campaign, changes, expected):
     campaign(MISTAKE, rule="flowreports")
-    assert omitted({"flowreports": REPORT["flowreports"] | {"samples": "all"}}) == ["a"]
-    assert omitted({"flowreports": REPORT["flowreports"] | {"sketch": "4x1024"}}) == []
+    assert omitted({"flowreports": REPORT["flowreports"] | changes}) == expected
 
 
 @pytest.mark.parametrize(("rule", "expected"), [("digest", []), ("flowreports", ["a"])])

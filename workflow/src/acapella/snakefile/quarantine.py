@@ -33,6 +33,7 @@ from . import code
 from .collection import collection_config
 from .failures import report_failures, samples_that_failed
 from .job_records import JobRecords
+from .sample_names import ALL_SAMPLES
 from .snakemake_internals import first_directory, forces_jobs, is_main_process, runs_no_jobs
 
 MAX_RUNS = 2
@@ -114,13 +115,23 @@ def omitted_samples(
     """
     if config["missing"] != "report":
         return []
-    records = {name: record for name, record in read_records(Path(campaign)).items() if name not in config["exclude"]}
+    records = {
+        name: record
+        for name, record in read_records(Path(campaign)).items()
+        if name not in config["exclude"] and is_processed(name, record["rule"], config)
+    }
     paths = captures(records) if records else {}
     return [
         name
         for name, record in records.items()
         if name in paths and is_omitted(record, config, paths[name], values_of(name))
     ]
+
+
+def is_processed(sample: str, rule: str, config: Mapping) -> bool:
+    """Return whether the config still selects a sample for the rule that failed."""
+    selected = config["flowreports"]["samples"] or ()
+    return rule != OF_SELECTED or selected == ALL_SAMPLES or sample in selected
 
 
 def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
