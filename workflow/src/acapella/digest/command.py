@@ -70,7 +70,6 @@ MAX_TIMEOUT_S = 10**6
 # Precedes the part of an error that applies only to the command line; reports of campaigns omit it.
 ADVICE = "; exit code 1: "
 REPAIR = "accept the frames before the damage (--damaged keep), or repair the capture (editcap)"
-
 AS_TEXT = "to print columns as text: acapella show ACAP.parquet --columns frame,ts_ns,stack"
 
 
@@ -111,14 +110,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "sources", metavar="IN", nargs="+", help="pcap or pcapng, optionally compressed; - for standard input"
     )
     table = output_file("Parquet", advice=AS_TEXT)
-    parser.add_argument(
-        "-o", dest="acap", metavar="ACAP.parquet", type=table, required=True, help="frame table to write"
-    )
+    parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", type=table, required=True, help="frame table")
     parser.add_argument(
         "--flows",
         metavar="FLOWS.parquet",
         type=table,
-        help="flow table to write (default: X.flows.parquet for an ACAP X.parquet)",
+        help="flow table (default: X.flows.parquet for an ACAP X.parquet)",
     )
     parser.add_argument(
         "--engine", choices=sorted(ENGINES), default="hybrid", help="dissection engine (default: hybrid)"
@@ -136,12 +133,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--site", help="site of the sample, part of every flow's key (default: null)")
     parser.add_argument("--port", help="mirrored port of the sample (default: null)")
     parser.add_argument(
-        "--threads",
-        type=int,
-        choices=[1, 2],
-        default=1,
-        metavar="N",
-        help="number of threads, 1 or 2; 2: write while reading (default: 1)",
+        "--threads", type=int, choices=[1, 2], default=1, metavar="N", help="1, or 2: write while reading (default: 1)"
     )
     parser.add_argument(
         "--memory",
