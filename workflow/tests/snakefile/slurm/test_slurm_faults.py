@@ -6,18 +6,21 @@ only test_slurm.py.
 """
 
 import contextlib
+import importlib.util
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from acapella_testing.requirements import require
 from acapella_testing.runs import slurm_runs
-from acapella_testing.runs.workflow_run import RESULTS, Workplace, jobs, workplace
+from acapella_testing.runs.workflow_run import CAPTURES, DIGESTS, RESULTS, Workplace, jobs, workplace
 from acapella_testing.soak import takes_minutes
 
 from acapella.campaign.journal import Journal
 
 pytestmark = [takes_minutes, pytest.mark.timeout(2 * slurm_runs.TIMEOUT_S)]
+SAMPLES = ("alpha-p1", "alpha-p2", "beta-p1")
 HELD_S = 40  # longer than the time by which Slurm delays a requeued job (cred_expire)
 DOWN_S = 25  # longer than the plugin's queries of one check; if all fail, it forgets its jobs (docs/upstream.md)
 
@@ -53,8 +56,13 @@ def started_samples(place: Workplace, stage: str, *batches: str) -> int:
     return sum(journal.path.read_text().count("\t\t") for journal in journals)
 
 
-def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
+@pytest.mark.parametrize("share", [False, True])
+def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path, share):
+    """``share``: the captures are on a share, from which jobs copy them; the report and provenance name them."""
     place, accounts = workplace(tmp_path, batches={"samples": 2}), set()
+    if share:
+        require(importlib.util.find_spec("snakemake_storage_plugin_fs"), "no storage plugin fs")
+        place.sheet(*((name, *name.split("-"), f"fs:{CAPTURES}/{name}.pcap.gz") for name in SAMPLES))
     with slurm_runs.cluster(accounting=True) as cluster:
 
         def fault():
@@ -66,7 +74,8 @@ def test_campaign_in_batches_is_the_same_with_accounting(finished, tmp_path):
         launched = cluster.launched()
     assert accounts == {"traffic"}
     assert len(launched) == sum(jobs(printed).values())
-    assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
+    compared = (*DIGESTS, "tables/*", "figures/*") if share else RESULTS
+    assert place.sha256(*compared) == finished.sha256(*compared)
 
 
 def fail_node(cluster: slurm_runs.Cluster, _job: str, node: str, pause: Path) -> None:
@@ -77,10 +86,23 @@ def fail_node(cluster: slurm_runs.Cluster, _job: str, node: str, pause: Path) ->
     cluster.start_daemon(f"slurmd-{node}")
 
 
-def preempt(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None:
+def submit_urgent_job(cluster: slurm_runs.Cluster) -> None:
     """Submit a job that needs all nodes, to a partition with a higher priority."""
     cluster.run("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=true")
+
+
+def preempt(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None:
+    """Preempt a job that Slurm requeues."""
+    submit_urgent_job(cluster)
     slurm_runs.wait_for(lambda: job in dict(slurm_runs.jobs_in_state(cluster, "PENDING")), "a preempted job")
+    pause.unlink()
+
+
+def preempt_for_good(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None:
+    """Preempt a job that Slurm does not requeue."""
+    cluster.run("scontrol", "update", "PartitionName=all", "PreemptMode=CANCEL")
+    submit_urgent_job(cluster)
+    slurm_runs.wait_for(lambda: job in dict(slurm_runs.jobs_in_state(cluster, "PREEMPTED")), "a preempted job")
     pause.unlink()
 
 
@@ -95,11 +117,23 @@ def hold(cluster: slurm_runs.Cluster, job: str, _node: str, pause: Path) -> None
     cluster.run("scontrol", "release", job)
 
 
-@pytest.mark.parametrize("interrupt", [fail_node, preempt, hold])
-def test_interrupted_job_runs_again(finished, batched, interrupt):
-    """It is interrupted after it has written the first table of a group of samples."""
+@pytest.mark.parametrize(
+    ("interrupt", "starts", "accounting"),
+    [
+        (fail_node, 2, False),
+        (preempt, 2, True),
+        (preempt_for_good, 1, False),
+        (preempt_for_good, 1, True),
+        (hold, 2, False),
+    ],
+)
+def test_interrupted_job_runs_again(finished, batched, interrupt, starts, accounting):
+    """It is interrupted after it has written the first table of a group of samples.
+
+    ``starts``: how many times Slurm starts this job; Snakemake submits a new one if Slurm does not requeue it.
+    """
     pause, interrupted = batched.pause_analysis(), []
-    with slurm_runs.cluster() as cluster:
+    with slurm_runs.cluster(accounting=accounting) as cluster:
 
         def fault():
             slurm_runs.wait_for(batched.tables_of_batch, "a table")
@@ -109,7 +143,7 @@ def test_interrupted_job_runs_again(finished, batched, interrupt):
 
         slurm_runs.run_on(cluster, batched, fault=fault)
         launched = cluster.launched()
-    assert launched.count(interrupted[0]) == 2, (interrupted, launched)
+    assert launched.count(interrupted[0]) == starts, (interrupted, launched)
     assert started_samples(batched, "analyze") == 6
     assert batched.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
