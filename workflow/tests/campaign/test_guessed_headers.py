@@ -94,8 +94,7 @@ def with_guesses(tmp_path, header: str, *, whole: bool) -> tuple[Source, int]:
     directory = write_tables(tmp_path / "made", sites=2)
 
     def guess(_: int, row: dict) -> None:
-        if row["header"] == header:
-            row["guessed_frames"] = row["frames"] - (not whole)
+        row["guessed_frames"] = row["frames"] - (not whole) if row["header"] == header else 0
 
     change_table(directory, "header_occurrence", guess)
     source = Source(Campaign(directory))
@@ -109,14 +108,14 @@ def drawn(name: str, source: Source) -> str:
 
 
 def test_figures_mark_headers_that_are_always_guessed(tmp_path):
-    source, frames = with_guesses(tmp_path, "GTP", whole=True)
-    assert "GTP (heuristic)" in drawn("header_occurrence", source)
-    assert f"Included heuristic headers: GTP ({frames:,} frames)" in drawn("header_depth", source)
+    source, frames = with_guesses(tmp_path, "HTTP", whole=True)
+    assert "HTTP (heuristic)" in drawn("header_occurrence", source)
+    assert f"Included heuristic headers: HTTP ({frames:,} frames)" in drawn("header_depth", source)
 
 
 def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
-    source, frames = with_guesses(tmp_path, "GTP", whole=False)
-    assert f"GTP (heuristic in {with_spaces(percent((frames - 1) / frames))})" in drawn("header_occurrence", source)
+    source, frames = with_guesses(tmp_path, "HTTP", whole=False)
+    assert f"HTTP (heuristic in {with_spaces(percent((frames - 1) / frames))})" in drawn("header_occurrence", source)
     text = drawn("header_depth", source)
     assert "recognized by payload alone" in text
-    assert f"Included heuristic headers: GTP ({frames - 1:,} of {frames:,} frames)" in text
+    assert f"Included heuristic headers: HTTP ({frames - 1:,} of {frames:,} frames)" in text

@@ -20,8 +20,8 @@ COUNTED = {"dropped_kernel": 0, "lost_frames": 0, "loss_share": 0, "loss_stages_
 UNCOUNTED = {"lost_frames": None, "loss_share": None, "loss_stages_known": 1}
 CAMPAIGNS = {
     "one_site": {"sites": 1},
-    "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
-    "three_ports": {"sites": 30, "ports": 3, "samples": 2, "frames": 1000},
+    "thirty_sites": {"sites": 30, "ports": 1, "frames": 100},
+    "three_ports": {"sites": 30, "ports": 3, "samples": 2, "frames": 100},
 }
 
 

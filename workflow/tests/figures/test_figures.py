@@ -33,9 +33,9 @@ LONG_NAMES = [f"University-of-Somew-{n:02d}" for n in range(30)]
 CAMPAIGNS = {
     "one_sample": {"sites": 1, "ports": 1, "samples": 1},
     "one_site": {"sites": 1},
-    "thirty_sites": {"sites": 30, "ports": 1, "frames": 1000},
-    "long_names": {"names": LONG_NAMES, "ports": 3, "samples": 2, "frames": 1000},
-    "hostile": {"names": HOSTILE, "restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
+    "thirty_sites": {"sites": 30, "ports": 1, "frames": 100},
+    "long_names": {"names": LONG_NAMES, "ports": 3, "samples": 2, "frames": 100},
+    "hostile": {"names": HOSTILE, "filter": LONG_FILTER, "one_in": 1000},
 }
 EMPTY = {  # campaigns without data, and the reason that figures print
     "no_frames": ({"frames": 0}, "none of the 24 samples contains a frame"),

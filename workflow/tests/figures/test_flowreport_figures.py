@@ -32,7 +32,7 @@ from acapella_core.errors import UserError
 
 @pytest.mark.soak
 def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_path):
-    directory = generated_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    directory = generated_tables.write_tables(tmp_path / "made", sites=1, filter="tcp port 443")
     source = Source(Campaign(write_tables(directory)))
     titles = [compose.compose_figure(name, source).title for name in FLOWREPORT_FIGURES]
     assert [title for title in titles if not title.endswith(" (samples: filter tcp port 443)")] == []

@@ -55,7 +55,7 @@ def test_printed_means_of_kappa_match_the_recomputed_table():
 
 
 def test_patchwork_is_compared_with_the_tables_of_traffic(tmp_path):
-    made = write_tables(tmp_path / "made", sites=2)
+    made = write_tables(tmp_path / "made", sites=4)
     rows = compare(made, "patchwork")
     (share,) = [row["share"] for row in table(made, "ip_versions") if (row["site"], row["ip_version"]) == ("all", "6")]
     assert rows["ipv6"]["ours"].removesuffix(" %") == f"{100 * float(share):.3g}"

@@ -41,7 +41,7 @@ def test_duplicate_ack_count_is_shown_with_its_definition(tmp_path):
 
 
 def test_report_tables_name_the_filter_of_all_samples(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))))
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=1, filter="tcp port 443")))
     titles = {name: table["title"] for name, table in shown(source).items()}
     named = {name for name, title in titles.items() if title.endswith(" (samples: filter tcp port 443)")}
     assert named >= {"top_flows", "applications", "ip_versions", "tcp_control", "capture_quality"}

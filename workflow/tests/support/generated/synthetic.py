@@ -67,23 +67,25 @@ class Sample:
     start_ns: int
 
 
-def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000, flows=200) -> Path:  # noqa: PLR0913
+def make_campaign(  # noqa: PLR0913
+    directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000, flows=200, names=None, empty=1
+) -> Path:
     """Write raw/*.json, raw/samples.tsv, acap/ and flows/ of a campaign of ``sites`` x ``ports`` x ``samples``.
 
-    ``frames`` is the mean number of frames per sample, ``flows`` the number of directed flows of a site. If ports
-    have at least three samples, one sample of the campaign is empty. Returns the directory.
+    ``frames`` is the mean number of frames per sample, ``flows`` the number of directed flows of a site, ``names`` the
+    sites, ``empty`` the number of ports whose third sample is empty. Returns the directory.
     """
     directory, lines = Path(directory), ["sample\tsite\tport\tfile\n"]
-    for s in range(sites):
-        site = f"SITE{s:02d}"
+    for s, site in enumerate([f"SITE{s:02d}" for s in range(sites)] if names is None else names):
         pool = make_pool(site, flows, np.random.default_rng([seed, s]))
         for p in range(ports):
             port = f"HundredGigE0/0/0/{p}"
             for n in range(samples):
                 rng = np.random.default_rng([seed, s, p, n])
                 start = START_NS + n * PERIOD_NS + p * 25_000_000_000
-                sample = Sample(f"{site.lower()}-p{p}-{n:04d}", site, port, start)
-                count = int(rng.lognormal(np.log(frames), 0.5)) if (s, p, n) != (0, 0, 2) else 0
+                sample = Sample(f"site{s:02d}-p{p}-{n:04d}", site, port, start)
+                has_frames = frames and (n != 2 or s * ports + p >= empty)
+                count = int(rng.lognormal(np.log(frames), 0.5)) if has_frames else 0
                 meta = write_sample(directory, sample, *make_sample(pool, sample, count, rng))
                 add_manifest(directory, sample, meta, rng)
                 lines.append(f"{sample.name}\t{site}\t{port}\t{sample.name}.pcap\n")
@@ -131,11 +133,12 @@ def make_sample(pool, sample, count, rng):
     payload = np.where(data, payload, 0)
     payload = np.where(data & (pool.app[choice] == 5), 8948 - network - transport, payload)
     ip_len = network + transport + payload
-    wire = np.where(no_ip, 60, np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]] + ip_len)
+    padded = np.maximum(46, ip_len)
+    wire = np.where(no_ip, 60, np.array([u[2] for u in UNDERLAYS])[pool.underlay[choice]] + padded)
     flags = np.where(data, ACK | PSH, ACK)
     flags = np.where(rng.random(count) < 0.01, SYN, np.where(rng.random(count) < 0.01, FIN | ACK, flags))
     columns = {"ts": ts, "choice": choice, "no_ip": no_ip, "tcp": tcp, "data": data, "flags": flags}
-    columns |= {"wire": wire, "inner": np.where(no_ip, 60, 14 + ip_len), "payload": payload, "ip_len": ip_len}
+    columns |= {"wire": wire, "inner": np.where(no_ip, 60, 14 + padded), "payload": payload, "ip_len": ip_len}
     order, columns["row"] = rows_by_first_frame(choice, no_ip)
     return frame_table(pool, columns, rng), flow_table(pool, columns, order, sample, rng)
 
