@@ -1,81 +1,30 @@
-"""Pseudonyms of addresses as defined in docs/release.md, in plain Python: AES of FIPS 197, Crypto-PAn bit by bit.
+"""Pseudonyms of addresses as defined in docs/release.md, in plain Python: Crypto-PAn bit by bit.
 
-This module shares no code with the core.
+This module shares no code with the core; AES is that of PyPI cryptography.
 """
 
 import functools
 import hashlib
 import hmac
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 FIXED = {0, 0xFFFFFFFFFFFF, *range(0x0180C2000000, 0x0180C2000030), 0x01000CCCCCCC, 0x01000CCCCCCD}
 
 
-def doubled(value: int) -> int:
-    """Return a value multiplied by x in the field of AES (FIPS 197, section 4.2.1)."""
-    return (value << 1 ^ 0x11B) & 0xFF if value & 0x80 else value << 1
-
-
-def product(a: int, b: int) -> int:
-    """Return a product in the field of AES."""
-    result = 0
-    while b:
-        if b & 1:
-            result ^= a
-        a, b = doubled(a), b >> 1
-    return result
-
-
-def substituted(value: int) -> int:
-    """Return a byte after the S-box (FIPS 197, section 5.1.1)."""
-    inverse = next((c for c in range(256) if product(value, c) == 1), 0)
-    result = 0x63
-    for shift in range(5):
-        result ^= (inverse << shift | inverse >> (8 - shift)) & 0xFF
-    return result
-
-
-SBOX = tuple(substituted(value) for value in range(256))
-DOUBLED = tuple(doubled(value) for value in range(256))
-
-
-class Aes128:
-    """AES with a key of 128 bits, encryption only."""
-
-    def __init__(self, key: bytes):
-        words = [key[i : i + 4] for i in range(0, 16, 4)]
-        constant = 1
-        for i in range(4, 44):
-            word = words[-1]
-            if i % 4 == 0:
-                turned = bytes(SBOX[b] for b in word[1:] + word[:1])
-                word = bytes([turned[0] ^ constant]) + turned[1:]
-                constant = DOUBLED[constant]
-            words.append(bytes(a ^ b for a, b in zip(words[i - 4], word, strict=True)))
-        self.round_keys = [b"".join(words[i : i + 4]) for i in range(0, 44, 4)]
-
-    def encrypt(self, block: bytes) -> bytes:
-        """Encrypt one block."""
-        state = [a ^ b for a, b in zip(block, self.round_keys[0], strict=True)]
-        for number, key in enumerate(self.round_keys[1:], 1):
-            moved = [SBOX[state[(i + 4 * (i % 4)) % 16]] for i in range(16)]
-            if number < 10:
-                moved = [
-                    DOUBLED[c[r]] ^ DOUBLED[c[(r + 1) % 4]] ^ c[(r + 1) % 4] ^ c[(r + 2) % 4] ^ c[(r + 3) % 4]
-                    for c in (moved[i : i + 4] for i in range(0, 16, 4))
-                    for r in range(4)
-                ]
-            state = [a ^ b for a, b in zip(moved, key, strict=True)]
-        return bytes(state)
+def aes_128(key: bytes) -> Callable[[bytes], bytes]:
+    """Return the function that encrypts a block with AES and a key of 128 bits."""
+    return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update
 
 
 class CryptoPan:
     """Xu et al., "Prefix-preserving IP address anonymization", ICNP 2002, equation 1, for any length of address."""
 
     def __init__(self, key: bytes):
-        self.aes = Aes128(key[:16])
-        self.padding = int.from_bytes(self.aes.encrypt(key[16:]))
+        self.aes = aes_128(key[:16])
+        self.padding = int.from_bytes(self.aes(key[16:]))
         self.address = functools.cache(self.computed)
 
     def computed(self, address: bytes) -> bytes:
@@ -84,7 +33,7 @@ class CryptoPan:
         for i in range(bits):
             rest = 128 - i
             block = number >> (bits - i) << rest | self.padding & ((1 << rest) - 1)
-            flips = flips << 1 | self.aes.encrypt(block.to_bytes(16))[0] >> 7
+            flips = flips << 1 | self.aes(block.to_bytes(16))[0] >> 7
         return (number ^ flips).to_bytes(len(address))
 
 
@@ -92,7 +41,7 @@ class Permutation:
     """A Feistel network with ten rounds, with a key derived for the label."""
 
     def __init__(self, key: bytes, label: bytes):
-        self.aes = Aes128(hmac.new(key, label, hashlib.sha256).digest()[:16])
+        self.aes = aes_128(hmac.new(key, label, hashlib.sha256).digest()[:16])
 
     def map(self, value: int, bits: int, kind: int = 0) -> int:
         """Return the permuted value. Each even number of bits and each kind has a separate permutation."""
@@ -107,7 +56,7 @@ class Permutation:
         half = bits // 2
         left, right = value >> half, value & (1 << half) - 1
         for number in rounds:
-            word = self.aes.encrypt(bytes((bits, number, kind)) + bytes(9) + right.to_bytes(4))
+            word = self.aes(bytes((bits, number, kind)) + bytes(9) + right.to_bytes(4))
             left, right = right, left ^ int.from_bytes(word[:4]) & (1 << half) - 1
         return left << half | right
 
