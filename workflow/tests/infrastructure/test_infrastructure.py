@@ -5,11 +5,11 @@ import hashlib
 import io
 import json
 import statistics
-import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import networkx
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -57,23 +57,14 @@ def run(campaign, *options) -> int:
 
 def walk(path) -> dict[str, tuple[set, int]]:
     """Return the uplinks (names of ports) and the number of NIC ports of each site, by a walk over a graph's edges."""
-    root, tag = ET.parse(path).getroot(), "{http://graphml.graphdrawing.org/xmlns}"
-    keys = {key.attrib["id"]: key.attrib["attr.name"] for key in root.iter(tag + "key")}
-    nodes = {
-        node.attrib["id"]: {keys[data.attrib["key"]]: data.text for data in node.findall(tag + "data")}
-        for node in root.iter(tag + "node")
-    }
-    near = defaultdict(set)
-    for edge in root.iter(tag + "edge"):
-        near[edge.attrib["source"]].add(edge.attrib["target"])
-        near[edge.attrib["target"]].add(edge.attrib["source"])
+    graph = networkx.read_graphml(path)
     found = {}
-    for number, node in [(number, node) for number, node in nodes.items() if node["Class"] == "CompositeNode"]:
-        services = [other for other in near[number] if nodes[other]["Class"] == "NetworkService"]
-        trunks = [nodes[trunk] for service in services for trunk in near[service]]
+    for number, node in [(number, node) for number, node in graph.nodes.items() if node["Class"] == "CompositeNode"]:
+        services = [other for other in graph[number] if graph.nodes[other]["Class"] == "NetworkService"]
+        trunks = [graph.nodes[trunk] for service in services for trunk in graph[service]]
         labels = [json.loads(trunk["Labels"]) for trunk in trunks if trunk["Class"] == "ConnectionPoint"]
         nics = 0
-        for other in map(nodes.get, near[number]):
+        for other in (graph.nodes[other] for other in graph[number]):
             units = json.loads(other.get("Capacities") or "{}").get("unit", 0)
             nics += {"SmartNIC": 2 * units, "SharedNIC": units // 127}.get(other["Type"], 0)
         found[node["Name"]] = ({label["local_name"].split(".")[0] for label in labels}, nics)

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import networkx
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
@@ -37,10 +38,11 @@ def campaign(tmp_path_factory) -> Path:
     inputs.write_inputs(place, SHAPE)
     inputs.write_site_model(place / "site.graphml", "ZURI", downlinks=3, uplinks=1)
     labels = '{"local_name": "HundredGigE0/0/0/77.5", "ipv4": "192.0.2.9", "operator": "secret"}'
-    node = f'<node id="x"><data key="d{inputs.NODE_KEYS.index("Labels")}">{labels}</data></node>\n</graph>'
     for path in place.glob("*.graphml"):
-        text = path.read_text().replace("</graph>", node)
-        path.write_text(text.replace("link</data>", "secret</data>").replace("zuri-w1", "star-w1"))
+        graph = networkx.read_graphml(path)
+        graph.add_node("x", Labels=labels)
+        networkx.write_graphml_xml(graph, path)
+        path.write_text(path.read_text().replace("link</data>", "secret</data>").replace("zuri-w1", "star-w1"))
     header, *slices = (place / "slices.csv").read_text().splitlines()
     for letter, half in (("a", slices[:30]), ("b", slices[30:])):
         lines = "\n".join([header, *(f"slice-{row}" for row in half)]) + "\n"

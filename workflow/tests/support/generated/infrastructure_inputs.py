@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+import networkx
 
 START = datetime(2024, 2, 19, tzinfo=UTC)  # a Monday
-NODE_KEYS = ("Class", "NodeID", "Name", "Type", "Site", "Model", "Capacities", "Labels")
 NAMES = ("STAR", "UTAH", "TACC", "NCSA", "DALL", "SALT", "MASS", "MICH", "WASH", "LOSA", "KANS", "NEWY")
 RATE = 100 * 10**9
 
@@ -30,23 +30,19 @@ class Shape:
 EXAMPLE = Shape(sites=3, ports=2, slices=30, days=2, step_s=3600)  # the files in .test/infrastructure/
 
 
-class GraphWriter:
+class GraphWriter(networkx.Graph):
     """A graph of the information model."""
-
-    def __init__(self):
-        self.nodes: list[dict] = []
-        self.edges: list[tuple[int, int, str]] = []
 
     def add(self, **properties: object) -> int:
         """Add a node; return its number. Mappings are written as JSON."""
-        number = len(self.nodes) + 1
+        number = len(self) + 1
         texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in properties.items()}
-        self.nodes.append({"NodeID": f"node-{number}", **texts})
+        self.add_node(number, NodeID=f"node-{number}", **texts)
         return number
 
     def connect(self, one: int, other: int, kind: str) -> None:
         """Add an edge."""
-        self.edges.append((one, other, kind))
+        self.add_edge(one, other, Class=kind)
 
     def link(self, one: int, other: int) -> None:
         """Connect two ports through a link."""
@@ -55,17 +51,8 @@ class GraphWriter:
         self.connect(other, link, "connects")
 
     def write(self, path: Path) -> None:
-        """Write GraphML."""
-        ids = {name: f"d{place}" for place, name in enumerate(NODE_KEYS)}
-        lines = ['<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
-        lines += [f'<key id="{key}" for="node" attr.name="{name}" attr.type="string"/>' for name, key in ids.items()]
-        lines += ['<key id="e0" for="edge" attr.name="Class" attr.type="string"/>', '<graph edgedefault="undirected">']
-        for number, node in enumerate(self.nodes, 1):
-            data = "".join(f'<data key="{ids[name]}">{escape(text)}</data>' for name, text in node.items())
-            lines.append(f'<node id="{number}">{data}</node>')
-        for one, other, kind in self.edges:
-            lines.append(f'<edge source="{one}" target="{other}"><data key="e0">{kind}</data></edge>')
-        path.write_text("\n".join([*lines, "</graph>", "</graphml>"]) + "\n", encoding="utf-8")
+        """Write GraphML, with the function whose output does not depend on installed packages."""
+        networkx.write_graphml_xml(self, path)
 
 
 def site_names(number: int) -> list[str]:
