@@ -165,15 +165,14 @@ def frame_table(pool, c, rng) -> pa.Table:
     values = {
         **{"frame": number + 1, "ts_ns": c["ts"], "wire_len": c["wire"], "cap_len": np.minimum(c["wire"], 200)},
         **{"inner_wire_len": c["inner"], "flow": pa.array(np.maximum(row, 0), mask=row < 0)},
-        "protocols": encoded([protocols for protocols, _ in texts], code),
-        "stack": encoded([stack for _, stack in texts], code),
+        **{"protocols": [texts[k][0] for k in code], "stack": [texts[k][1] for k in code]},
         **{"tcp_flags": pa.array(c["flags"], mask=~c["tcp"]), "tcp_seq": pa.array(number, mask=~c["tcp"])},
         "tcp_ack": pa.array(number, mask=~c["tcp"] | (c["flags"] & ACK == 0)),
         **{"payload_len": pa.array(c["payload"], mask=c["no_ip"]), "ip_len": pa.array(c["ip_len"], mask=row < 0)},
         "ip_id": pa.array(number * 40503 % 2**16, mask=row < 0),
-        "l4_by": dictionary(np.where(l4_by_tshark, "tshark", "native")),
-        "app_by": dictionary(np.where(c["data"], np.where(app_by_tshark, "tshark", "flow"), "native")),
-        "issue": dictionary(np.where(rng.random(count) < 0.002, "truncated_ipv4", None)),
+        "l4_by": np.where(l4_by_tshark, "tshark", "native").tolist(),
+        "app_by": np.where(c["data"], np.where(app_by_tshark, "tshark", "flow"), "native").tolist(),
+        "issue": np.where(rng.random(count) < 0.002, "truncated_ipv4", None).tolist(),
     }
     return table_of("frames", values)
 
@@ -196,22 +195,6 @@ def names_of_kind(kind):
     transport = ("TCP", "tcp") if kind & 1 else ("UDP", "udp")
     above = (f"/{APPS[app - 1][0]}", f":{APPS[app - 1][1]}") if app else ("", "")
     return f"{protocols}:{network[1]}:{transport[1]}{above[1]}", f"{stack}/{network[0]}/{transport[0]}{above[0]}"
-
-
-def encoded(texts, code) -> pa.Array:
-    """Return ``texts[code]`` as the dictionary type of the schemas. Equal values of two kinds are stored once."""
-    unique, place = np.unique(texts, return_inverse=True)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(place[code] if len(code) else code, pa.uint32()), pa.array(unique.tolist(), pa.string())
-    )
-
-
-def dictionary(values) -> pa.Array:
-    """Return texts (None: null) as the dictionary type of the schemas."""
-    texts, code = np.unique(values.astype(object).astype(str), return_inverse=True)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(code, pa.uint32(), mask=texts[code] == "None"), pa.array(texts.tolist(), pa.string())
-    )
 
 
 def flow_table(pool, c, order, sample, rng) -> pa.Table:
