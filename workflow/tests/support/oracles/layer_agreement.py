@@ -5,7 +5,6 @@ than ``app`` and ``payload``, at any position, plus VLAN ids, MPLS labels, inner
 flags and numbers. schemas/tshark_errata.yaml lists cases in which tshark deviates from an RFC.
 """
 
-import csv
 import functools
 import ipaddress
 from collections import Counter
@@ -13,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import yaml
+from acapella_testing.csv_rows import read_rows
 
 from acapella_core import schemas
 
@@ -35,8 +35,7 @@ TRANSPORTS = ("tcp", "udp", "sctp")
 @functools.cache
 def tokens() -> dict[str, dict[str, str]]:
     """Return the rows of schemas/protocols.tsv by token."""
-    with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as stream:
-        return {row["token"]: row for row in csv.DictReader(stream, delimiter="\t")}
+    return {row["token"]: row for row in read_rows(schemas.root() / "protocols.tsv")}
 
 
 @functools.cache
