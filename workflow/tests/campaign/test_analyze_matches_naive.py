@@ -136,7 +136,7 @@ def test_captures_contain_every_case_of_the_reference(captured):
     assert len(slices) == 2, "equal addresses in two slices are two flows"
 
 
-def test_query_of_the_documentation_counts_frames_by_application_as_the_naive_reference(labeled, capsys):
+def test_query_of_the_documentation_counts_frames_by_label_as_the_naive_reference(labeled, capsys):
     """The query of docs/running.md groups the view `frames` by column app."""
     directory, samples = labeled
     (query,) = re.findall(r'"(select app, [^"]*)"', (ROOT / "docs" / "running.md").read_text(encoding="utf-8"))
@@ -144,9 +144,8 @@ def test_query_of_the_documentation_counts_frames_by_application_as_the_naive_re
     run("sql", directory, query, "--format", "json")
     found = {row["app"]: (row["frames"], row["wire_bytes"]) for row in json.loads(capsys.readouterr().out)}
     expected = defaultdict(lambda: (0, 0))
-    for row in naive_tables.table("applications", samples):
-        if row["site"] == "all":
-            frames, wire_bytes = expected[row["app"]]
-            expected[row["app"]] = (frames + row["frames"], wire_bytes + row["wire_bytes"])
+    for flow in (flow for sample in naive_samples.traffic(samples, "unfiltered") for flow in sample.flows):
+        frames, wire_bytes = expected[flow["app"]]
+        expected[flow["app"]] = (frames + flow["frames"], wire_bytes + flow["wire_bytes"])
     assert found == expected
     assert len(found) > 2
