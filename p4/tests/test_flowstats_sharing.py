@@ -17,7 +17,7 @@ SLOTS = 1 << 18
 
 
 def random_key(rnd: random.Random) -> Key:
-    """Return a flow between two of a few addresses, IPv4 or IPv6, some with VLAN tags and MPLS labels."""
+    """Return the key of a flow between two of a few addresses, IPv4 or IPv6, with 0 to 4 VLAN tags and MPLS labels."""
     version = rnd.choice((4, 6))
     ends = [rnd.randrange(1, 9) << (96 if version == 6 else 0) for _ in range(2)]
     vlans = [rnd.randrange(1, 4095) for _ in range(rnd.choice((0, 0, 1, 2, 4)))]
@@ -56,7 +56,7 @@ def test_incomplete_keys_or_missing_flows_affect_the_whole_epoch():
     created[0] = body(keys[0], 1, SLOT)
     created[60:80] = [body(key, 2, ALL_TAGS) for key in keys[:20]]
     assert may_overcount(created, rows=4, cells=1 << 20) == [True] * 60 + [False] * 120, (
-        "20 flows without a slot of 2^18"
+        "20 flows without one of the 2^18 slots do not affect their epoch"
     )
     assert may_overcount(created, rows=1, cells=1 << 20, slots=16) == [True] * 120 + [False] * 60
 

@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* The thread of the queue writes the counts, other threads read them. The files count the frames of `put`
- * that were written. */
+/* The thread of the queue writes the counts, other threads read them. The frames of `put` that were
+ * written are counted for each file. */
 struct counts {
     _Alignas(64) _Atomic uint64_t received;
     _Atomic uint64_t received_bytes; /* wire lengths, without FCS */

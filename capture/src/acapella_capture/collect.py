@@ -243,7 +243,7 @@ def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure])
         failed.unlink(missing_ok=True)
     if failures and not rows:
         sheet.unlink(missing_ok=True)
-        raise UserError(f"no sample could be taken; reason of the first failure: {failures[0].why}", where=failed)
+        raise UserError(f"no sample could be taken; first failure: {failures[0].why}", where=failed)
     ordered = sorted(rows, key=lambda row: ("trial" in row, row["site"], row["requested"]["start_ns"] or 0))
     atomic_text(sheet, manifests.sheet(map(manifests.sheet_row, ordered)))
     print(f"{names.pluralize(len(rows), 'sample')}: {sheet}")

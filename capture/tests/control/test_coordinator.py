@@ -155,7 +155,7 @@ def test_error_contains_the_first_reason_if_all_sites_fail(tmp_path):
     taken = coordinator.collect(FakeTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
     lines = list(collect.report_progress(taken, failures))
     assert (lines, failures) == ([], [Failure("all of no_nic", "no_nic", "-", failures[0].why)])
-    with pytest.raises(UserError, match=r"no sample could be taken; reason of the first failure: .*NICs free"):
+    with pytest.raises(UserError, match=r"no sample could be taken; first failure: .*NICs free"):
         collect.write_sheets(tmp_path / "c" / "raw", lines, failures)
 
 

@@ -102,7 +102,7 @@ def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(collected, r
     assert not (raw / "samples.tsv").exists()
     assert len(read_rows(raw / "failed.tsv")) == 2
     assert (
-        "no sample could be taken; reason of the first failure: tcpdump on listener: cannot start"
+        "no sample could be taken; first failure: tcpdump on listener: cannot start"
         in capsys.readouterr().err
     )
 

@@ -258,7 +258,7 @@ def table_of(directory: Path) -> list[dict]:
 ERRORS = ((UserError("no memory", outside=True), 75), (UserError("broken"), 2), (KeyboardInterrupt(), 130))
 
 
-def ended(table: list[dict]) -> int:
+def count_searches(table: list[dict]) -> int:
     """Return the number of searches in a table."""
     return len({tuple(row[name] for name in ("ports", "frame_bytes", "capture", "measure")) for row in table})
 
@@ -268,7 +268,7 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
     uninterrupted, tried = Device(), []
     assert search(uninterrupted) == 0
     wanted = table_of(tmp_path)
-    assert ended(wanted) == wanted[0]["searches"] == 2 * 2 * 3 * 2  # ports, sizes, captures, measures
+    assert count_searches(wanted) == wanted[0]["searches"] == 2 * 2 * 3 * 2  # ports, sizes, captures, measures
     assert not (tmp_path / "tables" / finished.NAME).exists()
     for number, (error, code) in enumerate(ERRORS, 1):
         capsys.readouterr()
@@ -278,7 +278,7 @@ def test_search_that_ends_early_keeps_its_results_and_resumes(tmp_path, search, 
         rows = table_of(tmp_path)
         assert 0 < len(rows) <= len(tried)
         assert rows == wanted[: len(rows)]
-        assert 0 < ended(rows) < rows[0]["searches"]
+        assert 0 < count_searches(rows) < rows[0]["searches"]
         out, err = capsys.readouterr()
         assert err.splitlines()[-2:] == [
             f"monitor: finished trials: {len(tried)}; run the command again to continue the search",
@@ -377,7 +377,7 @@ def test_ports_are_in_the_order_of_the_monitor(monkeypatch, no_senders):
 def search_process(tmp_path):
     """Return a function that runs a search for packets of 60 bytes, after a command prefix.
 
-    The programs are those without the sanitizers, which start faster; test_monitor_ports.py runs the others.
+    Runs the programs built without sanitizers, because they start faster; test_monitor_ports.py runs the others.
     """
     names = ("acapella-monitor", "acapella-dpdk-generate")
     built = [str(c_programs.built_or_skip(name, c_programs.PLAIN).parent) for name in names]
@@ -428,7 +428,7 @@ def test_search_with_two_pairs_also_sends_to_both_at_once(tmp_path, search_proce
 
 
 @pytest.mark.soak
-def test_pairs_that_receive_the_packets_of_each_other_are_an_error(search_process):
+def test_pairs_that_receive_each_others_packets_are_an_error(search_process):
     """A bridge floods packets to an unknown address."""
     pairs = [(end, f"bridged-{end}") for end in ("left0", "right0", "left1", "right1")]
     with veth.namespace(*pairs) as prefix:

@@ -268,7 +268,7 @@ def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
 def test_frames_without_a_timestamp_are_excluded_from_times(digest, tmp_path, capsys):
     """Simple packet blocks of pcapng have no timestamp."""
     digest(write_pcapng(tmp_path / "m.pcapng", [(1, FRAME), (1, FRAME)], extra=simple_block(FRAME)))
-    assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a time\n"
+    assert one_line(capsys) == f"acapella: note: {tmp_path / 'm.pcapng'}: 1 frame without a timestamp\n"
     timed = (1_000_000, None)
     assert [(row["ts_ns"], row["issue"]) for row in digest.rows()] == [(None, "no_timestamp"), timed, timed]
     metadata = digest.metadata()

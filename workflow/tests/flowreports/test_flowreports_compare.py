@@ -52,7 +52,7 @@ create temp table reversed_spans (flow uinteger, from_ns bigint, until_ns bigint
 
 
 def report(con, change) -> None:
-    """Create a collector's flows: each exact flow, changed by ``change``, with a report; None omits it."""
+    """Create a collector's flows: each exact flow, as changed by ``change``, with a report, unless it returns None."""
     changed = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
     known = {"reports": 1, "partly_followed": False}
     flows = [{**row, "flow": number, **known, **derived(row)} for number, row in enumerate(changed)]
@@ -181,7 +181,7 @@ def random_flow(draw, length_ns):
         since.append(packet)
         if draw.random() < 0.4 or place == len(packets) - 1:
             gap = packet[0] - packets[place - 1][0] if place else None
-            late = draw.choice([0, 0, 1])  # by an acknowledgment, after the packet
+            late = draw.choice([0, 0, 1])  # 1: an acknowledgment triggers the report, 1 ns after the packet
             slot = draw.random() < 0.8
             added = sum(size for _, size in since), len(since)
             reports.append((packet[0] + late, *added, packet[0] if slot else None, gap if slot else None))
@@ -230,7 +230,7 @@ def test_bounds_of_windows_hold_and_windows_without_a_reason_are_within_a_tenth(
 
 
 def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
-    """Reports of 7 bytes every 10 ns; those at 35 and 45 ns may share their cells, the second across an edge."""
+    """Reports of 7 bytes every 10 ns; those at 35 and 45 ns may share their cells, and the second spans two windows."""
     con = queries.connect()
     stamps = [(0, 10 * place + 5, 7, 1, 10 * place + 5, 0, place, place in (3, 4)) for place in range(10)]
     stamps[4] = (0, 45, 7, 3, 45, 0, 4, True)  # since the report at 35
@@ -240,4 +240,4 @@ def test_windows_with_a_report_that_may_overcount_have_no_lower_bound():
     found = judged_windows(con, 10)
     assert [row["window_ns"] for row in found if row["reason"] == "sketch_load"] == [30, 40]
     assert all((row["bytes_low"] is None) == (row["reason"] == "sketch_load") for row in found)
-    assert [row["bytes_high"] for row in found] == [7, 7, 7, 14, 7, *[7] * 5], "to 30 or to 40"
+    assert [row["bytes_high"] for row in found] == [7, 7, 7, 14, 7, *[7] * 5], "report at 45 spans windows 30 and 40"

@@ -256,7 +256,7 @@ def test_addresses_without_an_owner_are_kept(tmp_path, address):
     assert left[:6].hex() == address
 
 
-def test_blanked_macs_keep_only_the_group_bit(tmp_path):
+def test_blanked_macs_keep_only_flag_bits_and_multicast_prefixes(tmp_path):
     frames = mac_frames([bytes.fromhex(address) for address in ("0e11223344aa", "0911223344aa", "3333ff445566")])
     left = [frame[:6].hex() for frame in released(tmp_path, frames, macs="blank")]
     assert left == ["020000000000", "010000000000", "333300000000"]

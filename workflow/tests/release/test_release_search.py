@@ -74,8 +74,8 @@ def search_error(created, directory: Path, change) -> str:
 
 
 def test_checksums_of_original_files_are_not_released(campaign, public):
-    true = [path for kind in ("raw", "acap", "flows") for path in (campaign / kind).iterdir() if path.is_file()]
-    digests = [hashlib.sha256(path.read_bytes()).digest() for path in true]
+    originals = [path for kind in ("raw", "acap", "flows") for path in (campaign / kind).iterdir() if path.is_file()]
+    digests = [hashlib.sha256(path.read_bytes()).digest() for path in originals]
     assert len(digests) >= 8
     with duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True) as con:
         known = {text for (text,) in con.sql("select sha256 from samples").fetchall()}

@@ -49,7 +49,7 @@ int monitor_open(struct monitor *monitor, const struct monitor_settings *setting
         flow_arrays_open(&monitor->arrays, settings->flows, settings->window, settings->expected != NULL) !=
             0) {
         monitor_close(monitor);
-        return fail(fault, "out of memory for %u flows; use fewer --max-flows or a smaller --window",
+        return fail(fault, "out of memory for %u flows; use a smaller --max-flows or --window",
                     settings->flows);
     }
     return 0;
@@ -85,7 +85,7 @@ static bool stamp_is_possible(const struct monitor *monitor, const struct stamp 
     if (stamp->flow >= settings->flows) {
         return false;
     }
-    /* sequence numbers of longer flows wrap */
+    /* sequence numbers of flows with more than 2^32 packets wrap: none of them exceeds the limit */
     const uint64_t limit = settings->expected ? settings->expected[stamp->flow].sequences : UINT64_MAX;
     return stamp->sequence < limit;
 }

@@ -142,7 +142,7 @@ def count_once(
     for name in ("result", *(f"packets-{number}" for number in range(len(settings.files) + len(settings.interfaces)))):
         (scratch / name).unlink(missing_ok=True)
     with (scratch / "messages").open("w+b") as messages:
-        # In a separate session: Ctrl-C reaches this process only, which passes it on.
+        # In a separate session: Ctrl-C reaches only this process, which forwards it or kills the program.
         process = subprocess.Popen(
             settings.argv(scratch, correction), stdout=subprocess.PIPE, stderr=messages, start_new_session=True
         )

@@ -1,6 +1,6 @@
 """Traffic and replays on the local testbed, with faults.
 
-Collected only inside its namespaces (test_testbed_contract.py).
+pytest runs these tests only inside the namespaces of the testbed (test_testbed_contract.py).
 """
 
 import re
@@ -72,7 +72,7 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
     monkeypatch.setenv("PATH", str(tmp_path))
     traffic = planned(testbed)
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
-    assert not any("[" in note for note in traffic.notes), "notes name positions in what may be the default plan"
+    assert not any("[" in note for note in traffic.notes), "a note contains the index of an item in the plan"
     assert any("https from site" in note and "skipped: no curl, openssl" in note for note in traffic.notes)
 
 
@@ -87,7 +87,8 @@ def lengths(testbed) -> set[int]:
     return {int(length) for length in re.findall(r"ethertype IPv4 \(0x0800\), length (\d+)", text)}
 
 
-# Frames arrive one by one at the rate of the port, so that only a delay of 20 ms merges them as a fast link would.
+# Frames arrive one by one at the rate of the port, so GRO merges them, as it does on a fast link, only with a flush
+# timeout of 20 ms.
 MERGING = """set -e
 ethtool -K "$1" gro on
 mount -t sysfs none /mnt
@@ -113,14 +114,14 @@ def test_frames_are_captured_as_sent_although_offloads_were_on(testbed):
 
 
 def settings_of(testbed, instance, *, change: bool) -> nic_settings.NicSettings:
-    """Return the settings of an instance's first receiver, after the setup if they are to change."""
+    """Return the settings of an instance's first receiver. With ``change``, the setup changes them first."""
     script = nic_settings.SCRIPT if change else re.sub(r"(?m)^.*ethtool -[KG].*$", "", nic_settings.SCRIPT)
     done = testbed.run(instance.name, ["sh", "-c", script, "sh", instance.receivers[0]])
     return nic_settings.parse(done.stdout)[instance.receivers[0]]
 
 
 def test_failed_client_is_noted(testbed):
-    """No host has the address, so there is no reply to the ping."""
+    """No host has the address, so the iperf3 client cannot connect."""
     item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
     traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
     with traffic.running("sample", 1):

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         what = f"no batch {args.batch!r}, or none of its samples is selected"
         raise UserError(what, where=campaign / "batches" / "plan.jsonl")
     beneath.make_directory(shards.marker(campaign, args.stage))
-    with locked(campaign, args.stage, args.batch):  # first: everything below belongs to the job that has the lock
+    with locked(campaign, args.stage, args.batch):  # only the job that holds the lock may change the files of the batch
         return process(campaign, args, members)
 
 

@@ -5,8 +5,9 @@
 
 Sends requests to the collector that writes to DIRECTORY, through a socket there, which only its owner can use. `rate`
 is the rate since the previous update, by the times in the reports, or since the flow's start if that update did not
-show the flow; --by throughput sorts by the rate since the start. Without a terminal, prints once unless --every is
-given. Ctrl-C ends it. --json prints a document per update, with all columns of schemas/tables/flow_reports.yaml.
+show the flow; --by throughput sorts by the rate since the start. Without a terminal or with --json, prints once unless
+--every is given. Ctrl-C ends it. --json prints a document per update, with all columns of
+schemas/tables/flow_reports.yaml.
 """
 
 import argparse
@@ -43,7 +44,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="sort by (default: bytes)",
     )
     parser.add_argument("-n", dest="count", metavar="N", default="20", help="number of flows (default: 20)")
-    parser.add_argument("--every", metavar="DURATION", help=f"update interval (default on a terminal: {INTERVAL})")
+    parser.add_argument(
+        "--every", metavar="DURATION", help=f"update interval (default on a terminal without --json: {INTERVAL})"
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON document per update")
     return parser
 

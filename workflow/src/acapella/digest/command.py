@@ -203,7 +203,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def entries_directory(cache_directory: Path) -> Path | None:
-    """Create the cache, and return a path in it, whose directory must be writable; None if it cannot be created.
+    """Create the cache, and return a path in it, so that `confine_self` permits writes to the cache; None on an error.
 
     To create it later, the confined process would need to write to its parent, which may be the home directory.
     """
@@ -241,7 +241,7 @@ def run(args: argparse.Namespace) -> int:
     of the log.
     """
     if not 0 < args.tshark_timeout <= MAX_TIMEOUT_S:
-        raise UserError(f"--tshark-timeout takes seconds above 0, up to {MAX_TIMEOUT_S}", where=args.tshark_timeout)
+        raise UserError(f"--tshark-timeout must be above 0 and at most {MAX_TIMEOUT_S}", where=args.tshark_timeout)
     limits = decompression.limits_of(args)
     options = Options(
         args.engine,
@@ -278,7 +278,7 @@ def limit_s(args: argparse.Namespace) -> float | None:
     if args.max_seconds is None:
         return None
     if not 0 < args.max_seconds <= MAX_TIMEOUT_S:
-        raise UserError(f"--max-seconds takes seconds above 0, up to {MAX_TIMEOUT_S}", where=args.max_seconds)
+        raise UserError(f"--max-seconds must be above 0 and at most {MAX_TIMEOUT_S}", where=args.max_seconds)
     sizes = {source: Path(source).stat().st_size for source in args.sources if Path(source).is_file()}
     return duration.limit_s(args.max_seconds, args.engine, sizes)
 
@@ -489,7 +489,7 @@ def oddities_of(metadata: dict) -> str:
         "captured longer than on the wire": issues.get("longer_than_wire", 0),
         "empty": issues.get("empty_frame", 0),
         "with an earlier timestamp than the previous frame": metadata["time_reversals"],
-        "without a time": metadata["untimed"],
+        "without a timestamp": metadata["untimed"],
         "dated outside the years 1970 to 2106, whose timestamps are not used": metadata["implausible_times"],
     }
     present = [(text, count) for text, count in counts.items() if count]

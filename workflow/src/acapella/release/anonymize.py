@@ -115,6 +115,7 @@ def report_faults(source: str, counts: dict) -> int:
         names.report(f"acapella: warning: {source_name}: {describe_fault(counts)}; {written_frames(counts['frames'])}")
     if counts["ts_not_kept"]:
         names.report(
-            f"acapella: warning: {source_name}: {counts['ts_not_kept']} timestamps are outside the years 1970 to 2106"
+            f"acapella: warning: {source_name}: {names.pluralize(counts['ts_not_kept'], 'timestamp')} "
+            "outside the years 1970 to 2106"
         )
     return 1 if counts["file_issue"] in DAMAGING else 0

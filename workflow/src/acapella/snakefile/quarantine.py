@@ -38,14 +38,14 @@ from .snakemake_internals import first_directory, forces_jobs, is_main_process, 
 
 MAX_RUNS = 2
 VARIABLE = "ACAPELLA_FAILED_SAMPLES"  # names of the samples that failed in earlier runs of this process
-# Exit codes of jobs that a machine with more memory or time may complete.
+# Exit codes of jobs that may succeed with more memory or time, or on a different machine.
 TEMPORARY = (None, OUTSIDE, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 HARMLESS = ("cache", "threads")  # options of digest that do not affect whether it fails
 NOT_OF_REPORTS = ("samples", "study", "offered_mrps", "threads")  # options that do not affect a sample's flow reports
 
 
 def no_values(_sample: str) -> list:
-    """Return no values: there is no user's sheet."""
+    """Return no values, because the user has not provided a sheet."""
     return []
 
 
@@ -58,7 +58,7 @@ def after_failure(  # noqa: PLR0913
     *,
     writes: bool,
 ) -> None:
-    """Record the failed samples, and report the failure of a run; once.
+    """Record the failed samples, and report the failure of a run. Only the first call for a run has an effect.
 
     ``writes``: whether this is Snakemake's main process. Other parameters: see `record_failures`.
     """
@@ -188,8 +188,8 @@ def remove_completed(campaign: str) -> None:
 def is_completed(campaign: Path, member: Member, rule: str) -> bool:
     """Return whether a sample has all results, and those of the rule that failed are newer than the record.
 
-    ``member``: the sample and its batch, "" if it has none. Flow reports count only if they failed, because the
-    sample may not be selected.
+    ``member``: the sample and its batch, "" if it has none. Flow reports are required only if rule flowreports failed,
+    because the sample may not be selected for them.
 
     Earlier results of a failed sample may still exist. For a link to a cache entry, the modification time of the link
     counts.

@@ -25,7 +25,8 @@ POLL_S = 2
 # While no job ends, the plugin's interval between queries grows by 10 s up to 180 s. Here, it is this share of the time
 # since the last job ended, so that a following job of the same length is delayed by at most this share.
 CHECK_SHARE, MAX_CHECK_S = 0.05, 30
-# A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may be listed seconds later.
+# A job that ended is listed for MinJobAge (by default 300 s). With accounting, a new job may not be listed
+# until some seconds after its submission.
 LOST_S = 120
 LOST = "Slurm no longer lists this job (its controller may have lost it in a restart), or preempted it for good. "
 PREEMPTED = "PREEMPTED"  # the final state of a preempted job that is not requeued; the plugin would wait forever
@@ -106,14 +107,14 @@ def withdraw_killed_runs(report: Callable[[str], object]) -> None:
                 path.unlink()
         if canceled is None:
             report(
-                f"acapella: warning: Slurm did not cancel the pending jobs of an earlier run: scancel -n {path.name}"
+                f"acapella: warning: Slurm did not cancel pending jobs of an earlier run; use scancel -n {path.name}"
             )
         elif canceled:
             report(f"acapella: canceled pending Slurm jobs of an earlier run, which was killed: {canceled}")
 
 
 def register_run(name: str) -> None:
-    """Create the file of this run in RUNS, which remains locked until this process ends, even after kill -9."""
+    """Create and lock the file of this run in RUNS; the lock is released when this process ends, even by kill -9."""
     while True:
         descriptor = os.open(RUNS / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
@@ -241,7 +242,7 @@ def change_queries(module) -> None:
 
 
 def change_submission(executor: type) -> None:
-    """Make the plugin wait for the controller before it submits a job, and withdraw other jobs before the first one."""
+    """Make the plugin wait for the controller before it submits a job, and withdraw the jobs of killed runs once."""
     submit, submit_array = executor.run_job, executor.run_array_jobs
     executor.controller = ControllerState()  # Snakemake creates one executor
     executor.is_registered = False

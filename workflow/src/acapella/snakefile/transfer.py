@@ -1,4 +1,4 @@
-"""Reads transfer experiments in a configuration: their presence, the keys of `acapella transfer`, and empty figures."""
+"""Evaluates transfer settings of a configuration: runs or files, keys for `acapella transfer`, and empty figures."""
 
 import json
 from collections.abc import Mapping

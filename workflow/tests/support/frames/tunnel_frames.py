@@ -40,7 +40,7 @@ class Packet:
     places: list[Place] = field(default_factory=list)
 
     def with_header(self, header: bytes, *places: tuple) -> "Packet":
-        """Return the packet after ``header`` with identifiers at ``places``: (kind, id, offset, size[, bits])."""
+        """Prepend ``header``, which has identifiers at ``places``: (kind, id, offset, size[, bits])."""
         own = [Place(*place, *([8 * place[3]] if len(place) == 4 else [])) for place in places]
         moved = [Place(p.kind, p.id, p.offset + len(header), p.size, p.bits) for p in self.places]
         return Packet(header + self.raw, [*own, *moved])
@@ -151,7 +151,7 @@ def gtp(teid: int, inner: Packet) -> Packet:
 
 
 def gtp_signaling(teid: int, _inner: Packet) -> Packet:
-    """Return a request that is the same in versions 1 and 2, without information elements."""
+    """Return a GTPv2-C Create Session Request without information elements."""
     header = struct.pack(">BBHI", 0x48, 32, 8, teid) + bytes(4)
     return over_udp(Packet(b"").with_header(header, ("gtp_teid", teid, 4, 4)), 2123)
 

@@ -1,5 +1,6 @@
-/* Client of warm_python_server.py: replaces python3 on the nodes of the loopback FABRIC, and acapella in
- * Snakemake jobs. Command lines other than `python3 -IS -c PROGRAM ...` run the interpreter itself. */
+/* Client of warm_python_server.py: replaces python3 on the nodes of the simulated FABRIC on loopback, and
+ * acapella in Snakemake jobs. Command lines other than `python3 -IS -c PROGRAM ...` run the interpreter
+ * itself. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,5 @@
-// Maps addresses to pseudonyms. A pseudonym depends only on the key and the address.
+// Maps addresses to pseudonyms. A pseudonym depends only on the key and the address; that of a MAC
+// address also depends on the policy and the vendor list.
 #pragma once
 
 #include <algorithm>
@@ -80,7 +81,8 @@ class MacMap {
 template <typename Address>
 using Pair = std::array<Address, 2>;
 
-// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses, or kMin.
+// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses, or
+// kMin if that is more.
 template <typename Address>
 class PseudonymTable {
   public:

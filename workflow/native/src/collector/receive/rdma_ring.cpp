@@ -53,7 +53,7 @@ class VerbsRing : public RdmaRing {
             "cannot register " + std::to_string(bytes_) + " bytes of memory (ulimit -l)"));
         queue_.reset(checked(ibv_create_cq(context_.get(), 1, nullptr, nullptr, 0),
                              "cannot create a completion queue"));
-        make_pair();
+        create_queue_pair();
         move_to_init(config);
         move_to_rtr(config);
     }
@@ -64,7 +64,7 @@ class VerbsRing : public RdmaRing {
     const std::byte* memory() const override { return ring_.get(); }
 
   private:
-    void make_pair() {
+    void create_queue_pair() {
         ibv_qp_init_attr attributes{};
         attributes.send_cq = attributes.recv_cq = queue_.get();
         attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 1;

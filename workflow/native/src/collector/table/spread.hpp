@@ -1,4 +1,4 @@
-// Estimates the send times of the packets that a report added.
+// Estimates the send times of the packets by which a report increased the count of its flow.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,9 @@
 namespace acapella::collector {
 
 // The known times of n packets: all were sent after `from_ns`, the last one at `report.last`, and the
-// previous one an inter-arrival time earlier. 1/n of the amount is assigned to each of these two times; the
-// rest is spread evenly over the time before, starting at `from_ns`. If the time of the last packet is
+// previous one an inter-arrival time earlier. 1/n of an amount, such as the bytes of the
+// packets, is assigned to each of these two times; the rest is spread evenly over the time before, starting
+// at `from_ns`. If the time of the last packet is
 // unknown, everything is spread evenly up to the time of the report. The shares of the windows add up to the
 // exact amount.
 class Spread {

@@ -34,7 +34,7 @@ class Decoder {
         }
         return fail();
     }
-    // Reads a number of items, each of which has at least `size` bytes.
+    // Reads the number of items that follow, each of which has at least `size` bytes.
     std::size_t count(std::size_t size) { return static_cast<std::size_t>(get(cursor_.captured() / size)); }
     // Returns the next `size` bytes. The caller must check that they exist.
     std::string text(std::size_t size) {
