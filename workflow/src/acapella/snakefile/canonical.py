@@ -1,10 +1,10 @@
 """Extracts the parts of source files that can change results: code without comments, docstrings and messages.
 
 `canonical` returns the same bytes for two versions of a file that differ only in these parts or in their layout, so
-that Snakemake does not repeat a stage for them. Messages are the text of exceptions, of lines printed on
-the terminal or in logs, and of help, if it is an argument of the call that raises or prints it: text that is first
-assigned to a variable or returned by a function remains, because a result may contain it. Text in manifests (`notes`) comes from exceptions: it remains unchanged until a
-stage reruns for a different reason.
+that Snakemake does not repeat a stage for them. Messages are the text of exceptions, of lines printed on the terminal
+or in logs, and of help, if it is an argument of the call that raises or prints it: text that is first assigned to a
+variable or returned by a function remains, because a result may contain it. Text in manifests (`notes`) comes from
+exceptions: it remains unchanged until a stage reruns for a different reason.
 """
 
 import ast
