@@ -90,7 +90,10 @@ def test_usage_error_is_one_line(argv, line, capsys):
         ),
         ("kappa a.pcap b.pcap -o x.txt", "-o: x.txt: the output is JSON, not text; choose a name such as x.json"),
         ("extract a.pcap -o x.parquet", "-o: x.parquet: the output is a capture, not Parquet; choose a name such as "),
-        ("extract a.pcap -o x.pcap.gz", "-o: x.pcap.gz: the output is a capture, not compressed; choose a name such"),
+        (
+            "extract a.pcap -o x.pcap.gz",
+            "-o: x.pcap.gz: the output is a capture, not compressed; choose a name such as x.pcap",
+        ),
         ("anonymize a.pcap --key-file k -o x.csv", "-o: x.csv: the output is a capture, not CSV; choose a name such"),
         (
             "p4 compare a.pcap --flows f -o x.csv",

@@ -147,7 +147,7 @@ def test_flagged_cells_have_a_frame(campaigns, drawn):
         (
             "transfer_retransmits",
             "small",
-            "BBR retransmits more than CUBIC in 9 of 9 settings, 2 to 6 times as much in 9",
+            "BBR retransmits more than CUBIC in 9 of 9 settings, by the paper's factor of 2 to 6 in 9",
         ),
         (
             "transfer_ratios",

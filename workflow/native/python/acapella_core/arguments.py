@@ -52,7 +52,8 @@ def output_file(form: str, kind: Callable = str, advice: str = "") -> Callable:
         extension = PurePath(name).suffix.lower()
         found = next((known for known, extensions in EXTENSIONS.items() if extension in extensions), form)
         if found != form:
-            example = PurePath(name).with_suffix(EXTENSIONS[form][0]).name
+            stem = PurePath(name).with_suffix("")  # trace.pcap of trace.pcap.gz
+            example = (stem if stem.suffix in EXTENSIONS[form] else stem.with_suffix(EXTENSIONS[form][0])).name
             message = f"{names.shown(name)}: the output is {form}, not {found}; choose a name such as {example}"
             raise argparse.ArgumentTypeError(f"{message}; {advice}" if advice else message)
         return kind(name)

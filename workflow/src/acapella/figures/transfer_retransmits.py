@@ -45,7 +45,7 @@ def title(gains: list[dict]) -> str:
     more = sum(row["bbr_retransmits"] > row["cubic_retransmits"] for row in known)
     return (
         f"BBR retransmits more than CUBIC in {more} of {count(len(known), 'setting')}, "
-        f"{low} to {high} times as much in {in_range}"
+        f"by the paper's factor of {low} to {high} in {in_range}"
     )
 
 
