@@ -426,7 +426,7 @@ def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
         raise UserError(
             f"{'the core does not support' if native else 'neither the core nor tshark supports'} link type {types}",
             where=name_of(sources),
-            fix="acapella digest --engine hybrid reads more types" if native else "use another link type (tcpdump -y), or convert the file",
+            fix="use --engine hybrid" if native else "use another link type (tcpdump -y), or convert the file",
         )
 
 
