@@ -74,6 +74,15 @@ def test_runs_of_a_sketch_are_the_samples_and_missing_flows_are_in_the_share():
     assert point["unequal"] == pytest.approx(100 / 7)
 
 
+@pytest.mark.parametrize(("largest", "top"), [(1e-4, 0.01), (0.02, 0.1), (10, 10), (90.9, 100), (274, 1000)])
+def test_axis_of_errors_has_ticks_at_both_ends(largest, top):
+    row = memory_row(0, equal=299, missing=0, error=largest / 100)
+    chart = flowreport_memory.panel([flowreport_memory.point(row)], "error", "errors (%)", [4])
+    y = chart.to_dict()["layer"][0]["encoding"]["y"]
+    assert y["scale"]["domain"] == [y["axis"]["values"][0], y["axis"]["values"][-1]]
+    assert y["scale"]["domain"] == pytest.approx([1e-4, top])
+
+
 def test_generated_sketches_have_no_error_if_all_flows_are_equal(tmp_path):
     for row in Source(Campaign(write_tables(tmp_path))).rows("flowreport_memory"):
         assert (row["equal"] == row["n"]) == (row["error_largest"] == 0)

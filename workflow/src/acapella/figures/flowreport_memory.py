@@ -1,5 +1,7 @@
 """Figure flowreport_memory of the report, described by ABOUT."""
 
+import math
+
 import altair as alt
 
 from acapella.common.wording import count, percent, scaled
@@ -20,6 +22,7 @@ MEASURES = {"bytes": "Flow size", "packets": "Packets"}
 UNEQUAL_TITLE = "flows missing or not exact (%)"
 COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # for sketches with 1 to 4 rows
 MIN_ERROR = 1e-4  # %: lower end of the axis of errors; smaller errors are drawn there
+MIN_ERROR_TOP = 0.01  # %: smallest upper end of that axis, so that ticks are apart if all errors are 0
 MIN_ERROR_LABEL = f"datum.value < {1.001 * MIN_ERROR:g} ? '\u2264{MIN_ERROR:.4f}' : ({theme.SHORT_NUMBERS})"
 
 
@@ -118,6 +121,12 @@ def inexact_share(sketch: dict) -> str:
     return f"{percent(sketch['inexact'] / sketch['flows'])} of {count(sketch['flows'], 'flow')}"
 
 
+def error_ticks(largest: float) -> list[float]:
+    """Return the ticks of the axis of errors: powers of ten from MIN_ERROR to one at or above the largest error."""
+    top = math.ceil(math.log10(max(largest, MIN_ERROR_TOP)))
+    return [10.0**power for power in range(round(math.log10(MIN_ERROR)), top + 1)]
+
+
 def panel(values: list[dict], field: str, heading: str, row_counts: list[int]) -> alt.Chart:
     """Return the panel of one measure and one kind of error."""
     legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
@@ -127,15 +136,15 @@ def panel(values: list[dict], field: str, heading: str, row_counts: list[int]) -
         legend=legend,
     )
     linear = field == "unequal"
-    scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=MIN_ERROR)
-    powers = {"values": [10.0**power for power in range(-4, 7)], "labelExpr": MIN_ERROR_LABEL}
-    ticks = {"tickCount": 5} if linear else powers
+    powers = error_ticks(max(value["error"] for value in values))
+    scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domain=[powers[0], powers[-1]])
+    ticks = {"tickCount": 5} if linear else {"values": powers, "labelExpr": MIN_ERROR_LABEL}
     base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "memory:Q",
             title="memory of the sketch (B)",
             scale=alt.Scale(type="log", nice=False, padding=8),
-            axis=alt.Axis(format="~s", tickCount=5, labelOverlap=True, grid=False),
+            axis=alt.Axis(format=".3~s", tickCount=5, labelOverlap=True, grid=False),
         ),
         y=alt.Y(f"{field}:Q", title=heading, scale=scale, axis=alt.Axis(domain=False, minExtent=34, **ticks)),
         color=color,
