@@ -4,14 +4,14 @@ from acapella.common.wording import count, scaled
 
 from .compose import Figure
 from .source import NoData, Source
-from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text
+from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text, power_ticks
 
 SUBJECT = "Flow sizes"
 ABOUT = "Complementary distribution of flow sizes, stitched across samples."
 TABLE = "flow_sizes"
 COLUMNS = ("scope", "site", "measure = wire", "bytes", "ccdf")
 MEASURE = "wire"
-SIZE = ValueAxis("bytes", "flow size (B on the wire)", ("B", "kB", "MB", "GB", "TB", "PB"), "at least, B")
+SIZE = ValueAxis("bytes", "flow size (B on the wire)", power_ticks(("B", "kB", "MB", "GB", "TB", "PB")), "at least, B")
 
 
 def draw(source: Source) -> Figure:
@@ -22,8 +22,9 @@ def draw(source: Source) -> Figure:
     if not campaign_line:
         raise NoData("no frame belongs to a flow (a flow needs an IP header)")
     key = (
-        "Sampled bytes on the wire, without FCS: a lower bound if samples contain only a part of the flow. A flow seen "
-        f"at several ports or sites counts once, with its largest size. {INTERPOLATION_NOTE}",
+        "Sampled bytes on the wire, without FCS: too few if samples contain only a part of the flow, too many if "
+        "several flows had the same addresses and ports. A flow seen at several ports or sites counts once, with its "
+        f"largest size. {INTERPOLATION_NOTE}",
     )
     drawing = chart(values, order, SIZE, y_title="share of flows of at least that size", height=300)
     return Figure(title(campaign_line), drawing, key)

@@ -7,15 +7,33 @@ from acapella.common.wording import count, nanoseconds, percent, scaled
 from .compose import Figure
 from .quality import time_range, without_times
 from .source import ALL, NoData, Source
-from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text
+from .survival import (
+    INTERPOLATION_NOTE,
+    Tick,
+    ValueAxis,
+    chart,
+    distribution_lines,
+    median_interval,
+    median_text,
+    power_ticks,
+)
 
 SUBJECT = "Flow durations and rates"
 ABOUT = "Complementary distributions of flow durations and rates, stitched across samples."
 TABLE = "flow_times"
 COLUMNS = ("scope", "site", "measure", "value", "ccdf")
+MIN_NS, HOUR_NS, DAY_NS = 60 * 10**9, 3600 * 10**9, 86_400 * 10**9
+DURATION_TICKS = (
+    *(tick for tick in power_ticks(("ns", "µs", "ms", "s")) if tick.value < MIN_NS),
+    *(Tick(MIN_NS, "1 min", 0), Tick(10 * MIN_NS, "10 min", 1)),
+    *(Tick(HOUR_NS, "1 h", 0), Tick(10 * HOUR_NS, "10 h", 2)),
+    *(Tick(10**power * DAY_NS, f"{10**power:,} d", power % 2) for power in range(6)),
+)
 PANELS = {
-    "duration_ns": ValueAxis("value", "flow duration (first to last frame)", ("ns", "µs", "ms", "s"), "at least, ns"),
-    "rate_bps": ValueAxis("value", "flow rate (bit/s, mean on the wire)", ("", "k", "M", "G", "T"), "at least, bit/s"),
+    "duration_ns": ValueAxis("value", "flow duration (first to last frame)", DURATION_TICKS, "at least, ns"),
+    "rate_bps": ValueAxis(
+        "value", "flow rate (bit/s, mean on the wire)", power_ticks(("", "k", "M", "G", "T")), "at least, bit/s"
+    ),
 }
 HEIGHT = 190  # px: height of a panel
 
@@ -35,8 +53,10 @@ def draw(source: Source) -> Figure:
         raise NoData("no flow has more than one frame, so none has a duration or rate")
     key = (
         *zero_durations(table),
-        "Durations only cover samples: a lower bound if a flow continues outside of them. Rate: bytes on the wire "
-        f"without FCS, divided by the observed time without gaps. {INTERPOLATION_NOTE}",
+        "Duration: from the first to the last frame of a flow, including time between samples. It is too short if the "
+        "flow started before or continued after its samples, and too long if several flows had the same addresses and "
+        "ports at different times. Rate: bytes on the wire without FCS, divided by the observed time without gaps. "
+        f"{INTERPOLATION_NOTE}",
         *(f"{note[0].upper()}{note[1:]}." for note in without_times(source)),
         *without_duration(source, table),
     )

@@ -7,6 +7,7 @@ end at the largest threshold that a flow reaches.
 import math
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple
 
 import altair as alt
@@ -30,28 +31,39 @@ DASH_PERIOD = 15  # px: period of the dashes of sites
 LABEL_GAP = 6  # px: distance between two tick labels
 MEDIAN_SHARE = 0.5  # the median has a tick between those at powers of ten
 MIN_HALVING_HEIGHT = 12  # px: minimum distance from 50 % to 100 %, so that both labels fit
-# Ticks are at powers of ten, with labels such as 10 B, 1 kB, 100 GB, and shares in percent.
-EXPONENT = "round(log(datum.value) / LN10)"
 SHARE_LABEL = "format(100 * datum.value, '~r') + ' %'"
+MAX_POWER = 20  # values are 64-bit integers
+
+
+class Tick(NamedTuple):
+    """Tick of a value axis. If the labels of all levels do not fit, only ticks of the lowest levels have a label."""
+
+    value: int
+    label: str
+    level: int
 
 
 class ValueAxis(NamedTuple):
-    """Horizontal axis: column, title, the unit at each third power of ten, and name in the tooltip."""
+    """Horizontal axis: column, title, ticks, and name in the tooltip."""
 
     column: str
     title: str
-    units: tuple[str, ...]
+    ticks: tuple[Tick, ...]
 
     tooltip: str
 
-    @property
-    def label(self) -> str:
-        """Return a Vega expression for the label of a power of ten; beyond the last unit, in thousands of that unit."""
-        last = 3 * (len(self.units) - 1)
-        power = f"{EXPONENT} < {last} ? {EXPONENT} % 3 : {EXPONENT} - {last}"
-        names = "[" + ", ".join(f"'{unit}'" for unit in self.units) + "]"
-        unit = f"{names}[min(floor({EXPONENT} / 3), {len(self.units) - 1})]"
-        return f"trim(format(pow(10, {power}), ',d') + ' ' + {unit})"
+
+def power_ticks(units: tuple[str, ...]) -> tuple[Tick, ...]:
+    """Return ticks at powers of ten, such as 10 B, 1 kB, 100 GB; beyond the last unit, in thousands of that unit.
+
+    ``units``: the unit at each third power.
+    """
+    last = len(units) - 1
+    exponents = ((power, min(power // 3, last)) for power in range(MAX_POWER))
+    return tuple(
+        Tick(10**power, f"{10 ** (power - 3 * unit):,} {units[unit]}".strip(), int(power % 3 > 0))
+        for power, unit in exponents
+    )
 
 
 def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
@@ -114,12 +126,7 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
                 f"{axis.column}:Q",
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
-                axis=alt.Axis(
-                    labelExpr=tick_labels(axis, x, width),
-                    labelOverlap=False,
-                    domain=False,
-                    **tick_values(powers_of_ten(*x)),
-                ),
+                axis=alt.Axis(labelOverlap=False, domain=False, **value_ticks(axis, x, width)),
             ),
             y=alt.Y(
                 "ccdf:Q",
@@ -179,11 +186,30 @@ def last_constant(values: list[dict], column: str) -> int:
     return min(max(row[column] for row in rows if row["ccdf"] == maximum[line]) for line, rows in lines.items())
 
 
-def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> str:
-    """Return the expression for tick labels: at every decade if the widest label fits, else at every third."""
-    label = theme.text_width([f"100 {unit}" for unit in axis.units]) + LABEL_GAP
-    decades = math.log10(limits[1] / limits[0])
-    return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
+def value_ticks(axis: ValueAxis, limits: list[float], width: int) -> dict:
+    """Return the ticks of a value axis with their labels."""
+    texts = tick_labels(axis, limits, width)
+    # Floats: some ticks exceed the renderer's 64-bit integers.
+    cases = "".join(f"datum.value === {float(value)} ? '{text}' : " for value, text in texts.items() if text)
+    return {"labelExpr": f"{cases}''", **tick_values([float(value) for value in texts])}
+
+
+def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> dict[int, str]:
+    """Return the labels of the ticks within the limits. They are empty above the last level that fits."""
+    ticks = [tick for tick in axis.ticks if limits[0] <= tick.value <= limits[1]]
+    scale = width / math.log10(limits[1] / limits[0])
+    levels = sorted({tick.level for tick in ticks})
+    last = max((level for level in levels if labels_fit([t for t in ticks if t.level <= level], scale)), default=0)
+    return {tick.value: tick.label if tick.level <= last else "" for tick in ticks}
+
+
+def labels_fit(ticks: list[Tick], scale: float) -> bool:
+    """Return whether the labels of these ticks do not overlap at ``scale`` px per decade."""
+    return all(
+        scale * math.log10(right.value / left.value)
+        >= sum(theme.text_width([tick.label]) for tick in (left, right)) / 2 + LABEL_GAP
+        for left, right in pairwise(ticks)
+    )
 
 
 def tick_values(values: list[float]) -> dict:
