@@ -68,7 +68,10 @@ def test_labels_of_neighboring_ticks_do_not_overlap(low, axis):
         texts = tick_labels(axis, [low, low * 10**decades], 592)
         labels = [(value, text) for value, text in texts.items() if text]
         places = [592 * math.log10(value / low) / decades for value, _ in labels]
-        ends = [(x - text_width([text]) / 2, x + text_width([text]) / 2) for x, (_, text) in zip(places, labels, strict=True)]
+        ends = [
+            (x - text_width([text]) / 2, x + text_width([text]) / 2)
+            for x, (_, text) in zip(places, labels, strict=True)
+        ]
         assert labels
         assert all(left[1] < right[0] for left, right in pairwise(ends)), labels
 

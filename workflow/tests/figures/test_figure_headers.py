@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 import pytest
-from acapella_testing.generated.generated_tables import source_with
+from acapella_testing.generated.generated_tables import source_of_rows, source_with
+from acapella_testing.svg_text import with_spaces
 
 from acapella.figures import compose, encapsulations, header_depth, header_occurrence, theme
 from acapella.figures.source import Source
@@ -72,6 +73,18 @@ def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     figure = compose.compose_figure("header_occurrence", source)
     assert figure.title.startswith("Of all frames: TCP in 90.0")
     assert "IPv6" not in figure.title
+
+
+def test_header_shares_state_labels_of_other_frames_and_the_base_of_heuristic_shares(tmp_path):
+    header = {"site": "all", "header": "TLS", "frames": 100, "occurrences": 100, "frame_share": 0.5, "samples": 1}
+    notes = {}
+    for part in (0, 1):
+        quality = [{"site": "S0", "sample": "a", "frames": 200, "app_flow_frames": 50 * part}]
+        rows = [header | {"guessed_frames": part, "occurrence_share": 0.5}]
+        source = source_of_rows(tmp_path / str(part), capture_quality=quality, header_occurrence=rows)
+        notes[part] = with_spaces(" ".join(compose.compose_figure("header_occurrence", source).notes))
+    expected = ("In 50 of 200 frames (25.0 %), the protocols above layer 4", "of the frames with the header, not of all")
+    assert [[text in notes[part] for text in expected] for part in (0, 1)] == [[False] * 2, [True] * 2]
 
 
 @pytest.mark.soak

@@ -173,3 +173,12 @@ def test_capture_quality_states_bytes_not_read_after_an_error(tmp_path):
         row["file_unread_bytes"] = unread
     expected = with_spaces(" ".join(capture_quality.draw(source).key))
     assert "Not read after an error: 2.5 MB of 2 files; no panel includes their frames." in expected
+
+
+def test_samples_with_few_frames_have_no_clock_resolution_and_no_silently_omitted_share(tmp_path):
+    samples = [{"clock_resolution_ns": 10_000, "frames": frames} for frames in (1, 2, 99)]
+    samples = [row | {"untimed_frames": 0, "equal_stamps_share": None if row["frames"] < 2 else 0} for row in samples]
+    notes = " ".join(capture_quality.draw(quality_of(tmp_path, samples)).key)
+    expected = "Clock resolution: not determined from fewer than 10 distinct timestamps (2 samples), 10 µs (1 sample)."
+    assert expected in with_spaces(notes)
+    assert "Repeated timestamps: no mark for 1 sample with fewer than two frames" in with_spaces(notes)

@@ -171,6 +171,16 @@ def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):
     ]
 
 
+def test_coarse_resolution_is_not_inferred_from_few_timestamps(tmp_path):
+    source = quality_with(tmp_path)
+    for row, frames, equal in zip(source.quality, (9, 11, 11, 10), (0, 0.2, 0.1, 0), strict=True):
+        row.update(clock_resolution_ns=10_000, frames=frames, equal_stamps_share=equal)
+    (text,) = warnings.collect(source)
+    assert with_spaces(text).startswith(
+        f"2 samples with a timestamp resolution of 10 µs ({source.quality[2]['sample']}"
+    )
+
+
 def collected(tmp_path, samples: int, **parameters) -> Source:
     """Return a campaign with 4 samples in the tables and ``samples`` in the sheet, processed with parameters."""
     source = quality_with(tmp_path)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import altair as alt
 
+from acapella.campaign.clocks import MIN_TIMESTAMPS, clock_resolution, too_few_timestamps
 from acapella.common.wording import GAP, count, listed, nanoseconds, percent, scaled, short_labels, span
 
 from . import theme
@@ -97,6 +98,7 @@ def draw(source: Source) -> Figure:
         "frames that mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the "
         "previous frame. Malformed or truncated: in headers of layers 2 to 4 and tunnels; others are not checked.",
         *omitted_panels(drawn),
+        *without_repetitions(rows),
         *([" ".join(kind.explanation for kind in kinds)] if kinds else []),
         *coverage_notes(rows),
         clock_resolutions(rows),
@@ -110,6 +112,17 @@ def omitted_panels(drawn: Sequence[tuple]) -> list[str]:
     """Return a note on the panels that are not drawn; [] if all are."""
     omitted = [" ".join(heading).removesuffix(" (%)") for column, heading in PANELS if (column, heading) not in drawn]
     return [f"Unknown for every sample, and not drawn: {listed(omitted)}."] if omitted else []
+
+
+def without_repetitions(rows: list[dict]) -> tuple[str, ...]:
+    """Return a note on the samples whose share of repeated timestamps is unknown; () if there are none, or only such
+    samples, which `omitted_panels` describes.
+    """
+    unknown = sum(share(row, "stamps") is None for row in rows)
+    if not unknown or unknown == len(rows):
+        return ()
+    samples = count(unknown, "sample")
+    return (f"Repeated timestamps: no mark for {samples} with fewer than two frames or without timestamps.",)
 
 
 def share(row: dict, column: str) -> float | None:
@@ -192,11 +205,13 @@ def title(rows: list[dict]) -> str:
 
 
 def clock_resolutions(rows: list[dict]) -> str:
-    """Return the clock resolutions as text, unknown first, then fine to coarse, each with its number of samples."""
+    """Return the clock resolutions as text, unknown or not determined first, then fine to coarse, with their samples."""
     samples_by_resolution = {}
-    for row in sorted(rows, key=lambda row: row["clock_resolution_ns"] or 0):
-        value = row["clock_resolution_ns"]
+    for row in sorted(rows, key=lambda row: (clock_resolution(row) or 0, too_few_timestamps(row))):
+        value = clock_resolution(row)
         name = "unknown" if value is None else nanoseconds(value)
+        if too_few_timestamps(row):
+            name = f"not determined from fewer than {MIN_TIMESTAMPS} distinct timestamps"
         samples_by_resolution[name] = samples_by_resolution.get(name, 0) + 1
     parts = [f"{name} ({count(number, 'sample')})" for name, number in samples_by_resolution.items()]
     return f"Clock resolution: {', '.join(parts)}."

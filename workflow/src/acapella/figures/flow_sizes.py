@@ -4,7 +4,15 @@ from acapella.common.wording import count, scaled
 
 from .compose import Figure
 from .source import NoData, Source
-from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text, power_ticks
+from .survival import (
+    INTERPOLATION_NOTE,
+    ValueAxis,
+    chart,
+    distribution_lines,
+    median_interval,
+    median_text,
+    power_ticks,
+)
 
 SUBJECT = "Flow sizes"
 ABOUT = "Complementary distribution of flow sizes, stitched across samples."

@@ -51,14 +51,28 @@ def draw(source: Source) -> Figure:
         key.append("in brackets: occurrences per 100 frames, if frames contain the header more than once")
     if any(row["header"] == PAYLOAD for row in values):
         key.append(f"{PAYLOAD}: payload of any type that tshark names (text, media, images), not a header")
-    if any(heuristic_text(row) for row in ranked[:MAX_HEADERS]):
+    marks = {heuristic_text(row) for row in ranked[:MAX_HEADERS]} - {""}
+    if marks:
         key.append(
             f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"
         )
+    if marks - {HEURISTIC}:
+        key.append(f"percentage after {HEURISTIC}: share of the frames with the header, not of all frames")
     if len(ranked) > MAX_HEADERS:
         key.append(f"{count(len(ranked) - MAX_HEADERS, 'rarer header')} not shown")
-    return Figure(
-        title(ranked[:MAX_HEADERS]), chart(values, dots, list(labels.values()), source.sites), ("; ".join(key) + ".",)
+    notes = ("; ".join(key) + ".", *carried_over(source))
+    return Figure(title(ranked[:MAX_HEADERS]), chart(values, dots, list(labels.values()), source.sites), notes)
+
+
+def carried_over(source: Source) -> tuple[str, ...]:
+    """Return a note on frames whose headers above layer 4 are those of other frames of the flow; () without any."""
+    frames = sum(row["app_flow_frames"] for row in source.traffic)
+    if not frames:
+        return ()
+    share = percent(frames / source.frames)
+    return (
+        f"In {frames:,} of {count(source.frames, 'frame')} ({share}), the protocols above layer 4 are carried over from "
+        "other frames of the flow, so the shares of these protocols may be too high or too low.",
     )
 
 

@@ -1,5 +1,6 @@
 """Computes the campaign's counterparts of numbers printed in the CHOIR, OSNT and sliced-WAN papers."""
 
+from acapella.campaign.clocks import clock_resolution
 from acapella.common.wording import count, digits, percent, scaled
 
 from . import printed
@@ -70,7 +71,7 @@ def osnt(tables: CampaignTables) -> dict[str, Value]:
     """Return the values by the names in workflow/conformance/osnt_printed.csv."""
 
     def resolution(rows):
-        known = [row["clock_resolution_ns"] for row in rows if row["clock_resolution_ns"] is not None]
+        known = [resolution for resolution in map(clock_resolution, rows) if resolution is not None]
         return Value(max(known), f"{max(known):,} ns ({plain(count(len(known), 'sample'))})") if known else None
 
     def lost(rows):

@@ -2,6 +2,7 @@
 
 import shlex
 
+from acapella.campaign.clocks import MIN_TIMESTAMPS
 from acapella.common.wording import nanoseconds, natural, percent, scaled
 from acapella.figures import restrictions
 from acapella.figures.source import ALL, Source
@@ -204,7 +205,8 @@ def quality(source: Source) -> dict:
     )
     note += " bound of the bytes lost in the mirror or in the switch before it, to the upper bound of those lost in the"
     note += " mirror, as shares. Malformed: truncated, or with an error in a header of layers 2 to 4 or of a tunnel;"
-    note += " protocols above layer 4 are not checked."
+    note += " protocols above layer 4 are not checked. Clock: coarsest of 1 s, 100 ms, ..., 1 ns of which every"
+    note += f" timestamp is a multiple; with fewer than {MIN_TIMESTAMPS} distinct timestamps, the clock may be finer."
     if len(rows) > MAX_SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:MAX_SAMPLES]
         note += (

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+from acapella.campaign.clocks import clock_resolution
 from acapella.campaign.failed_samples import KIND, read_records
 from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
@@ -372,9 +373,7 @@ def silent(source: Source) -> str | None:
 
 def coarse(rows):
     """Return the warning about clocks that are too coarse for gaps between frames."""
-    coarse_rows = [
-        row for row in rows if row["clock_resolution_ns"] is not None and row["clock_resolution_ns"] >= COARSE_NS
-    ]
+    coarse_rows = [row for row in rows if (clock_resolution(row) or 0) >= COARSE_NS]
     if not coarse_rows:
         return None
     groups = defaultdict(list)
