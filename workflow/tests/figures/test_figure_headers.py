@@ -83,7 +83,7 @@ def test_header_shares_state_labels_of_other_frames_and_the_base_of_heuristic_sh
         rows = [header | {"guessed_frames": part, "occurrence_share": 0.5}]
         source = source_of_rows(tmp_path / str(part), capture_quality=quality, header_occurrence=rows)
         notes[part] = with_spaces(" ".join(compose.compose_figure("header_occurrence", source).notes))
-    expected = ("In 50 of 200 frames (25.0 %), the protocols above layer 4", "of the frames with the header, not of all")
+    expected = ("In 50 of 200 frames (25.0 %), the protocols above layer 4", "of the frames with the header, not")
     assert [[text in notes[part] for text in expected] for part in (0, 1)] == [[False] * 2, [True] * 2]
 
 

@@ -205,7 +205,7 @@ def title(rows: list[dict]) -> str:
 
 
 def clock_resolutions(rows: list[dict]) -> str:
-    """Return the clock resolutions as text, unknown or not determined first, then fine to coarse, with their samples."""
+    """Return the clock resolutions as text, unknown ones first, then fine to coarse, with numbers of samples."""
     samples_by_resolution = {}
     for row in sorted(rows, key=lambda row: (clock_resolution(row) or 0, too_few_timestamps(row))):
         value = clock_resolution(row)

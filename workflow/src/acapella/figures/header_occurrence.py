@@ -71,8 +71,8 @@ def carried_over(source: Source) -> tuple[str, ...]:
         return ()
     share = percent(frames / source.frames)
     return (
-        f"In {frames:,} of {count(source.frames, 'frame')} ({share}), the protocols above layer 4 are carried over from "
-        "other frames of the flow, so the shares of these protocols may be too high or too low.",
+        f"In {frames:,} of {count(source.frames, 'frame')} ({share}), the protocols above layer 4 are carried over "
+        "from other frames of the flow, so the shares of these protocols may be too high or too low.",
     )
 
 
