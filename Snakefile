@@ -172,6 +172,7 @@ onstart:
     record_signals(JOB_RECORDS.record_stop)
     PROGRESS.start()
     CACHED_DIGESTS.record_verified()
+    REPLACED_CAPTURES.record()
     cleanup.arrange(CAMPAIGN, sharded_stages(CAMPAIGN, config, BATCHES.stages))
     if BATCHED:
         BATCHES.start()

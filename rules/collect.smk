@@ -37,7 +37,7 @@ elif FILES:
 
     rule collect:
         input:
-            capture=lambda wildcards: SAMPLES.readable_capture(wildcards.sample),
+            capture=REPLACED_CAPTURES.checked(lambda wildcards: SAMPLES.readable_capture(wildcards.sample)),
         output:
             manifest="<campaign>/raw/{sample}.json",
         log:

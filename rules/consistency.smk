@@ -14,7 +14,10 @@ SHOWN_ENVIRONMENTS = environment_pseudonyms(ENVIRONMENTS) if config["pseudonyms"
 
 rule kappa:
     input:
-        captures=lambda wildcards: TRIALS.captures(wildcards.environment, SAMPLES, COLLECTED_SHEET),
+        captures=REPLACED_CAPTURES.checked(
+            lambda wildcards: TRIALS.captures(wildcards.environment, SAMPLES, COLLECTED_SHEET),
+            lambda wildcards: TRIALS.samples(wildcards.environment),
+        ),
         replays=lambda wildcards: TRIALS.replay_files(wildcards.environment, SAMPLES, COMPARED).paths(),
     output:
         json="<campaign>/kappa/{environment}.json",

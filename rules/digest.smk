@@ -66,7 +66,7 @@ else:
 
     rule digest:
         input:
-            capture=CACHED_DIGESTS.checked_capture(SAMPLES),
+            capture=REPLACED_CAPTURES.checked(CACHED_DIGESTS.checked_capture(SAMPLES)),
             manifest=SHEET.manifest_of_stored(SAMPLES) if FILES else [],
         output:
             acap="<campaign>/acap/{sample}.parquet",

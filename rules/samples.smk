@@ -10,7 +10,7 @@ import functools
 
 from acapella.snakefile import cleanup, optional_stages, quarantine, resources, sample_names
 from acapella.snakefile.batches import Batches, batched_stages, sharded_stages
-from acapella.snakefile.cached_digests import CachedDigests
+from acapella.snakefile.cached_digests import CachedDigests, ReplacedCaptures
 from acapella.snakefile.storage.captures import CaptureStorage
 from acapella.snakefile.collection import Collection, CollectionFunctions, collection_config
 from acapella.snakefile.resources import ACAP_SHARE, REPORT_SHARE, TOGETHER_MIB, memory_limit, run_minutes
@@ -77,6 +77,13 @@ else:
 NUMBER_OF_SAMPLES = (lambda wildcards: len(SHEET.rows)) if config["testbed"] == "files" else SAMPLES.number_in_campaign
 memory_mb = functools.partial(resources.memory_mb, campaign=NUMBER_OF_SAMPLES)
 constant_memory_mb = functools.partial(resources.constant_memory_mb, campaign=NUMBER_OF_SAMPLES)
+
+REPLACED_CAPTURES = ReplacedCaptures(
+    workflow,
+    CAMPAIGN,
+    SHEET.local_capture if config["testbed"] == "files" else lambda sample: None,
+    lambda sample: [f"raw/{sample}.json", f"acap/{sample}.parquet", f"flows/{sample}.parquet", *TRIALS.outputs(sample)],
+)
 
 # With batches, outputs of rules collect (files), digest, analyze and flowreports are lists of samples (acapella.campaign.batches).
 FILES = config["testbed"] == "files"

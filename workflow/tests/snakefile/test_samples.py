@@ -160,6 +160,11 @@ def test_trials_with_several_captures_keep_them_together():
         "c.pcap",
         "results/x/raw/b.json",
     ]
+    assert trials.samples("loud") == ["a", "b"]
+    assert [trials.outputs(sample) for sample in "ca"] == [
+        ["kappa/quiet.json"],
+        ["kappa/quiet.json", "kappa/loud.json"],
+    ]
     assert Trials({}).samples() == []
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import json
 import os
 import re
 import signal
@@ -18,7 +19,8 @@ from acapella_testing.runs.workflow_run import ROOT, run_snakemake
 from snakemake.exceptions import IncompleteCheckpointException
 
 from acapella.snakefile import cached_digests, snakemake_internals
-from acapella.snakefile.cached_digests import CachedDigests
+from acapella.snakefile.cached_digests import CachedDigests, ReplacedCaptures
+from acapella_core.files import sha256_of
 
 TIMEOUT_S = 120  # reached only if something hangs
 HERE = Path(__file__).parent
@@ -215,3 +217,38 @@ def test_verified_cache_entries_are_recorded(monkeypatch):
     monkeypatch.setattr("acapella.digest.cache.record_verified", lambda: calls.append(1))
     CachedDigests(None, "results/x").record_verified()
     assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "size", "replaced"), [(True, 3, False), (True, 4, True), (False, 3, False), (False, 4, True)]
+)
+def test_outputs_of_replaced_captures_are_outdated_until_they_are_written_again(tmp_path, recorded, size, replaced):
+    """Without captures.json, as in campaigns of earlier versions, the manifest contains the size."""
+    capture = write_file(tmp_path / "a.pcap", "abc")
+    outputs = ["raw/a.json", "acap/a.parquet", "flows/a.parquet"]
+    for name in outputs:
+        write_file(tmp_path / "x" / name, json.dumps({"bytes": 3, "sha256": sha256_of(capture)}))
+
+    def forced() -> tuple[ReplacedCaptures, set[str]]:
+        workflow = SimpleNamespace(is_main_process=True, dag=SimpleNamespace(forcefiles=set()))
+        captures = ReplacedCaptures(workflow, str(tmp_path / "x"), {"a": str(capture)}.get, lambda sample: outputs)
+        for sample in "ab":
+            captures.check(sample)
+        return captures, {str(Path(path).relative_to(tmp_path / "x")) for path in workflow.dag.forcefiles}
+
+    if recorded:
+        forced()[0].record()
+    write_file(capture, "abcd"[:size])
+    os.utime(capture, (1, 1))
+    captures, found = forced()
+    assert found == ({*outputs} if replaced else set())
+    assert (tmp_path / "x" / "captures.json").exists() == recorded, "a dry run writes nothing"
+    captures.record()
+    os.utime(tmp_path / "x" / outputs[0], (2, 2))
+    assert forced()[1] == ({*outputs[1:]} if replaced else set())
+
+
+def test_invalid_states_of_captures_end_snakemake_with_one_line(tmp_path):
+    write_file(tmp_path / "captures.json", "{")
+    with pytest.raises(SystemExit, match=r"captures\.json.*delete it$"):
+        ReplacedCaptures(SimpleNamespace(is_main_process=True), str(tmp_path), lambda _: __file__, list).check("a")

@@ -1,5 +1,7 @@
 """Runs the whole workflow on small captures: the output, reruns, and failures."""
 
+import json
+import os
 import re
 import shutil
 import struct
@@ -9,6 +11,8 @@ from acapella_testing.frames.traces import busy_port
 from acapella_testing.new_files import write_file
 from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, jobs, rules_run, workplace
+
+from acapella_core.files import sha256_of
 
 
 def test_run_creates_all_directories_of_a_campaign(finished):
@@ -50,6 +54,31 @@ def test_only_a_changed_capture_is_digested_again(again):
     planned = jobs(again.succeed("--dry-run"))
     assert planned["digest"] == 1
     assert planned["analyze"] == 1
+
+
+def test_capture_replaced_by_an_older_file_is_processed_again(again):
+    """mv, cp -p and rsync -a keep the modification time. A run that stops after the first jobs is completed later."""
+    capture = again.directory / "captures" / "alpha-p1.pcap.gz"
+    capture.touch()
+    assert "Nothing to be done" in again.succeed("--dry-run"), "the content of the small file is unchanged"
+    before = again.sha256(*DIGESTS)
+    older = shutil.copyfile(capture.with_name("beta-p1.pcap.gz"), again.directory / "older")
+    os.utime(older, (1, 1))
+    older.rename(capture)
+    planned = jobs(again.succeed("--dry-run"))
+    assert (planned["collect"], planned["digest"], planned["analyze"]) == (1, 1, 1)
+    again.succeed("results/tiny/raw/alpha-p1.json")
+    manifest = json.loads((again.campaign / "raw" / "alpha-p1.json").read_text())
+    assert manifest["sha256"] == sha256_of(capture)
+    planned = jobs(again.succeed("process"))
+    assert "collect" not in planned
+    assert (planned["digest"], planned["analyze"]) == (1, 1)
+    assert {name for name, sha256 in again.sha256(*DIGESTS).items() if sha256 != before[name]} == {
+        "acap/alpha-p1.parquet",
+        "flows/alpha-p1.parquet",
+    }
+    again.succeed()
+    assert "Nothing to be done" in again.succeed("--dry-run")
 
 
 def test_removed_and_excluded_samples_do_not_count(again):

@@ -57,7 +57,7 @@ NOT_LISTED = {
     "catalog": r"catalog\.duckdb",
     "lists": r"provenance/(?P<stage>\w+)\.json|(\w+_)?provenance\.json|"
     r"raw/((samples|failed)\.tsv|([0-9a-f]{2}/)?[^/]+\.json)|(release-)?pseudonyms\.tsv",
-    "settings": r"config\.json|reproduced\.(tsv|json|txt)",
+    "settings": r"(captures|config)\.json|reproduced\.(tsv|json|txt)",
     "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
     "partial": r"(batches/)?partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
     "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",

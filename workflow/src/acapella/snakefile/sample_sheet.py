@@ -82,6 +82,11 @@ class SampleSheet:
         row = self.rows[sample]
         return f"{row.query}#{self.objects.state(row.query).etag}" if row.query else str(row.file)
 
+    def local_capture(self, sample: str) -> str | None:
+        """Return the path of the capture of a sample; None if it is in storage, or if no row has this sample."""
+        row = self.rows.get(sample)
+        return str(row.file) if row and not row.query else None
+
     def is_readable(self, capture: str) -> bool:
         """Return whether a capture can be read; ``capture``: input of a rule."""
         if query := self.objects and self.objects.query_of(capture):

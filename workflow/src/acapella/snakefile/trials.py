@@ -22,9 +22,15 @@ class Trials:
         """Return the samples of each trial of an environment."""
         return [[trial] if isinstance(trial, str) else trial for trial in self.environments[environment]]
 
-    def samples(self) -> list[str]:
-        """Return the sorted names of the samples of all trials."""
-        return sorted({sample for name in self.environments for trial in self.of(name) for sample in trial})
+    def samples(self, *environments: str) -> list[str]:
+        """Return the sorted names of the samples of the trials of environments; by default, of all."""
+        return sorted(
+            {sample for name in environments or self.environments for trial in self.of(name) for sample in trial}
+        )
+
+    def outputs(self, sample: str) -> list[str]:
+        """Return the outputs of rule kappa that are computed from the capture of a sample, as paths in the campaign."""
+        return [f"kappa/{name}.json" for name in self.environments if sample in self.samples(name)]
 
     def wildcard_constraint(self) -> str:
         """Return a regular expression that matches the names of environments; "none" if there are none."""
