@@ -9,6 +9,7 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
+from acapella_testing.new_files import write_file
 from acapella_testing.release_records import text_of
 from acapella_testing.runs.stages import catalog_rows, rows
 from acapella_testing.runs.workflow_run import ROOT, Workplace, jobs, only_figures, rules_run
@@ -117,6 +118,15 @@ def test_provenance_contains_the_checksums_of_trial_captures(compared):
     a, b, c = (sha256_of(path) for *_, path in SAMPLES.values())
     assert provenance["inputs"]["lab-queues"] == {f"{A}+{C}": [a, c], B: [b]}
     assert provenance["outputs"] == {name: sha256_of(compared.campaign / name) for name in provenance["outputs"]}
+
+
+def test_replaced_capture_is_compared_again_in_its_environments(compared, tmp_path_factory):
+    place = compared.copy(tmp_path_factory.mktemp("replaced"))
+    states = json.loads((place.campaign / "captures.json").read_text())
+    states[B]["bytes"] += 1
+    write_file(place.campaign / "captures.json", json.dumps(states))
+    planned = jobs(place.succeed("--dry-run"))
+    assert (planned["collect"], planned["digest"], planned["kappa"]) == (1, 1, 2)
 
 
 def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path_factory):

@@ -162,7 +162,7 @@ class ReplacedCaptures:
 
 
 def read_states(path: Path) -> dict[str, dict]:
-    """Return the recorded states of captures by sample; {} if there is no file. Raises UserError if it is invalid."""
+    """Return the recorded states of captures by sample; {} if the file is missing. Raises UserError if it is invalid."""
     try:
         states = json.loads(path.read_bytes()) if path.exists() else {}
         for state in states.values():
