@@ -246,6 +246,9 @@ def test_outputs_of_replaced_captures_are_outdated_until_they_are_written_again(
     captures.record()
     os.utime(tmp_path / "x" / outputs[0], (2, 2))
     assert forced()[1] == ({*outputs[1:]} if replaced else set())
+    write_file(capture, "newer")
+    os.utime(capture)
+    assert forced()[1] == set(), "Snakemake itself notices a newer input"
 
 
 def test_invalid_states_of_captures_end_snakemake_with_one_line(tmp_path):

@@ -101,7 +101,7 @@ class ReplacedCaptures:
         return checked_input
 
     def check(self, sample: str) -> None:
-        """Force Snakemake to recreate the outputs of a sample whose capture was replaced.
+        """Force Snakemake to recreate the outputs of a sample whose capture was replaced by an older file.
 
         Each sample is checked once. This writes nothing, because it also runs in a dry run.
         """
@@ -113,13 +113,15 @@ class ReplacedCaptures:
             return
         earlier = self._recorded().get(sample, {})
         current = {"bytes": size, "modified_ns": modified_ns}
-        outdated = earlier.get("outdated", {})
         if self._is_replaced(sample, path, earlier, current):
             outdated = self._times(self._outputs_of(sample))
         else:
-            outdated = {name: time for name, time in self._times(outdated).items() if outdated[name] == time}
+            recorded = earlier.get("outdated", {})
+            outdated = {name: time for name, time in self._times(recorded).items() if recorded[name] == time}
         self._current[sample] = current | ({"outdated": outdated} if outdated else {})
-        snakemake_internals.force_outputs(self._workflow, [str(self._campaign / name) for name in outdated])
+        # Snakemake itself reruns jobs whose input is newer, and prints this as the reason.
+        forced = [str(self._campaign / name) for name, time in outdated.items() if time >= modified_ns]
+        snakemake_internals.force_outputs(self._workflow, forced)
 
     def record(self) -> None:
         """Write the states of the checked captures. Called when jobs start. An error is only reported."""
@@ -162,7 +164,7 @@ class ReplacedCaptures:
 
 
 def read_states(path: Path) -> dict[str, dict]:
-    """Return the recorded states of captures by sample; {} if the file is missing. Raises UserError if it is invalid."""
+    """Return the recorded states by sample; {} if the file is missing. Raises UserError if it is invalid."""
     try:
         states = json.loads(path.read_bytes()) if path.exists() else {}
         for state in states.values():
