@@ -117,6 +117,21 @@ def test_missing_capture_is_reported_in_one_line(campaign, tmp_path, capsys):
     assert extract(campaign, tmp_path / "out.pcapng", "--where", "site = 'alpha'") == 0
 
 
+def test_missing_acap_is_reported_in_one_line_if_it_is_needed(campaign, tmp_path, capsys):
+    (acap,) = (campaign / "acap").glob("beta-p1.parquet")
+    acap.unlink()
+    acap.symlink_to(tmp_path / "cache" / "00" / f"{0:064x}_acap.parquet")
+    assert extract(campaign, tmp_path / "out.pcapng", "--where", "true") == 2
+    error = capsys.readouterr().err
+    assert ": frames of 1 of " in error
+    assert " samples are missing (acap/beta-p1.parquet: no longer in the cache of digests); run snakemake" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out.pcapng").exists()
+    assert extract(campaign, tmp_path / "out.pcapng", "--sample", "beta-p1", "--frames", "1") == 2
+    assert ": frames of 1 of 1 sample are missing (" in capsys.readouterr().err
+    assert extract(campaign, tmp_path / "out.pcapng", "--sample", "alpha-p2") == 0
+
+
 def with_changed_end(content: bytes) -> bytes:
     """Return the content with a different last byte."""
     return content[:-1] + bytes([content[-1] ^ 1])

@@ -255,17 +255,37 @@ def test_moved_campaign_can_be_queried(campaign, run_sql, tmp_path):
         shutil.move(campaign / "away", campaign / "acap")
 
 
-def test_query_of_frames_without_an_acap_prints_a_warning(campaign, run_sql, tmp_path):
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select count(*) from frames",
+        "explain analyze from frames",
+        "from (pivot frames on site in ('SITE02') using count(*))",
+        "summarize frames",
+    ],
+)
+@pytest.mark.parametrize(
+    ("pruned", "reason"), [(True, "no longer in the cache of digests"), (False, "no such file")], ids=str
+)
+def test_query_of_frames_fails_if_acaps_are_missing(campaign, run_sql, tmp_path, query, pruned, reason):  # noqa: PLR0913, PLR0917
     directory = shutil.copytree(campaign, tmp_path / "copy")
     removed, *others = sorted((directory / "acap").glob("*.parquet"))
-    _, before, warning = run_sql(directory, "select count(distinct sample) as samples from frames")
-    assert warning == ""
     removed.unlink()
-    assert run_sql(directory, "select count(*) from samples")[2] == ""
-    _, out, err = run_sql(directory, "select count(distinct sample) as samples from frames")
-    assert int(out.split()[1]) == int(before.split()[1]) - 1
-    assert f": frames of 1 of {len(others) + 1} samples are missing (acap/{removed.name}: no such file); " in err
-    assert err.count("\n") == 1
+    if pruned:
+        removed.symlink_to(tmp_path / "cache" / "00" / f"{0:064x}_acap.parquet")
+    missing = f"frames of 1 of {len(others) + 1} samples are missing (acap/{removed.name}: {reason})"
+    expected = f"acapella: error: {directory}: {missing}; run snakemake, which digests these samples again\n"
+    assert run_sql(directory, query) == (2, "", expected)
+    assert run_sql(directory, "select sum(frames) > 0 as some from samples") == (0, "some\ntrue\n", "")
+
+
+def test_queries_of_tables_need_no_acaps(campaign, run_sql, tmp_path):
+    directory = shutil.copytree(campaign, tmp_path / "copy", ignore=shutil.ignore_patterns("acap"))
+    assert run_sql(directory, "explain select frames from samples")[0] == 0
+    assert run_sql(directory, "select sum(fwd_frames) > 0 as some from connections") == (0, "some\ntrue\n", "")
+    first, second, third, *_ = sorted(path.name for path in (campaign / "acap").glob("*.parquet"))
+    error = run_sql(directory, "from frames")[2]
+    assert f": frames of 24 of 24 samples are missing (acap/{first}, acap/{second}, acap/{third}, ...: " in error
 
 
 @pytest.mark.parametrize(

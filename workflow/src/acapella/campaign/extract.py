@@ -294,13 +294,13 @@ def in_ranges(ranges: list[tuple[int, int]]) -> str:
 
 def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Namespace) -> list[Part]:
     """Return the selected frames of each capture of a campaign or release. Raises UserError."""
-    from . import sql  # noqa: PLC0415 (pyarrow)
+    from . import sql, views  # noqa: PLC0415 (pyarrow)
 
     campaign = open_campaign(directory)
     if args.acap or args.flows:
         raise UserError("--acap and --flows are for a capture, not for a campaign", where=directory)
     mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
-    with open_views(campaign, args.threads) as con:
+    with open_tables(campaign, args.threads) as con:
         samples = captures_of(con, campaign)
         selection = with_true_names(con, selection, samples, mapping)
         if selection.frames is not None and selection.where is None and selection.sample is None and len(samples) > 1:
@@ -311,6 +311,8 @@ def parts_of_campaign(directory: Path, selection: Selection, args: argparse.Name
                 or f'; to list them: acapella sql {directory} "select sample from acaps"'
             )
             raise UserError(f"no sample {selection.sample!r} with an acap{hint}", where=directory)
+        sql.check_acaps(con, campaign, selection.sample)
+        views.create_views(con, Path())
         with sql.known_names(con):
             table = select_frames(con, selection, "sample").to_arrow_table()
         check_flow(con, selection, table, f"{directory}: --flow {args.flow}")
@@ -337,8 +339,8 @@ def with_true_names(con, selection: Selection, samples: Collection[str], mapping
 
 
 @contextlib.contextmanager
-def open_views(campaign: Campaign, threads: int) -> Iterator:
-    """Yield a connection with the tables and views of `acapella sql`. Use absolute paths inside."""
+def open_tables(campaign: Campaign, threads: int) -> Iterator:
+    """Yield a connection with the tables of `acapella sql`. Use absolute paths inside."""
     from . import sql, views  # noqa: PLC0415 (pyarrow)
 
     catalog = require(campaign.catalog, fix_without_catalog(campaign)).resolve()
@@ -350,7 +352,6 @@ def open_views(campaign: Campaign, threads: int) -> Iterator:
         sql.check_catalog(con, campaign)
         for name in map(views.quoted, sql.catalog_tables(con)):
             con.execute(f"create view {name} as from catalog.{name}")
-        views.create_views(con, Path())
         yield con
 
 

@@ -49,7 +49,7 @@ from acapella_core.names import pluralize
 
 from .analyze import Inputs, check_digests
 from .batches import groups
-from .layout import Campaign, open_campaign
+from .layout import Campaign, open_campaign, require
 from .reused import Digest, Files, Manifest, copy_earlier, digest_of, manifest_of, read_earlier, remove_changed, version
 from .stale import remove_stale
 from .views import TABLES, add_views, create_stored_view, new_database, published, renew_views, store, stored_query
@@ -221,6 +221,7 @@ def input_files(campaign: Campaign, listed: Collection[str], omitted: Collection
         raise UserError("no acaps", where=campaign.directory / "acap", fix="run acapella digest first")
     digests = []
     for acap in acaps:
+        require(acap, f"run snakemake, which digests sample {acap.stem} again")
         flows = campaign.flows(acap.stem)
         for file in (flows, campaign.manifest(acap.stem)):
             if not file.is_file():

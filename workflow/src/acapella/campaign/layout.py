@@ -223,5 +223,6 @@ def version_on_share(path: Path) -> str:
 def require(path: Path, fix: str) -> Path:
     """Return ``path`` if it is a file. Otherwise raises UserError with the advice ``fix``."""
     if not path.is_file():
-        raise UserError("no such file", where=path, fix=fix)
+        what = f"the target of this link does not exist: {path.readlink()}" if path.is_symlink() else "no such file"
+        raise UserError(what, where=path, fix=fix)
     return path

@@ -8,8 +8,9 @@ src_port, dst_port, app, flow_id and its sample, site, port), connections (a row
 tables. On a terminal, the output is a table that may omit columns and rows. In a file or a pipe, it is CSV: null is an
 empty field, and empty text is "". With --format table, nothing is omitted in a file or a pipe. --format csv
 --spreadsheet writes CSV without formulas. The catalog is opened read-only. Filters on sample, site, port or flow_id
-limit which acaps are opened. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may
-be omitted if the working directory is the campaign, or if results/ contains only one campaign with a catalog; a warning
+limit which acaps are opened, but a query of frames fails if any acap is missing, for example because it was removed
+from the cache of digests. A query reads no files outside the campaign's directory and writes no files. CAMPAIGN may be
+omitted if the working directory is the campaign, or if results/ contains only one campaign with a catalog; a warning
 names campaigns without a catalog.
 
 The column `excluded` of samples, flows, stacks and frames is null for samples that count in traffic statistics. For
@@ -28,6 +29,7 @@ import contextlib
 import glob
 import json
 import math
+import os
 import re
 import shutil
 import sys
@@ -42,11 +44,14 @@ from .layout import Campaign, fix_without_catalog, open_campaign, require
 
 BATCH = 10_000  # rows fetched at once, to limit memory
 UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
+MAX_LISTED = 3  # missing acaps that an error names
+RESTORE = "copy them from the archive of the release"  # what to do if acaps of a release are missing
 PRAGMAS = "collations|database_list|database_size|functions|platform|show_databases|show_tables|show_tables_expanded"
 PRAGMAS += r"|storage_info|table_info|user_agent|version"
 PRAGMA = re.compile(rf"pragma\s+({PRAGMAS})(\s*\('[^']*'\))?[\s;]*", re.IGNORECASE | re.ASCII)
 # Matches, in the JSON syntax tree of a query, view frames or a table function that takes the name of a view as text.
 USES_FRAMES = re.compile(r'"table_name":"frames"|"function_name":"query(_table)?"', re.IGNORECASE)
+NAMES_FRAMES = re.compile(r"\b(frames|query|query_table)\b", re.IGNORECASE)  # in the text of a query
 EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.IGNORECASE | re.ASCII)
 
 
@@ -158,7 +163,7 @@ def query_catalog(  # noqa: PLR0913
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        acaps = acaps_for(con, query, campaign) if "acaps" in tables else ""  # a release has no list of them
+        acaps = acaps_for(con, query, campaign)
         views.create_views(con, campaign_here.directory, acaps=acaps)
         views.create_table_views(
             con, campaign_here.directory, sorted({*views.existing_tables(campaign_here)} - {*tables})
@@ -168,33 +173,56 @@ def query_catalog(  # noqa: PLR0913
             write_result(con, statement, out, form, spreadsheet=spreadsheet)
 
 
-def acaps_for(con, query: str, campaign: Campaign) -> str:
-    """Return the pattern of one acap if the query does not use view `frames`; otherwise "", for all acaps.
+def acaps_for(con, query: str, campaign: Campaign) -> str | None:
+    """Return the pattern of the acaps that view `frames` reads: "", for all, if the query uses the view.
 
-    If the query uses the view and acaps do not exist, print a warning. Listing a directory of 100,000 acaps takes a
-    second, which is more than most queries of the tables.
+    Otherwise, return the pattern of one acap, or None if no acap exists. Listing a directory of 100,000 acaps takes a
+    second, which is more than most queries of the tables. Raises UserError if the query uses the view and acaps are
+    missing.
     """
-    ((tree,),) = con.execute("select json_serialize_sql($query)", {"query": query}).fetchall()
-    ((first,),) = con.execute("select min(file) from catalog.acaps").fetchall()
-    is_select = '"error":false' in tree
-    if is_select and USES_FRAMES.search(tree):
-        warn_of_missing_acaps(con, campaign)
-    elif is_select and first and Path(first).is_file():
-        return glob.escape(first)
-    return ""
+    if uses_frames(con, query):
+        check_acaps(con, campaign)
+        return ""
+    ((first,),) = con.execute("select min(acap) from catalog.samples").fetchall()
+    if first and not Path(first).is_file():
+        first = next((file for file in acaps_in_catalog(con) if Path(file).is_file()), None)
+    return None if first is None else glob.escape(first)
 
 
-def warn_of_missing_acaps(con, campaign: Campaign) -> None:
-    """Print a warning if acaps of the catalog do not exist, because view `frames` lacks their frames."""
-    files = [file for (file,) in con.execute("select file from catalog.acaps order by file").fetchall()]
-    directories = {Path(file).parent for file in files}
-    existing = {path for directory in directories if directory.is_dir() for path in directory.iterdir()}
-    missing = [file for file in files if Path(file) not in existing]
-    if missing:
-        names.report(
-            f"acapella: warning: {campaign.directory}: frames of {len(missing):,} of {len(files):,} samples are missing"
-            f" ({missing[0]}{', ...' if missing[1:] else ''}: no such file); to restore them: run Snakemake again"
-        )
+def uses_frames(con, query: str) -> bool:
+    """Return whether a query may read view `frames`. If DuckDB returns no syntax tree, its words decide."""
+    explained = EXPLAIN.match(query.lstrip())
+    select = query.lstrip()[explained.end() :] if explained else query
+    ((tree,),) = con.execute("select json_serialize_sql($query)", {"query": select}).fetchall()
+    return bool(USES_FRAMES.search(tree) if '"error":false' in tree else NAMES_FRAMES.search(query))
+
+
+def check_acaps(con, campaign: Campaign, sample: str | None = None) -> None:
+    """Raise UserError if acaps in the catalog are missing, because view `frames` would omit their frames.
+
+    The working directory must be the campaign. ``sample``: check only its acap (default: those of all samples). Only
+    directories and the targets of links are read, not the files.
+    """
+    files = acaps_in_catalog(con, sample)
+    directories = {file.rpartition("/")[0] for file in files}
+    entries = (entry for directory in directories if Path(directory).is_dir() for entry in os.scandir(directory))
+    existing = {entry.path for entry in entries if not entry.is_symlink() or Path(entry).is_file()}
+    missing = [file for file in files if file not in existing]
+    if not missing:
+        return
+    named = ", ".join([*missing[:MAX_LISTED], *(["..."] if len(missing) > MAX_LISTED else [])])
+    reason = "no longer in the cache of digests" if Path(missing[0]).is_symlink() else "no such file"
+    raise UserError(
+        f"frames of {len(missing):,} of {names.pluralize(len(files), 'sample')} are missing ({named}: {reason})",
+        where=campaign.directory,
+        fix="run snakemake, which digests these samples again" if "acaps" in catalog_tables(con) else RESTORE,
+    )
+
+
+def acaps_in_catalog(con, sample: str | None = None) -> list[str]:
+    """Return the paths of acaps in the attached catalog, relative to the campaign. ``sample``: only its acap."""
+    query = "select acap from catalog.samples where acap is not null and sample = coalesce($1, sample) order by acap"
+    return [file for (file,) in con.execute(query, [sample]).fetchall()]
 
 
 def catalog_tables(con) -> list[str]:

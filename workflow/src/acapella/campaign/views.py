@@ -99,16 +99,17 @@ def renew_stored_views(con) -> None:
         create_stored_view(con, name)
 
 
-def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False, acaps: str = "") -> None:
+def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False, acaps: str | None = "") -> None:
     """Create the views `frames` and `connections` over the files in ``root``.
 
-    ``acaps``: pattern of the acaps that view `frames` reads (default: all). ``searched``: a relative ``root`` may be
-    found through DuckDB's file_search_path, so names of acaps are compared without directories. DuckDB does not bind
-    parameters in the definition of a view, so the paths in its SELECT are replaced.
+    ``acaps``: pattern of the acaps that view `frames` reads (default: all); None: do not create this view.
+    ``searched``: a relative ``root`` may be found through DuckDB's file_search_path, so names of acaps are compared
+    without directories. DuckDB does not bind parameters in the definition of a view, so the paths in its SELECT are
+    replaced.
     """
-    acaps = acaps or Campaign.at(root).pattern("acap", ".parquet")
+    acaps = Campaign.at(root).pattern("acap", ".parquet") if acaps == "" else acaps
     prefix = "" if root == Path() else f"{root}/"
-    for name in VIEWS:
+    for name in VIEWS if acaps is not None else VIEWS[1:]:
         query = queries.text("index", name)
         query = query.replace("'acap/*.parquet'", literal(f"{glob.escape(prefix)}{acaps}"))
         query = query.replace("= s.acap", f"= {literal(prefix)} || s.acap" if prefix else "= s.acap")

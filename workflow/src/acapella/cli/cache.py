@@ -4,8 +4,9 @@
     acapella campaign cache ~/acapella-cache --max-size 50G --unused-days 90
 
 The least recently used digests are removed first. Files left by interrupted runs are removed, too. A campaign whose
-digests were removed computes them again when it runs. Do not remove digests while a campaign that uses the cache is
-running, because the campaign could then not read them.
+digests were removed computes them again when it runs. Until then, queries of its frames (acapella sql, acapella
+extract) fail; its tables and figures remain. Do not remove digests while a campaign that uses the cache is running,
+because the campaign could then not read them.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from acapella_core.errors import UserError
 DAY_NS = 24 * 3600 * 10**9
 LOCATION = f"specify the directory in the config (digest: {{cache: DIR}}) or in {cache.LOCATION}"
 SHARD = re.compile("[0-9a-f]{2}")  # names of directories that a pruned cache retains
+CONSEQUENCE = "; to query frames of campaigns with these digests again: run snakemake, which needs their captures"
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 UNIT_STEP = 1024
 
@@ -61,7 +63,9 @@ def run(args: argparse.Namespace) -> None:
                 cache.discard(entry)
     print(names.shown(f"{args.cache}: {describe(all_digests)}"))
     if prunes:
-        print(f"{'would be removed' if args.dry_run else 'removed'}: {describe(removed)}")
+        print(
+            f"{'would be removed' if args.dry_run else 'removed'}: {describe(removed)}{CONSEQUENCE if removed else ''}"
+        )
 
 
 def describe(found: Sequence[cache.Digest]) -> str:
