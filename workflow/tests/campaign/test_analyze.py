@@ -145,3 +145,12 @@ def test_invalid_manifest_is_an_error(made, tmp_path, content):
 def test_samples_and_their_directory_are_required(made, capsys, words, reason):
     assert main(["campaign", "analyze", str(made.directory), *words]) == 2
     assert capsys.readouterr().err.startswith(f"acapella: error: {reason}")
+
+
+@pytest.mark.parametrize("words", [["analyze", "--sample", "c"], ["index"]])
+def test_digest_removed_from_the_cache_is_named(made, capsys, words):
+    made.acap("c").unlink()
+    made.acap("c").symlink_to("/cache/removed")
+    assert main(["campaign", words[0], str(made.directory), *words[1:]]) == 2
+    expected = f"acapella: error: {made.acap('c')}: the target of this link does not exist: /cache/removed; run "
+    assert capsys.readouterr().err.startswith(expected)

@@ -311,7 +311,10 @@ def output_of(path: Path, size: int) -> Path:
 def test_prune_removes_the_least_recently_used_digests(tmp_path, capsys, arguments, kept):
     entries = filled(tmp_path, [10_000] * 3)
     assert cli.main(["campaign", "cache", str(tmp_path / "cache"), *arguments]) == 0
-    assert f"{tmp_path / 'cache'}: 3 digests, 29.7 KiB\n" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{tmp_path / 'cache'}: 3 digests, 29.7 KiB\n" in printed
+    removes = "--dry-run" in arguments or len(kept) < len(entries)
+    assert ("; to query frames of campaigns with these digests again: run snakemake" in printed) == removes
     assert [n for n, entry in enumerate(entries) if entry.exists()] == kept
     assert [n for n, entry in enumerate(entries) if sum_file(entry).exists()] == kept
 

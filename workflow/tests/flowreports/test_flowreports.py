@@ -187,6 +187,7 @@ def test_invalid_sketch_size_is_an_error(text):
     ("words", "message"),
     [
         ([".", "-o", "made"], ".: is a directory, not a capture"),
+        (["none.pcap", "--acap=a", "--flows=f", "-o", "made"], "a: no such file; run acapella digest first"),
         (["none.pcap", "-o", "none.pcap"], "none.pcap: not a directory; specify a directory with -o"),
     ],
 )

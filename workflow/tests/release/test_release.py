@@ -28,6 +28,7 @@ from acapella_testing.runs.stages import rows
 from acapella_testing.runs.workflow_run import CAPTURES
 
 from acapella.campaign.layout import Campaign
+from acapella.cli.main import main
 from acapella.digest.acap_files import metadata_of
 from acapella.flowreports import program
 from acapella.release import columns as release_columns
@@ -380,3 +381,7 @@ def test_acapella_sql_reads_a_release_from_anywhere(public, tmp_path, monkeypatc
     run("sql", public, FRAMES, "--format", "csv")
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split(",")[0] for line in lines] == sorted(path.stem for path in (public / "acap").iterdir())
+    copy = shutil.copytree(public, tmp_path / "copy")
+    min((copy / "acap").iterdir()).unlink()
+    assert main(["sql", str(copy), FRAMES]) == 2
+    assert " are missing (acap/" in capsys.readouterr().err

@@ -63,9 +63,8 @@ def run(args: argparse.Namespace) -> None:
                 cache.discard(entry)
     print(names.shown(f"{args.cache}: {describe(all_digests)}"))
     if prunes:
-        print(
-            f"{'would be removed' if args.dry_run else 'removed'}: {describe(removed)}{CONSEQUENCE if removed else ''}"
-        )
+        what = "would be removed" if args.dry_run else "removed"
+        print(f"{what}: {describe(removed)}{CONSEQUENCE if removed else ''}")
 
 
 def describe(found: Sequence[cache.Digest]) -> str:

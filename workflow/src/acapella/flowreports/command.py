@@ -19,6 +19,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from acapella.campaign.layout import require
 from acapella.common import agreement
 from acapella_core import beneath, decompression, names
 from acapella_core.errors import UserError
@@ -100,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"cannot run the P4 program: {reason}")
     if (args.acap is None) != (args.flows is None):
         raise UserError("--acap and --flows require each other", fix="use both options or neither")
+    for table in filter(None, (args.acap, args.flows)):
+        require(table, "run acapella digest first")
     for capture in args.captures:
         if not capture.is_file():
             raise UserError("is a directory, not a capture" if capture.is_dir() else "no such file", where=capture)
