@@ -2,7 +2,7 @@
 -- determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log is the same for
 -- logarithms of the pairs with both values above 0. Errors are |x - y| / y for y above 0; near: pairs without
 -- difference, or with an error of at most 1 %. missing_share: of the exact values that are not outside, the share
--- without a measured one. covered_share: of the pairs with an interval, the share whose interval contains the exact
+-- without a measured one. ambiguous: pairs that are not judged, so no other column counts them. covered_share: of the pairs with an interval, the share whose interval contains the exact
 -- value; width_median and width_p99: of intervals other than from 0 to 0, which would hide the others if most flows
 -- have no loss.
 with
@@ -24,16 +24,17 @@ compared as (
         case when exact > 0 and measured > 0 then ln(exact) end as exact_log,
         case when exact > 0 and measured > 0 then ln(exact) - ln(measured) end as off_log
     from pairs
-    where exact is not null and measured is not null
+    where exact is not null and measured is not null and not ambiguous
 ),
 
 counted as (
     select
         triggers,
         measure,
-        count(*) filter (where measured is null and not outside)::ubigint as missing,
+        count(*) filter (where measured is null and not outside and not ambiguous)::ubigint as missing,
         count(*) filter (where measured is null and outside)::ubigint as outside,
-        count(*) filter (where exact is null)::ubigint as extra
+        count(*) filter (where exact is null and not ambiguous)::ubigint as extra,
+        count(*) filter (where ambiguous)::ubigint as ambiguous
     from pairs
     group by triggers, measure
 ),
@@ -69,6 +70,7 @@ final as (
         c.missing,
         c.outside,
         c.extra,
+        c.ambiguous,
         coalesce(a.equal, 0) as equal,
         coalesce(a.near, 0) as near,
         case when a.n > 0 then a.equal / a.n end as equal_share,

@@ -20,6 +20,7 @@ placed as (
     inner join own as o on p.triggers = o.triggers
     where
         p.measure in ('iat_reports', 'packet_size', 'bytes_in_flight', 'acknowledged_bytes', 'throughput_reports')
+        and not p.ambiguous
         and p.exact > 0
         and p.measured > 0
 ),

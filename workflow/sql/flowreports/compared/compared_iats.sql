@@ -1,13 +1,17 @@
--- One row per report with an inter-arrival time: this time, and the exact one of the flow's last packet at that time.
+-- One row per report with an inter-arrival time: this time, and the exact one before the last packet that the report
+-- covers. ambiguous: this packet is unknown, or known only by the reported inter-arrival time (report_frames). early:
+-- further packets of the flow have the report's time.
 with
 
 packets as (
     select
-        key,
-        ts_ns,
-        max_by(iat_ns, frame) as iat_ns
+        frame,
+        iat_ns
     from packets
-    group by key, ts_ns
+),
+
+frames as (
+    select * from report_frames
 ),
 
 measured as (
@@ -18,25 +22,20 @@ flows as (
     select * from compared_flows
 ),
 
-placed as (
-    select
-        measured.flow,
-        flows.key,
-        measured.ts_ns,
-        measured.iat_ns
-    from measured
-    inner join flows on measured.flow = flows.flow
-    where flows.key is not null and flows.ip_proto not in (1, 58)
-),
-
 final as (
     select
-        placed.flow,
-        placed.ts_ns,
+        measured.flow,
+        measured.place,
+        measured.ts_ns,
         packets.iat_ns,
-        placed.iat_ns as iat_measured_ns
-    from placed
-    asof left join packets on placed.key = packets.key and placed.ts_ns >= packets.ts_ns
+        measured.iat_ns as iat_measured_ns,
+        coalesce(frames.ambiguous or frames.by_iat, false) as ambiguous,
+        coalesce(frames.early, false) as early
+    from measured
+    inner join flows on measured.flow = flows.flow
+    left join frames on measured.place = frames.place
+    left join packets on frames.frame = packets.frame
+    where flows.key is not null and flows.ip_proto not in (1, 58)
 )
 
 select * from final

@@ -1,50 +1,41 @@
--- One row per report with a previous report of its flow: throughput and average packet size between the two (table II
--- of the P4/RDMA paper), by the bytes and packets that the report added, and by the flow's packets in that time.
+-- One row per report time with a previous one of its flow: throughput and average packet size between the two (table II
+-- of the P4/RDMA paper), by the bytes and packets that the reports of that time added, and by the flow's packets
+-- between the last ones that these reports cover. ambiguous: one of these packets is unknown (report_frames), so there
+-- are no exact values.
 with
 
 summed as (
     select
-        key,
-        ts_ns,
+        frame,
         sum(ip_len) over (partition by key order by frame) as bytes,
         row_number() over (partition by key order by frame) as packets
     from packets
 ),
 
-stamped as (
-    select
-        key,
-        ts_ns,
-        max(bytes) as bytes,
-        max(packets) as packets
-    from summed
-    group by key, ts_ns
+frames as (
+    select * from report_frames
 ),
 
 series as (
-    select
-        flow,
-        ts_ns,
-        sum(bytes)::ubigint as bytes,
-        sum(packets)::ubigint as packets
-    from measured_series
-    group by flow, ts_ns
+    select * from measured_series
 ),
 
 flows as (
     select * from compared_flows
+    where not outside
 ),
 
 placed as (
     select
         series.flow,
-        flows.key,
         series.ts_ns,
-        series.bytes,
-        series.packets
+        sum(series.bytes)::ubigint as bytes,
+        sum(series.packets)::ubigint as packets,
+        max_by(struct_pack(frames.frame, frames.ambiguous), series.place) as covered
     from series
     inner join flows on series.flow = flows.flow
-    where flows.key is not null and not flows.outside
+    inner join frames on series.place = frames.place
+    group by series.flow, series.ts_ns
 ),
 
 spans as (
@@ -53,11 +44,12 @@ spans as (
         placed.ts_ns,
         placed.bytes as bytes_measured,
         placed.packets as packets_measured,
-        stamped.bytes - lag(stamped.bytes) over reports as bytes,
-        stamped.packets - lag(stamped.packets) over reports as packets,
-        placed.ts_ns - lag(placed.ts_ns) over reports as span_ns
+        summed.bytes - lag(summed.bytes) over reports as bytes,
+        summed.packets - lag(summed.packets) over reports as packets,
+        placed.ts_ns - lag(placed.ts_ns) over reports as span_ns,
+        placed.covered.ambiguous or lag(placed.covered.ambiguous) over reports as ambiguous
     from placed
-    asof inner join stamped on placed.key = stamped.key and placed.ts_ns >= stamped.ts_ns
+    left join summed on placed.covered.frame = summed.frame
     window reports as (partition by placed.flow order by placed.ts_ns)
 ),
 
@@ -68,7 +60,8 @@ final as (
         bytes * 8e9 / span_ns as bps,
         bytes_measured * 8e9 / span_ns as bps_measured,
         case when packets > 0 then bytes / packets end as packet_size,
-        case when packets_measured > 0 then bytes_measured / packets_measured end as packet_size_measured
+        case when packets_measured > 0 then bytes_measured / packets_measured end as packet_size_measured,
+        ambiguous
     from spans
     where span_ns > 0
 )

@@ -3,7 +3,8 @@
 -- published. covered: the interval of missing or retransmitted bytes contains the exact number (only loss and
 -- retransmitted); width: its length, relative to the sequence numbers that the flow occupies or misses, or to its
 -- payload. Flows with a loss_reason have no measured value of these two. iat is the inter-arrival time at the time of a
--- flow's newest report.
+-- flow's newest report. ambiguous: several packets have the time of the report, and which of them it covers is unknown,
+-- so the pair is not judged.
 with
 
 flows as (
@@ -21,6 +22,14 @@ windows as (
 
 iats as (
     select * from compared_iats
+),
+
+-- Flows whose inter-arrival time at the newest report depends on the order of packets with the report's time.
+simultaneous as (
+    select flow
+    from iats
+    group by flow
+    having max_by(ambiguous or early, place)
 ),
 
 rates as (
@@ -49,6 +58,7 @@ derived as (
 
 flow_measures as (
     select
+        flow,
         outside,
         case when followed then in_interval end as in_interval,
         case when followed then in_retransmitted end as in_retransmitted,
@@ -88,6 +98,7 @@ flow_measures as (
 
 report_measures as (
     select
+        ambiguous,
         unnest([  -- noqa: AL03
             { 'measure': 'packet_size', 'exact': packet_size, 'measured': packet_size_measured },
             { 'measure': 'throughput_reports', 'exact': bps, 'measured': bps_measured }
@@ -95,6 +106,7 @@ report_measures as (
     from rates
     union all
     select
+        ambiguous,
         unnest([  -- noqa: AL03
             {
                 'measure': 'bytes_in_flight',
@@ -117,7 +129,8 @@ measures as (
         exact,
         measured,
         case measure when 'loss' then in_interval when 'retransmitted' then in_retransmitted end as covered,
-        case measure when 'loss' then interval_width when 'retransmitted' then retransmitted_width end as width
+        case measure when 'loss' then interval_width when 'retransmitted' then retransmitted_width end as width,
+        measure = 'iat' and flow in (select flow from simultaneous) as ambiguous
     from flow_measures
     where exact is not null or measured is not null
     union all
@@ -127,7 +140,8 @@ measures as (
         iat_ns::double as exact,
         iat_measured_ns::double as measured,
         null as covered,
-        null as width
+        null as width,
+        ambiguous
     from iats
     union all
     select
@@ -136,7 +150,8 @@ measures as (
         exact,
         measured,
         null as covered,
-        null as width
+        null as width,
+        ambiguous
     from report_measures
     where exact is not null or measured is not null
     union all
@@ -146,7 +161,8 @@ measures as (
         windows.bps as exact,
         case when flows.found = 'both' then windows.measured_bps end as measured,
         null as covered,
-        null as width
+        null as width,
+        false as ambiguous
     from windows
     inner join flows on windows.flow = flows.flow
     where not flows.outside and flows.found <> 'collector'
@@ -157,7 +173,8 @@ measures as (
         bps as exact,
         measured_bps as measured,
         null as covered,
-        null as width
+        null as width,
+        false as ambiguous
     from windows
     where reason is null
 ),

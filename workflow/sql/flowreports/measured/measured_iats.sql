@@ -9,6 +9,7 @@ series as (
 final as (
     select
         flow,
+        place,
         ts_ns,
         iat_ns
     from series

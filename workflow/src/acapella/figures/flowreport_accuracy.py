@@ -275,7 +275,7 @@ def panel_subtitle(row: dict) -> list[str]:
     parts = [
         f"n{GAP}={GAP}{row['n']:,}",
         f"{percent(row['missing_share'])} missing",
-        *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
+        *(f"{row[name]:,} {name}" for name in ("outside", "extra", "ambiguous") if row[name]),
     ]
     return [verdict_text(row), r2, ", ".join(parts), *error_summary(row)]
 

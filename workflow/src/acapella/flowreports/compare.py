@@ -16,7 +16,7 @@ TIME_TABLES = (
     *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
     *("all_series", "report_spans", "compared_windows", "reversed_spans", "window_bounds", "judged_windows"),
     *("window_reasons", "flow_reasons"),
-    *("window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
+    *("report_frames", "window_iats", "compared_iats", "compared_rates", "compared_acknowledgments"),
 )
 
 
