@@ -21,7 +21,7 @@ def pairs_of(measure: str) -> list[dict]:
     draw = random.Random(measure)
     losses = KINDS[measure] is INTERVAL
     exact = [draw.uniform(0.001, 0.3) if losses else float(round(10 ** draw.uniform(1, 7))) for _ in range(N)]
-    known = {"measure": measure, "triggers": "all", "outside": False}
+    known = {"measure": measure, "triggers": "all", "outside": False, "ambiguous": False}
     known |= {"covered": True, "width": 0.002} if losses else {"covered": None, "width": None}
     return [{**known, "exact": value, "measured": value} for value in exact]
 
@@ -30,7 +30,7 @@ def verdict(rows: list[dict]) -> str | None:
     """Return why the pairs do not agree according to accuracy.sql; None if they agree."""
     con = queries.connect()
     kinds = {"measure": pa.string(), "triggers": pa.string(), "exact": pa.float64(), "measured": pa.float64()}
-    kinds |= {"outside": pa.bool_(), "covered": pa.bool_(), "width": pa.float64()}
+    kinds |= {"outside": pa.bool_(), "ambiguous": pa.bool_(), "covered": pa.bool_(), "width": pa.float64()}
     con.register("pairs", pa.table({name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()}))
     (row,) = con.sql(queries.text("flowreports", "accuracy")).to_arrow_table().to_pylist()
     return agreement.disagreement(row)
@@ -49,6 +49,14 @@ def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
 def changed(rows: list[dict], count: int, **values) -> list[dict]:
     """Return the pairs with other values in the first ones."""
     return [row | values for row in rows[:count]] + rows[count:]
+
+
+def test_ambiguous_pairs_are_not_judged():
+    rows = pairs_of("packet_size")
+    wrong = {"measured": 1e9, "ambiguous": True}
+    assert verdict(changed(rows, N // 2, **wrong)) is None
+    assert verdict(changed(rows, N // 2, **wrong | {"exact": None})) is None
+    assert verdict(changed(rows, N, **wrong)) == "too few values: all ambiguous"
 
 
 @pytest.mark.parametrize("measure", MEASURES)

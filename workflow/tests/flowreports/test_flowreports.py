@@ -86,11 +86,35 @@ def test_rates_are_exact_and_a_flow_in_a_tunnel_is_outside(busy):
 
 
 @needs_program
+def test_report_between_packets_with_the_same_time_is_exact(tmp_path):
+    """The second ACK of each flow causes a report; data of the same time follows it in the capture.
+
+    Later, data follows an acknowledgment of the same time, and at the end, an acknowledgment follows data.
+    """
+    trace = []
+    for n in range(12):
+        c = traces.Connection("vlan", traces.START_NS + n * traces.MS, ports=(40_000 + n, 443))
+        c.send(0, "A", after_ns=1_100 * traces.MS).send(0, "A", after_ns=0)
+        c.send(0, "PA", b"d" * 1000, after_ns=1_100 * traces.MS).send(0, "A").send(1, "A")
+        c.send(0, "PA", b"e" * 500).send(1, "A", after_ns=0).send(0, "PA", b"f" * 600)
+        trace += c.send(0, "PA", b"g" * 500, after_ns=0).send(1, "A").trace
+    assert reports(traces.write_pcap(tmp_path / "same.pcap", traces.merged(trace), snaplen=262144), tmp_path) == 0
+    found = by_measure(tmp_path)
+    for measure in AT_REPORTS:
+        assert found[measure]["n"] == found[measure]["equal"] > 0, measure
+    sizes = Counter(row["exact"] for row in table(tmp_path, "pairs") if row["measure"] == "packet_size")
+    means = [40, 1040, 40, 500 + 40, (500 + 600) / 2 + 40, 40]  # five of the client, the last one of the server
+    assert sizes == {size: 12 * count for size, count in Counter(means).items()}
+    ambiguous = {name: row["ambiguous"] for name, row in found.items() if row["ambiguous"]}
+    assert ambiguous == {"iat_reports": 12, "bytes_in_flight": 12, "acknowledged_bytes": 12}
+
+
+@needs_program
 def test_measures_per_report_are_counted_by_bins(busy):
     expected = Counter(
         (row["measure"], *(round(20 * math.log10(row[name])) for name in ("exact", "measured")))
         for row in table(busy, "pairs")
-        if row["measure"] in AT_REPORTS and row["exact"] and row["measured"]
+        if row["measure"] in AT_REPORTS and row["exact"] and row["measured"] and not row["ambiguous"]
     )
     con = queries.connect()
     con.read_parquet(str(busy / "pairs.parquet")).create_view("pairs")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from acapella_testing.exact_flows import exact_results, rows
 from acapella_testing.frames import traces
-from acapella_testing.oracles.naive_flowreports import nearest_rank
+from acapella_testing.oracles.naive_flowreports import covered_frames, nearest_rank
 
 from acapella.common import agreement, queries
 from acapella.flowreports import compare
@@ -114,6 +114,39 @@ def test_windows_in_one_row_get_equal_shares():
             if share := total * (place + 1) // windows - total * place // windows:
                 expected[flow + 10, begin + 10 * place] = share
     assert found == expected | {(11, 200 + 10 * (10**15 // 2 - 1)): 1, (11, 200 + 10 * (10**15 - 1)): 1}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_frame_of_a_report_is_found_unless_several_packets_match_it(seed):
+    """Flow 0 is the reverse of flow 1; up to four packets of both have the same time."""
+    draw, con, now, packets, reports = random.Random(seed), queries.connect(), 1000, [], []
+    for frame in range(400):
+        now += draw.choice([0, 0, 5, 7])
+        packets.append((draw.choice([0, 1]), now, frame))
+        flow = draw.choice([0, 1])  # the report of a reverse flow is caused by an acknowledgment
+        own = [(at, number) for key, at, number in packets if key == flow]
+        if own and draw.random() < 0.5:
+            gap = own[-1][0] - own[-2][0] if len(own) > 1 else None
+            slot = draw.random() < 0.9
+            reports.append((flow, now, frame, *((own[-1][0], gap) if slot else (None, None)), own[-1][1]))
+    register(
+        con, "packets", ("key", "way", "way_back", "ts_ns", "frame"), [(p[0], p[0], 1 - p[0], *p[1:]) for p in packets]
+    )
+    register(con, "compared_flows", ("flow", "key", "ip_proto"), [(0, 0, 6), (1, 1, 6)])
+    register(con, "keys", ("key", "way"), [(0, 0), (1, 1)])
+    register(con, "measured_numbers", ("number", "flow"), [(0, 0), (1, 1)])
+    register(con, "all_series", ("number", "ts_ns", "place"), [report[:3] for report in reports])
+    register(con, "report_stamps", ("ts_ns", "place", "packet_ns", "iat_ns"), [report[1:5] for report in reports])
+    exact_tables.create(con, "report_frames")
+    found = {row["place"]: row for row in rows(con, "select * from report_frames")}
+    sides = {flow: [(at, number) for key, at, number in packets if key == flow] for flow in (0, 1)}
+    for flow, at, place, last, gap, frame in reports:
+        possible = covered_frames(sides[flow], sides[1 - flow], at, last, gap)
+        assert frame in possible
+        assert found[place]["frame"] == (frame if len(possible) == 1 else None), (flow, at, last, gap)
+        assert found[place]["ambiguous"] == (len(possible) > 1)
+    assert 0 < sum(row["ambiguous"] for row in found.values()) < len(reports) / 2
+    assert any(row["by_iat"] and not row["ambiguous"] for row in found.values())
 
 
 def test_r2_is_one_without_error(tmp_path):

@@ -2,9 +2,9 @@
 -- determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log is the same for
 -- logarithms of the pairs with both values above 0. Errors are |x - y| / y for y above 0; near: pairs without
 -- difference, or with an error of at most 1 %. missing_share: of the exact values that are not outside, the share
--- without a measured one. ambiguous: pairs that are not judged, so no other column counts them. covered_share: of the pairs with an interval, the share whose interval contains the exact
--- value; width_median and width_p99: of intervals other than from 0 to 0, which would hide the others if most flows
--- have no loss.
+-- without a measured one. ambiguous: pairs that are not judged, so no other column counts them. covered_share: of the
+-- pairs with an interval, the share whose interval contains the exact value; width_median and width_p99: of intervals
+-- other than from 0 to 0, which would hide the others if most flows have no loss.
 with
 
 pairs as (

@@ -21,6 +21,10 @@ frames as (
     select * from report_frames
 ),
 
+followed as (
+    select distinct key from states
+),
+
 -- Packets of the flow, also those that change no state (RST), and acknowledgments of its reverse flow.
 moments as (
     select
@@ -29,7 +33,7 @@ moments as (
         packets.ts_ns,
         true as own
     from packets
-    inner join (select distinct key from states) as followed on packets.key = followed.key
+    inner join followed on packets.key = followed.key
     union all
     select
         states.key,

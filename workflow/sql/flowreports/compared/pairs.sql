@@ -130,7 +130,7 @@ measures as (
         measured,
         case measure when 'loss' then in_interval when 'retransmitted' then in_retransmitted end as covered,
         case measure when 'loss' then interval_width when 'retransmitted' then retransmitted_width end as width,
-        measure = 'iat' and flow in (select flow from simultaneous) as ambiguous
+        measure = 'iat' and flow_measures.flow in (select s.flow from simultaneous as s) as ambiguous
     from flow_measures
     where exact is not null or measured is not null
     union all

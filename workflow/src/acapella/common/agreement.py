@@ -92,7 +92,7 @@ def disagreement(row: dict | None) -> str | None:
     If all exact values are the same, R2 is undefined. In this case, all pairs must be equal.
     """
     if row is None or not row["n"] + row["missing"]:
-        return "no values"
+        return f"{TOO_FEW}: all ambiguous" if row and row["ambiguous"] else "no values"
     if not row["n"]:
         return "all values missing"
     reasons = faults(row)

@@ -85,7 +85,7 @@ def accuracy(source: Source) -> dict:
         ("Within 1 %", True),
         ("Missing", True),
     ]
-    columns += [("Outside", True), ("Extra", True), ("Error, median", True), ("Error, p99", True)]
+    columns += [("Outside", True), ("Extra", True), ("Ambiguous", True), ("Error, median", True), ("Error, p99", True)]
     columns += [("Error, largest", True), ("Contain exact", True), ("Width, median", True)]
     columns += [("Width, p99", True), ("Bound", False)]
     cells = [
@@ -95,7 +95,7 @@ def accuracy(source: Source) -> dict:
             number(row["n"]),
             *(percent_or_empty(row[name]) for name in ("equal_share", "near_share")),
             missing(row),
-            *(number(row[name]) for name in ("outside", "extra")),
+            *(number(row[name]) for name in ("outside", "extra", "ambiguous")),
             *(percent_or_empty(row[name]) for name in ("error_median", "error_p99", "error_largest")),
             *(percent_or_empty(row[name]) for name in ("covered_share", "width_median", "width_p99")),
             bound(row["measure"]),
@@ -107,9 +107,10 @@ def accuracy(source: Source) -> dict:
         "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
         "exact values above 0; for loss and retransmitted payload, of the lower bound. Missing: exact values that no "
         "report contains; outside: further ones, in tunnels that the program does not parse; extra: measured values "
-        "that the digest does not contain, such as those of the outer flow of such a tunnel. Bound: limit for the "
-        "values that both sides have. Log R\u00b2: of logarithms; p99: 99th percentile; contain exact: share of "
-        "intervals that contain the exact value. " + STATEMENT
+        "that the digest does not contain, such as those of the outer flow of such a tunnel; ambiguous: values that "
+        "are not judged, because several packets have the time of a report and it does not show which of them it "
+        "covers. Bound: limit for the values that both sides have. Log R\u00b2: of logarithms; p99: 99th percentile; "
+        "contain exact: share of intervals that contain the exact value. " + STATEMENT
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
 

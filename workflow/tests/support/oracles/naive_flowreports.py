@@ -173,6 +173,26 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
     return found
 
 
+def covered_frames(own: list[tuple], reverse: list[tuple], at: int, last: int | None, gap: int | None) -> set[int]:
+    """Return the frames that may be the last one of a flow that a report covers, by trying all that precede it.
+
+    ``own`` and ``reverse``: (time, frame) of the flow and its reverse flow; ``at``: time of the report; ``last`` and
+    ``gap``: its time of the last packet and the inter-arrival time before it, None if it has no slot.
+    """
+    possible = set()
+    for place, (ts_ns, frame) in enumerate(own):
+        following = own[place + 1][0] if place + 1 < len(own) else at + 1
+        if ts_ns > at or following < at:
+            continue
+        before = own[place - 1][0] if place else None
+        if last is not None:
+            fits = last == ts_ns and gap == (None if before is None else ts_ns - before)
+        else:  # a packet at the time of the report caused it: one of the flow, or of its reverse flow
+            fits = ts_ns == at or following > at or any(other == at for other, _ in reverse)
+        possible |= {frame} if fits else set()
+    return possible
+
+
 def windows(frames: list[dict], window_ns: int) -> dict[tuple, tuple[int, int]]:
     """Return (packets, bytes) by key and start of the window."""
     sizes = defaultdict(list)
