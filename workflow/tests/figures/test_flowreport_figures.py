@@ -380,11 +380,20 @@ def test_replayed_traces_lose_reports_overwritten_before_they_are_read(tmp_path,
     assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
 
 
-NO_ERROR = dict.fromkeys(("missing", "missing_share", "outside", "extra"), 0)
+NO_ERROR = dict.fromkeys(("missing", "missing_share", "outside", "extra", "ambiguous"), 0)
 NO_ERROR |= dict.fromkeys(("error_median", "error_p99", "error_largest"), 0)
 COUNTS_AND_WIDTHS = {
-    **{"n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0, "r2": None, "r2_log": None},
-    **{"equal": 1, "covered_share": 1.0, "width_median": 0.02, "width_p99": 0.05, "error_largest": None},
+    **{"n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0},
+    **{
+        "ambiguous": 0,
+        "r2": None,
+        "r2_log": None,
+        "equal": 1,
+        "covered_share": 1.0,
+        "width_median": 0.02,
+        "width_p99": 0.05,
+        "error_largest": None,
+    },
 }
 
 

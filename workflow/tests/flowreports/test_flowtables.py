@@ -15,7 +15,7 @@ from acapella.flowreports import tables as flowtables
 
 PAIRS = """copy (
     select 'flows' as triggers, 'bytes' as measure, 'report' as report, 1.0::double as exact, 1.0::double as measured,
-        false as outside, true as covered, 0.0::double as width
+        false as outside, true as covered, 0.0::double as width, false as ambiguous
     where false
 ) to '{file}' (format parquet)"""
 

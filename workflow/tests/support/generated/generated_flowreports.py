@@ -163,7 +163,8 @@ def accuracy(made: dict) -> list[dict]:
     con.register("by_report", pa.Table.from_pylist(made["by_report"], tables.arrow_schema("flowreport_by_report")))
     for name, measures in COMPARED.items():
         every = ", ".join(f"{column} double" for pair in measures.values() for column in pair)
-        con.execute(f"create table compared_{name} ({every})")
+        flags = "ambiguous boolean default false, early boolean default false"
+        con.execute(f"create table compared_{name} (flow uinteger, place bigint, {flags}, {every})")
         for measure, pair in measures.items():
             values = "select 10 ** (place / 20), 10 ** (place_measured / 20) from by_report, range(pairs::bigint)"
             con.execute(f"insert into compared_{name} ({', '.join(pair)}) {values} where measure = '{measure}'")
