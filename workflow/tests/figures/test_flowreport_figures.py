@@ -384,16 +384,8 @@ NO_ERROR = dict.fromkeys(("missing", "missing_share", "outside", "extra", "ambig
 NO_ERROR |= dict.fromkeys(("error_median", "error_p99", "error_largest"), 0)
 COUNTS_AND_WIDTHS = {
     **{"n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0},
-    **{
-        "ambiguous": 0,
-        "r2": None,
-        "r2_log": None,
-        "equal": 1,
-        "covered_share": 1.0,
-        "width_median": 0.02,
-        "width_p99": 0.05,
-        "error_largest": None,
-    },
+    **{"ambiguous": 0, "r2": None, "r2_log": None, "equal": 1, "covered_share": 1.0},
+    **{"width_median": 0.02, "width_p99": 0.05, "error_largest": None},
 }
 
 

@@ -176,19 +176,9 @@ def undamaged_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | Non
 
 def as_text(accuracy: list[dict]) -> list[str]:
     """Return the lines of the table: one per triggers and measure, with its verdict (agreement)."""
-    columns = (
-        "n",
-        "missing",
-        "missing_share",
-        "outside",
-        "extra",
-        "ambiguous",
-        "equal_share",
-        "near_share",
-        "r2",
-        "r2_log",
-    )
-    columns += ("error_median", "error_p99", "error_largest", "covered_share", "width_median", "width_p99")
+    columns = ("n", "missing", "missing_share", "outside", "extra", "ambiguous", "equal_share", "near_share")
+    columns += ("r2", "r2_log", "error_median", "error_p99", "error_largest")
+    columns += ("covered_share", "width_median", "width_p99")
     names = f"{'triggers':9} {'measure':18}"
     lines = [" ".join([names, *(f"{column:>13}" for column in columns), f"{'bound':{BOUND_WIDTH}}", "verdict"])]
     for row in sorted(accuracy, key=lambda row: (row["triggers"], agreement.MEASURES.index(row["measure"]))):
