@@ -181,14 +181,14 @@ onstart:
     if config["testbed"] == "files":
         cleanup.remove_unlisted(CAMPAIGN, SHEET.rows)
     cleanup.remove_unconfigured(CAMPAIGN, OPTIONAL_STAGES)
-    write_analysis_config(CAMPAIGN, config)
+    write_analysis_config(CAMPAIGN, config, WITHOUT_REPORTS)
 
 
 onsuccess:
     PROGRESS.stop()
     JOB_RECORDS.record_success()
     quarantine.remove_completed(CAMPAIGN)
-    quarantine.print_omitted(CAMPAIGN, FAILED)
+    quarantine.print_omitted(CAMPAIGN, FAILED, WITHOUT_REPORTS)
 
 
 onerror:

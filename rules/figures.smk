@@ -43,7 +43,8 @@ rule figures:
         campaign=lambda wildcards: CAMPAIGN,
         formats=FORMATS,
         figures=FIGURES,
-        missing=f"--missing {len(FAILED)}" if FAILED else "",
+        missing=[f"--missing={len(FAILED)}"] * bool(FAILED)
+        + [f"--missing-reports={len(WITHOUT_REPORTS)}"] * bool(WITHOUT_REPORTS),
         code=lambda wildcards: [f"{figure}={digest_of_figure(figure)}" for figure in FIGURES],
     message:
         "figures"

@@ -92,7 +92,7 @@ rule flowtables:
             if BATCHED
             else expand(
                 "<campaign>/flowreports/{sample}/{part}.parquet",
-                sample=SAMPLES.selected(REPORTED["samples"]),
+                sample=SAMPLES.selected(REPORTED["samples"], without=WITHOUT_REPORTS),
                 part=[*FLOW_PARTS, "memory"],
             )
         ),

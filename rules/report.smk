@@ -52,10 +52,11 @@ rule report:
         papers="--papers" if config["report"]["papers"] else "",
         excluded=["--excluded", *config["exclude"]] if config["exclude"] else [],
         failed=["--failed", *FAILED] if FAILED else [],
-        reasons=quarantine.reasons(CAMPAIGN, FAILED),  # a new reason causes a new report
+        without_reports=["--failed-reports", *WITHOUT_REPORTS] if WITHOUT_REPORTS else [],
+        reasons=quarantine.reasons(CAMPAIGN, [*FAILED, *WITHOUT_REPORTS]),  # a new reason causes a new report
         code=digest_of_code("acapella.report", "acapella.campaign.index"),
     message:
         "report"
     shell:
         "(acapella campaign report {params.campaign:q} {params.flags} {params.papers} {params.only} {params.excluded:q}"
-        " {params.failed:q} {params.views}) > {log:q} 2>&1"
+        " {params.failed:q} {params.without_reports:q} {params.views}) > {log:q} 2>&1"

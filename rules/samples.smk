@@ -40,8 +40,9 @@ if config["testbed"] == "files":
         )
         check_captures(config, SHEET.rows.values())
         sample_names.check_names(sample_names.configured_names(config), SHEET.rows, f"of {SHEET.path}")
-    # Samples that failed in an earlier run are in no table.
-    FAILED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures, SHEET.manifest_values)
+    # Samples that failed in an earlier run are in no table; those whose flow reports failed, only in none of these.
+    OMITTED = quarantine.omitted_samples(CAMPAIGN, config, SHEET.captures, SHEET.manifest_values)
+    FAILED, WITHOUT_REPORTS = quarantine.by_stage(CAMPAIGN, OMITTED)
     EXCLUDED = [*config["exclude"], *FAILED]
     # A job does not check all captures, nor request the headers of all objects in storage.
     if not is_without_captures(config) and is_main_process(workflow):
@@ -69,7 +70,8 @@ else:
         )
         COLLECTION.check(collected=Path(COLLECTED_SHEET).exists())
     with exit_on_user_error("error: "):
-        FAILED = quarantine.omitted_samples(CAMPAIGN, config, lambda _: collected_captures(CAMPAIGN))
+        OMITTED = quarantine.omitted_samples(CAMPAIGN, config, lambda _: collected_captures(CAMPAIGN))
+    FAILED, WITHOUT_REPORTS = quarantine.by_stage(CAMPAIGN, OMITTED)
     EXCLUDED = [*config["exclude"], *FAILED]
     SAMPLES = Samples(CAMPAIGN, EXCLUDED, lambda: read_collected(checkpoints.collect.get().output.sheet, CAMPAIGN))
     recorded_capture, recorded_values = lambda sample: SAMPLES[sample].capture, lambda sample: []
@@ -96,7 +98,7 @@ BATCHES = Batches(
     is_damaged=CACHED_DIGESTS.is_damaged,
     values=recorded_values,
     stored=SHEET.stored if FILES else lambda sample: None,
-    selected=lambda: SAMPLES.selected(REPORTED["samples"]),
+    selected=lambda: SAMPLES.selected(REPORTED["samples"], without=WITHOUT_REPORTS),
 )
 BATCHED = len(BATCHES.stages) > 0
 if "collect" in BATCHES.stages:

@@ -60,14 +60,14 @@ def test_failed_merge_names_the_sample_and_keeps_earlier_tables(created, capsys,
     assert earlier.read_bytes() == b"earlier"
 
 
-def select(campaign, samples) -> None:
+def select(campaign, samples, failed=()) -> None:
     """Write the files of a run with these samples in key flowreports.samples, in which c is excluded."""
-    write_json(campaign / "config.json", {"flowreports": {"samples": samples}})
+    write_json(campaign / "config.json", {"flowreports": {"samples": samples, "failed": [*failed]}})
     rows = "".join(f"{name}\tsite\tport\tfile\n" for name in "bac")
     write_file(campaign / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{rows}")
     with contextlib.closing(duckdb.connect(campaign / "catalog.duckdb")) as con:
         con.execute(
-            "create table samples as select unnest(['a', 'b', 'c']) as sample, unnest(['f', 'f', null]) as acap"
+            "create or replace table samples as select unnest(['a', 'b', 'c']) as sample, unnest(['f', 'f', null]) as acap"
         )
 
 
@@ -77,6 +77,15 @@ def test_samples_of_the_config_have_tables_unless_they_are_excluded(created, sam
     select(created, samples)
     assert flowtables.configured_samples(open_campaign(created)) == expected
     assert cli.main(["p4", "tables", str(created)]) == 0
+
+
+@pytest.mark.parametrize("samples", ["all", ["a", "b"]])
+def test_samples_whose_flow_reports_failed_have_no_tables(created, samples):
+    select(created, samples, failed=["a"])
+    assert flowtables.configured_samples(open_campaign(created)) == ["b"]
+    select(created, samples, failed=["a", "b"])
+    assert cli.main(["p4", "tables", str(created)]) == 0
+    assert pq.read_table(created / "tables" / "flowreport_flows.parquet").num_rows == 0
 
 
 @pytest.mark.parametrize(

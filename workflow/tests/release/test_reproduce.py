@@ -214,6 +214,9 @@ def test_config_of_a_release_names_its_samples_with_flow_reports(tmp_path):
     config, notes = reproducible.released_config(tmp_path, samples, ["native"], hidden=True)
     assert config["flowreports"] == {"samples": ["S2-P0-0000", "S0-P0-0000"], "sketch": "4x1024"}
     assert notes == ["flow reports of samples that are not in the release (1)"]
+    reproducible.write_campaign_config(tmp_path, {"flowreports": settings | {"samples": "all"}}, ["b"])
+    config, notes = reproducible.released_config(tmp_path, samples, ["native"], hidden=True)
+    assert (config["flowreports"]["samples"], notes) == (["S0-P0-0000", "S2-P0-0000"], [])
     reproducible.write_campaign_config(tmp_path, {"flowreports": settings | {"samples": ["gone"]}})
     assert "flowreports" not in reproducible.released_config(tmp_path, samples, ["native"], hidden=True)[0]
 

@@ -200,6 +200,21 @@ def test_flow_reports_complete_a_sample_only_if_they_failed(campaign, rule, expe
     assert omitted() == expected
 
 
+def test_sample_whose_flow_report_failed_is_only_without_flow_reports(campaign):
+    campaign(MISTAKE, rule="flowreports")
+    assert quarantine.by_stage("mine", omitted()) == ([], ["a"])
+    campaign(MISTAKE, rule="analyze")
+    assert quarantine.by_stage("mine", omitted()) == (["a"], [])
+
+
+@pytest.mark.parametrize("rules", [("analyze", "flowreports"), ("flowreports", "analyze")])
+def test_sample_of_which_two_stages_fail_is_recorded_with_the_stage_that_omits_more(campaign, rules):
+    records = JobRecords()
+    records._failed[1] = [FailedJob(rule, "a", write_file(Path("a.log"), "error"), MISTAKE) for rule in rules]
+    quarantine.record_failures("mine", REPORT, records, "{}.pcap".format)
+    assert read_records(Path("mine"))["a"]["rule"] == "analyze"
+
+
 def test_sample_without_a_capture_is_retried_when_it_has_one(campaign):
     Path("a.pcap").unlink()
     campaign(MISTAKE)

@@ -12,6 +12,7 @@ from acapella_testing.frames import pcap_files
 from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.new_files import write_file, write_json
 from acapella_testing.runs.workflow_run import DIGESTS, LETTER, ROOT, Workplace, jobs, rules_run, workplace
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.batches import STAGES, Member, log_of, outputs_of, read_plan
 from acapella.campaign.failed_samples import read_records, record_of
@@ -26,6 +27,10 @@ BATCHED = {"batches": {"samples": 2}, "digest": {"engine": "native"}}
 SELECTED = ["s0", "raw", "s1"]
 REPORTED = BATCHED | {"flowreports": {"samples": [*SELECTED, "s4"]}, "missing": "report"}
 REPORTS = ("tables/flowreport_*", "flowreports/*/*.parquet", "flowreports/*/reports.pcap")
+ONLY_RAW = {
+    **{"flowreports": {"samples": ["raw"]}, "missing": "report"},
+    "figures": {"only": ["frame_sizes", "flowreport_rate"], "formats": ["svg"]},
+}
 needs_program = pytest.mark.skipif(
     program.why_unavailable() is not None, reason="the P4 program cannot run: no flow reports"
 )
@@ -35,6 +40,16 @@ def outcomes(place: Workplace, stage: str) -> dict[str, str]:
     """Return the outcome of each sample in the last run of a stage."""
     rows = [row for path in (place.campaign / "batches" / stage).glob("*.tsv") for row in read_rows(path)]
     return {row["sample"]: row["outcome"] for row in rows}
+
+
+def samples_in(place: Workplace, table: str) -> set[str]:
+    """Return the samples of a table."""
+    return {row["sample"] for row in read_rows(place.campaign / "tables" / f"{table}.csv")}
+
+
+def figure_text(place: Workplace, name: str) -> str:
+    """Return the text of a figure."""
+    return with_spaces((place.campaign / "figures" / f"{name}.svg").read_text())
 
 
 def times(place: Workplace) -> dict[str, int]:
@@ -314,8 +329,23 @@ def test_failed_flow_report_of_a_batch_does_not_affect_the_other_samples(reporte
     assert re.search(r"^  raw: .*raw\.pcap: link type 12; only Ethernet", printed, re.M), printed
     assert read_records(place.campaign)["raw"]["rule"] == "flowreports"
     assert outcomes(place, "flowreports") == {"s0": "kept", "s1": "done"}
-    assert {row["sample"] for row in read_rows(place.campaign / "tables" / "flowreport_counts.csv")} == {"s0", "s1"}
+    assert samples_in(place, "flowreport_counts") == {"s0", "s1"}
+    assert samples_in(place, "capture_quality") == {"s0", "s1", "s2", "raw"}, "only its flow reports are omitted"
     assert "only Ethernet" in log_of(place.campaign, "flowreports", "raw").read_text()
+
+
+@needs_program
+def test_failed_flow_report_of_a_single_job_omits_no_other_result(reported, tmp_path):
+    """Without any flow report, the tables flowreport_* are empty."""
+    shutil.copytree(reported[0].directory / "captures", tmp_path / "captures")
+    place = campaign_of(tmp_path, ["s0", "raw"], batches={"samples": 1}, **ONLY_RAW)
+    assert "the next run creates tables of flow reports without them" in place.fail("flowtables")
+    assert "1 sample is missing from the tables of flow reports, because its job failed: raw" in place.succeed("all")
+    assert (samples_in(place, "capture_quality"), samples_in(place, "flowreport_counts")) == ({"s0", "raw"}, set())
+    page = with_spaces((place.campaign / "report.html").read_text())
+    assert "Flow reports of 1 sample of 2 failed and are in no table or figure: raw (flowreports: " in page
+    noted = {name: "1 sample missing because it failed" in figure_text(place, name) for name in ONLY_RAW["figures"]["only"]}
+    assert noted == {"frame_sizes": False, "flowreport_rate": True}
 
 
 @needs_program

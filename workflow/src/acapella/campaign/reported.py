@@ -6,6 +6,7 @@ from pathlib import Path
 from acapella_core.errors import UserError
 
 CONFIG = "config.json"  # keys of the config that determine results, written before the first job
+FAILED = "failed"  # its key in flowreports with the samples whose flow reports failed in an earlier run
 PARTS = (
     "compared_flows",
     "judged_windows",
@@ -41,3 +42,12 @@ def selected_samples(campaign: Path) -> list[str] | None:
     if isinstance(samples, list):
         return samples
     raise UserError("lists no samples with flow reports", where=path, fix="run snakemake with flowreports.samples")
+
+
+def samples_without_reports(campaign: Path) -> list[str]:
+    """Return the samples whose flow reports failed, so that the last run omitted them; [] if the file is invalid."""
+    try:
+        failed = json.loads((campaign / CONFIG).read_text(encoding="utf-8"))["flowreports"][FAILED]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [name for name in failed if isinstance(name, str)] if isinstance(failed, list) else []

@@ -5,7 +5,7 @@
 
 The stages are collect, digest, analyze and flowreports; options after -- are passed to the command `acapella collect`,
 `acapella digest`, `acapella campaign analyze` or `acapella p4 reports`. Stage flowreports processes the samples of the
-batch that config key flowreports.samples selects (CAMPAIGN/config.json).
+batch that config key flowreports.samples selects (CAMPAIGN/config.json), except those whose flow reports failed before.
 
 The program is loaded once. Each sample is processed in a fork, so an error, a crash or the memory use of one sample
 does not affect the others. A fork of stage analyze processes several small samples, because planning the queries takes
@@ -48,7 +48,7 @@ from acapella.campaign.batches import (
 )
 from acapella.campaign.journal import Journal, locked
 from acapella.campaign.layout import Campaign, open_campaign
-from acapella.campaign.reported import selected_samples
+from acapella.campaign.reported import samples_without_reports, selected_samples
 from acapella.digest.cache import damaged_entries
 from acapella_core import beneath, names, shards
 from acapella_core.errors import INTERRUPTED, UserError
@@ -83,9 +83,10 @@ def run(args: argparse.Namespace) -> int:
     """Process the samples of a batch; return 0 if all of them are complete."""
     campaign = open_campaign(args.campaign).directory
     members = [member for member in read_plan(campaign) if member.batch == args.batch]
-    if args.stage == OF_SELECTED and (selected := selected_samples(campaign)) is not None:
-        selected = {*selected}
-        members = [member for member in members if member.sample in selected]
+    if args.stage == OF_SELECTED:
+        selected, failed = selected_samples(campaign), {*samples_without_reports(campaign)}
+        selected = {member.sample for member in members} if selected is None else {*selected}
+        members = [member for member in members if member.sample in selected - failed]
     if not members:
         what = f"no batch {args.batch!r}, or none of its samples is selected"
         raise UserError(what, where=campaign / "batches" / "plan.jsonl")

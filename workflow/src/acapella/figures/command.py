@@ -33,6 +33,7 @@ from .registry import (
     TRAFFIC_FIGURES,
     TRANSFER_FIGURES,
     TRIAL_FIGURES,
+    Missing,
     all_figures,
 )
 
@@ -90,6 +91,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "(default: 0)",
     )
     parser.add_argument(
+        "--missing-reports",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of samples whose flow reports failed; figures of flow reports add it to --missing (default: 0)",
+    )
+    parser.add_argument(
         "--code",
         nargs="+",
         metavar="NAME=VERSION",
@@ -127,11 +135,11 @@ def run(args: argparse.Namespace) -> None:
     campaign = campaigns.open_campaign(args.campaign)
     versions = dict(text.partition("=")[::2] for text in args.code)
     select_names([*versions], all_figures(), "--code")
-    drawn = DrawnFigures(campaign, versions, [args.missing])
+    drawn = DrawnFigures(campaign, versions, [args.missing, args.missing_reports])
     paths = {name: [campaign.directory / "figures" / f"{name}.{form}" for form in formats] for name in names}
     changed = [name for name in names if not drawn.keep(name, paths[name])]
     if changed:
-        draw(campaign, changed, formats, args.missing)
+        draw(campaign, changed, formats, Missing(args.missing, args.missing_reports))
     for name in names:
         drawn.add(name, paths[name])
     drawn.save()
@@ -139,7 +147,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"figures: {len(names) - len(changed)} of {len(names)} have not changed", file=sys.stderr)
 
 
-def draw(campaign: campaigns.Campaign, names: list[str], formats: list[str], missing: int) -> None:
+def draw(campaign: campaigns.Campaign, names: list[str], formats: list[str], missing: Missing) -> None:
     """Write figures; print a line for each. Raises UserError for a missing table."""
     load_jsonschema()
     from .compose import compose_figure  # noqa: PLC0415 (Altair and vl-convert are slow to import)

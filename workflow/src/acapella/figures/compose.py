@@ -14,6 +14,7 @@ from .rows import Rows, sampled
 from .shared_parts import shared_parts
 from .source import NoData, Source
 
+NONE_MISSING = registry.Missing()
 SENTENCE = 12  # px: size of a sentence instead of a chart
 
 
@@ -57,10 +58,10 @@ class ComposedFigure:
         return ". ".join([self.title, *self.notes])
 
 
-def compose_figure(name: str, source: Source, *, origin: bool = True, missing: int = 0) -> ComposedFigure:
+def compose_figure(name: str, source: Source, *, origin: bool = True, missing: registry.Missing = NONE_MISSING) -> ComposedFigure:
     """Draw one figure. Raises UserError if a table that it needs is missing.
 
-    ``origin``: add the name of the table to the figure. Pages with captions show it in the caption. ``missing``: number
+    ``origin``: add the name of the table to the figure. Pages with captions show it in the caption. ``missing``: numbers
     of samples that are missing from the tables because they failed.
     """
     module = registry.figure_module(name)
@@ -83,11 +84,12 @@ def compose_figure(name: str, source: Source, *, origin: bool = True, missing: i
     return ComposedFigure(name, title, notes, table, columns, reason, spec)
 
 
-def missing_note(name: str, missing: int) -> tuple[str, ...]:
+def missing_note(name: str, missing: registry.Missing) -> tuple[str, ...]:
     """Return the note about missing samples of a figure; empty for figures that are not about samples."""
-    if not missing or name not in registry.SAMPLE_FIGURES:
+    number = missing.samples + (missing.reports if name in registry.FLOWREPORT_FIGURES else 0)
+    if not number or name not in registry.SAMPLE_FIGURES:
         return ()
-    return (f"{count(missing, 'sample')} missing because {'it' if missing == 1 else 'they'} failed",)
+    return (f"{count(number, 'sample')} missing because {'it' if number == 1 else 'they'} failed",)
 
 
 def restriction_suffix(scope: Callable, source: Source) -> str:

@@ -2,6 +2,15 @@
 
 import importlib
 from types import ModuleType
+from typing import NamedTuple
+
+
+class Missing(NamedTuple):
+    """Numbers of samples that are missing because they failed: from all tables, and only from those of flow reports."""
+
+    samples: int = 0
+    reports: int = 0
+
 
 TRAFFIC_FIGURES = (
     "header_depth",

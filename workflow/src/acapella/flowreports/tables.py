@@ -4,7 +4,8 @@
     acapella p4 tables results/demo --samples s1 s2 --pseudonyms
 
 Without --samples, the samples are those of config key flowreports.samples in CAMPAIGN/config.json that the catalog does
-not omit. Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
+not omit, except those whose flow reports failed and are omitted (`missing: report`). Without any, the tables are empty.
+Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
 schemas/tables/. Rows of flowreport_accuracy for sample `all` summarize the pairs of all samples.
@@ -20,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from acapella.campaign.layout import Campaign, open_campaign, require
-from acapella.campaign.reported import selected_samples
+from acapella.campaign.reported import samples_without_reports, selected_samples
 from acapella.common import queries
 from acapella_core import sheets
 from acapella_core.errors import UserError
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def configured_samples(campaign: Campaign) -> list[str]:
-    """Return the samples that the configuration selects, except those that are in no table of the campaign."""
+    """Return the samples that the configuration selects, except those that are in no table, or whose reports failed."""
     names = selected_samples(campaign.directory)
     require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     with (
@@ -79,6 +80,7 @@ def configured_samples(campaign: Campaign) -> list[str]:
     if names is None:
         sheet = require(campaign.directory / "raw" / "samples.tsv", "name the samples with --samples")
         names = [row["sample"] for row in sheets.read(sheet)]
+    omitted.update(samples_without_reports(campaign.directory))
     return [name for name in names if name not in omitted]
 
 
@@ -104,6 +106,9 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
 def merge_samples(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
     """Return a connection with the tables of samples, which have the names in ``names``."""
     con = queries.connect()
+    if not samples:
+        create_empty(con)
+        return con
     con.execute("create temp table names (given varchar, shown varchar)")
     queries.insert(con, "names", [(sample, names[sample]) for sample in samples])
     for name, part in MERGED.items():
@@ -116,6 +121,14 @@ def merge_samples(campaign: Campaign, samples: Sequence[str], names: dict[str, s
     for name, query in BY_PAIR.items():
         create_from_pairs(con, campaign, name, query, {sample: names[sample] for sample in samples})
     return con
+
+
+def create_empty(con) -> None:
+    """Create all tables without rows, for a campaign in which all flow reports failed."""
+    from acapella.common.tables import arrow_schema  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
+
+    for name in TABLES:
+        con.register(name, arrow_schema(name).empty_table())
 
 
 @contextlib.contextmanager

@@ -5,13 +5,14 @@ captures.tsv is a sample sheet of testbed `files`.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from acapella.campaign.layout import Campaign
 from acapella.campaign.reported import CONFIG as CAMPAIGN_CONFIG
+from acapella.campaign.reported import FAILED, samples_without_reports
 from acapella.common.pseudonyms import environment_pseudonyms
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
@@ -79,7 +80,9 @@ def released_config(
     config[STUDY] = {key: study[key] for key in INNER_KEYS[STUDY] if key in study}
     flowreports = config.pop("flowreports", {})
     if flowreports.get("samples"):
-        config["flowreports"], missing = renamed_flowreports(flowreports, {s.sample: s.name for s in samples})
+        config["flowreports"], missing = renamed_flowreports(
+            flowreports, {s.sample: s.name for s in samples}, samples_without_reports(campaign)
+        )
         notes += [f"flow reports of samples that are not in the release ({missing})"] if missing else []
     config["consistency"] = {key: value for key, value in compared.items() if key not in ("filter", "flow")}
     return {key: value for key, value in config.items() if value}, notes
@@ -129,25 +132,35 @@ def kept_keys(config: Mapping) -> dict:
     }
 
 
-def write_campaign_config(campaign: Path, config: Mapping) -> None:
+def write_campaign_config(campaign: Path, config: Mapping, without_reports: Iterable[str] = ()) -> None:
     """Write CAMPAIGN_KEYS of the config to the campaign's directory, for a later release of the campaign.
 
     Environments of trials keep their order, because tables list them in that order. Key `infrastructure` is
-    written with the study's files.
+    written with the study's files. ``without_reports``: samples whose flow reports failed; stages of flow reports omit
+    them.
     """
     path = campaign / CAMPAIGN_CONFIG
     study = config.get(STUDY) or {}
     has_files = any(isinstance(value, list) and value for value in study.values())
-    text = json.dumps(kept_keys(config) | ({STUDY: study} if has_files else {}), indent=2) + "\n"
+    kept = kept_keys(config) | ({STUDY: study} if has_files else {})
+    if failed := [*without_reports]:
+        kept["flowreports"] = {**kept["flowreports"], FAILED: failed}
+    text = json.dumps(kept, indent=2) + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         atomic_text(path, text)
 
 
-def renamed_flowreports(flowreports: Mapping, names: Mapping[str, str]) -> tuple[dict, int]:
-    """Return the config key with the names of samples in the release, and the number of unreleased samples."""
+def renamed_flowreports(
+    flowreports: Mapping, names: Mapping[str, str], failed: Collection[str] = ()
+) -> tuple[dict, int]:
+    """Return the config key with the names of samples in the release, and the number of unreleased samples.
+
+    ``failed``: samples whose flow reports failed, which the release does not recreate.
+    """
     samples = flowreports["samples"]
-    if samples == "all":
+    if samples == "all" and not failed:
         return dict(flowreports), 0
+    samples = [sample for sample in (names if samples == "all" else samples) if sample not in failed]
     released = [names[sample] for sample in samples if sample in names]
     return ({**flowreports, "samples": released} if released else {}), len(samples) - len(released)
 

@@ -59,6 +59,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         default=[],
         help="samples that failed and are in no table; the report lists them with the reasons in quarantine/",
     )
+    parser.add_argument(
+        "--failed-reports",
+        metavar="SAMPLE",
+        nargs="+",
+        default=[],
+        help="samples whose flow reports failed and are in no table of flow reports; the report lists them likewise",
+    )
     return parser
 
 
@@ -94,5 +101,6 @@ def run(args: argparse.Namespace) -> None:
         only=args.figures,
         excluded=args.excluded,
         failed=args.failed,
+        without_reports=args.failed_reports,
     )
     print(f"report: {path} ({figures} figures, {path.stat().st_size / 1e6:.1f} MB)", file=sys.stderr)

@@ -57,6 +57,7 @@ def write(  # noqa: PLR0913
     only: Collection[str] | None = None,
     excluded: Sequence[str] = (),
     failed: Sequence[str] = (),
+    without_reports: Sequence[str] = (),
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
@@ -65,7 +66,8 @@ def write(  # noqa: PLR0913
     infrastructure study, the storage study, the outcomes of all collections, monitored traffic,
     and searches for the highest rate without loss.
     ``papers`` adds tables of the numbers printed in papers. ``only``: figures, instead of all. ``excluded``: samples
-    that the config excludes. ``failed``: samples that failed and are in no table.
+    that the config excludes. ``failed``: samples that failed and are in no table; ``without_reports``: samples whose flow
+    reports failed.
     """
     source = Source(campaign)
     stage = "process" if with_samples else TRANSFER_STAGE if with_transfers else INFRASTRUCTURE_STAGE
@@ -77,7 +79,8 @@ def write(  # noqa: PLR0913
     search_figures = registry.SEARCH_FIGURES if with_searches else ()
     parts += ((*(registry.MONITOR_FIGURES if with_monitor else ()), *search_figures),)
     names = [name for part in parts for name in part if only is None or name in only]
-    composed = [compose_figure(name, source, origin=False, missing=len(failed)) for name in names]
+    missing = registry.Missing(len(failed), len(without_reports))
+    composed = [compose_figure(name, source, origin=False, missing=missing) for name in names]
     optional = (*registry.TRANSFER_FIGURES, *registry.INFRASTRUCTURE_FIGURES)
     omitted = [figure for figure in composed if figure.empty and figure.name in optional]
     shown = [figure for figure in composed if figure not in omitted]
@@ -98,7 +101,7 @@ def write(  # noqa: PLR0913
         policy=charts.security_policy(charts.vega(), charts.EMBED_SCRIPT),
         lead=summary.introduction(source) if with_samples else introduction(with_transfers=with_transfers),
         facts=summary.facts(source) if with_samples else [],
-        warnings=warnings.collect(source, excluded, failed) if with_samples else [],
+        warnings=warnings.collect(source, excluded, failed, without_reports) if with_samples else [],
         figures=figures,
         tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source) if with_samples else [],
         trials=trial_section(source, trial_entries, papers=papers) if with_trials else None,

@@ -21,15 +21,22 @@ COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link, which are at
 MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 
 
-def collect(source: Source, excluded: Sequence[str] = (), failed: Sequence[str] = ()) -> list[str]:
+def collect(
+    source: Source,
+    excluded: Sequence[str] = (),
+    failed: Sequence[str] = (),
+    without_reports: Sequence[str] = (),
+) -> list[str]:
     """Return one sentence per warning, the most severe first.
 
-    ``excluded``: samples that the config excludes; ``failed``: samples that failed and are in no table.
+    ``excluded``: samples that the config excludes; ``failed``: samples that failed and are in no table;
+    ``without_reports``: samples whose flow reports failed.
     """
     rows = source.quality
     warnings = [
         not_collected(source),
         failed_samples(source, failed),
+        failed_samples(source, without_reports, "flow reports of "),
         missing_samples(source, [*excluded, *failed]),
         excluded_by_config(source, excluded),
         *excluded_from_statistics(source),
@@ -102,14 +109,16 @@ def collected(source: Source) -> list[str]:
     return [row["sample"] for row in sheets.read(source.campaign.directory / "raw" / "samples.tsv")]
 
 
-def failed_samples(source: Source, failed: Sequence[str]) -> str | None:
-    """Return the warning about samples that failed: names, reasons and logs, or with pseudonyms only their number."""
+def failed_samples(source: Source, failed: Sequence[str], part: str = "") -> str | None:
+    """Return the warning about samples that failed: names, reasons and logs, or with pseudonyms only their number.
+
+    ``part``: prefix of the sentence if only a part of their results failed.
+    """
     if not failed:
         return None
-    text = (
-        f"{count(len(failed), 'sample')} of {len(collected(source))} failed and {'is' if len(failed) == 1 else 'are'}"
-    )
-    text += " in no table or figure"
+    verb = "is" if len(failed) == 1 and not part else "are"
+    text = f"{part}{count(len(failed), 'sample')} of {len(collected(source))} failed and {verb} in no table or figure"
+    text = text[0].upper() + text[1:]
     if has_pseudonyms(source.campaign):
         return f"{text}."
     records = read_records(source.campaign.directory)

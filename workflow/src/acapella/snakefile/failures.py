@@ -119,7 +119,11 @@ def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str], missing
         *by_reason({sample: reason_of(job) for sample, job in failed.items()}, "samples"),
     ]
     if missing == "report":
-        lines.append("acapella: the next run creates tables and figures without them; the report lists them")
+        without_reports = [job.rule == "flowreports" for job in failed.values()]
+        tables = "tables of flow reports" if all(without_reports) else "tables and figures"
+        lines.append(f"acapella: the next run creates {tables} without them; the report lists them")
+        if any(without_reports) and not all(without_reports):
+            lines.append("acapella: samples whose flow reports failed are missing only from the tables of flow reports")
         return lines
     lines += [
         "To create tables without samples that fail, which the report then lists, set `missing: report` in the config.",

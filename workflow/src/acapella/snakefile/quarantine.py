@@ -4,6 +4,8 @@ At the end of a failed run, quarantine/<sample>.json and quarantine/<sample>.log
 `missing: report` in the config, the next run starts immediately (`start_next_run`) and omits these samples, which the
 report lists. With `missing: fail`, the default, they are retried, and tables need all samples.
 
+A sample whose flow reports failed is omitted only from the tables of flow reports (`by_stage`).
+
 A sample is omitted as long as its capture, its values in the sheet, and the code, options and limits of its stage do
 not change. If the cause may be outside the sample, such as a lack of memory, it is omitted only after it has failed in
 MAX_RUNS runs.
@@ -81,7 +83,9 @@ def record_failures(
     """
     remove_completed(campaign)
     earlier = read_records(Path(campaign))
-    for job, reason in samples_that_failed(records.failed, stopping=records.stopping):
+    failed = samples_that_failed(records.failed, stopping=records.stopping)
+    # If a second stage of a sample failed, its record replaces that of flow reports, which omits fewer results.
+    for job, reason in sorted(failed, key=lambda job_and_reason: job_and_reason[0].rule != OF_SELECTED):
         causes = causes_of(job.rule, config, capture_of(job.sample), values_of(job.sample))
         previous = earlier.get(job.sample, {})
         runs = previous.get("runs", 0) + 1 if previous.items() >= causes.items() else 1
@@ -132,6 +136,14 @@ def is_processed(sample: str, rule: str, config: Mapping) -> bool:
     """Return whether the config still selects a sample for the rule that failed."""
     selected = config["flowreports"]["samples"] or ()
     return rule != OF_SELECTED or selected == ALL_SAMPLES or sample in selected
+
+
+def by_stage(campaign: str, omitted: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the omitted samples that are in no table, and those whose flow reports failed, which lack only these."""
+    records, groups = read_records(Path(campaign)), ([], [])
+    for name in omitted:
+        groups[records.get(name, {}).get("rule") == OF_SELECTED].append(name)
+    return groups
 
 
 def reasons(campaign: str, samples: Iterable[str]) -> list[str]:
@@ -206,13 +218,15 @@ def is_completed(campaign: Path, member: Member, rule: str) -> bool:
     return all(path.lstat().st_mtime_ns > recorded for path in results[rule])
 
 
-def print_omitted(campaign: str, omitted: Sequence[str]) -> None:
-    """Print which samples are omitted, and how to retry them."""
-    if omitted:
+def print_omitted(campaign: str, failed: Sequence[str], without_reports: Sequence[str] = ()) -> None:
+    """Print which samples are omitted, and how to retry them. ``without_reports``: those whose flow reports failed."""
+    for omitted, tables in ((failed, "the tables"), (without_reports, "the tables of flow reports")):
+        if not omitted:
+            continue
         plural, whose = ("sample is", "its") if len(omitted) == 1 else ("samples are", "their")
         shown = ", ".join(omitted[:5]) + (", ..." if len(omitted) > 5 else "")
         names.report(
-            f"acapella: {len(omitted)} {plural} missing from the tables, because {whose} job failed: {shown}; "
+            f"acapella: {len(omitted)} {plural} missing from {tables}, because {whose} job failed: {shown}; "
             f"to try one again, delete {campaign}/{Campaign.at(Path(campaign)).pattern(KIND, 'SAMPLE.json')}"
         )
 
@@ -254,9 +268,10 @@ def progress(campaign: str, config: Mapping, records: JobRecords, earlier: Seque
     disk is full, or if a sample failed in more than MAX_RUNS runs: then its capture keeps changing, or the sample would
     have been omitted.
     """
-    failed = [job.sample for job, _ in samples_that_failed(records.failed, stopping=records.stopping)]
-    if config["missing"] != "report" or records.stopping or len(failed) < len(records.failed):
+    jobs = samples_that_failed(records.failed, stopping=records.stopping)
+    if config["missing"] != "report" or records.stopping or len(jobs) < len(records.failed):
         return []
+    failed = [*dict.fromkeys(job.sample for job, _ in jobs)]  # once, even if two stages of a sample failed
     runs = Counter([*earlier, *failed])
     if not set(failed) <= set(read_records(Path(campaign))) or any(runs[sample] > MAX_RUNS for sample in failed):
         return []

@@ -115,14 +115,14 @@ def release_files(config: Mapping) -> list[str]:
     return [str(path) for path in (directory / "SHA256SUMS", *results)]
 
 
-def write_analysis_config(campaign: str, config: Mapping) -> None:
+def write_analysis_config(campaign: str, config: Mapping, without_reports: Iterable[str] = ()) -> None:
     """Write the keys that determine results to config.json in the campaign, for a later release.
 
-    An error, such as a full disk, is only reported, because jobs also report it. The file of an earlier run is then
+    ``without_reports``: samples whose flow reports failed. An error, such as a full disk, is only reported, because jobs also report it. The file of an earlier run is then
     removed, because stages of flow reports read it.
     """
     try:
-        reproducible.write_campaign_config(Path(campaign), config)
+        reproducible.write_campaign_config(Path(campaign), config, without_reports)
     except UserError as error:
         Path(campaign, reproducible.CAMPAIGN_CONFIG).unlink(missing_ok=True)
         names.report(f"acapella: warning: {error}; a release of this campaign will not contain its settings")

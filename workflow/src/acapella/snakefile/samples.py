@@ -65,11 +65,10 @@ class Samples:
         """Return the number of samples that are not excluded, for the memory and run time of a job that reads all."""
         return len(self.included())
 
-    def selected(self, names: str | Iterable[str] | None) -> list[str]:
-        """Return the ``names`` that are not excluded, in their order; "all" selects all included samples."""
-        if names == "all":
-            return self.included()
-        return [name for name in names or [] if name not in self._excluded]
+    def selected(self, names: str | Iterable[str] | None, without: Iterable[str] = ()) -> list[str]:
+        """Return the ``names`` that are neither excluded nor in ``without``, in their order; "all" selects all samples."""
+        omitted = self._excluded.union(without)
+        return [name for name in (self.known() if names == "all" else names or ()) if name not in omitted]
 
     def collected(self, names: Iterable[str]) -> list[str]:
         """Return the ``names`` that have been collected and are not excluded, in their order."""
