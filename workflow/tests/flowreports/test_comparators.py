@@ -13,7 +13,7 @@ from scapy.layers.inet import IP, TCP, UDP
 from acapella.cli.main import main
 from acapella.common import queries
 from acapella.flowreports.comparators import as_text, compare, make_table, meters
-from acapella_core.errors import UserError
+from acapella_core.errors import MISTAKE, OUTSIDE, UserError
 
 CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "dst": "10.0.0.1"}
 
@@ -79,6 +79,34 @@ def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
     damaged = write_file(tmp_path / "t.pcap.gz", b"\x1f\x8b" + bytes(9))
     monkeypatch.setattr(meters, "which", lambda _: None)
     assert all("is not installed" in tool["skipped"] for tool in compare(damaged, seen[1])["tools"])
+
+
+def test_meters_are_skipped_with_a_warning_if_editcap_is_missing(seen, packed, monkeypatch, capsys):
+    needs("softflowd")
+    which = meters.which
+    monkeypatch.setattr(meters, "which", lambda program: None if program == "editcap" else which(program))
+    tools = {tool["tool"]: tool["skipped"] for tool in compare(packed, seen[1])["tools"]}
+    assert tools["softflowd"] == "compressed or truncated, and editcap is missing"
+    assert "editcap is missing; apt-get install wireshark-common; softflowd is skipped" in capsys.readouterr().err
+    assert compare(seen[0], seen[1])["tools"][0]["skipped"] is None, "uncompressed"
+    assert main(["p4", "compare", str(packed), "--flows", str(seen[1]), "--tool", "softflowd"]) == OUTSIDE
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "code"),
+    [
+        *(("softflowd", script, OUTSIDE) for script in ("kill -KILL $$", "exit 127", "not a script")),
+        *(("editcap", script, OUTSIDE) for script in ("kill -KILL $$", "exit 127", "not a script")),
+        ("softflowd", "kill -SEGV $$", MISTAKE),
+    ],
+)
+def test_meter_that_the_machine_ends_is_no_fault_of_the_capture(seen, packed, monkeypatch, name, script, code):  # noqa: PLR0913, PLR0917
+    needs("softflowd")
+    file = write_file(packed.with_name(name), script if script == "not a script" else f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    which = meters.which
+    monkeypatch.setattr(meters, "which", lambda program: str(file) if program == name else which(program))
+    assert main(["p4", "compare", str(packed), "--flows", str(seen[1]), "--tool", "softflowd"]) == code
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])

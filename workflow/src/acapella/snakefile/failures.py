@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from acapella.common.exits import CRASHES, NOT_STARTED
 from acapella.digest.command import ADVICE
 from acapella_core import names
 from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSIDE
@@ -16,14 +17,11 @@ from .job_records import FailedJob, JobRecords
 MIN_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze", "flowreports")  # rules whose failures are attributed to the sample
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
-# Signals caused by the program itself. Other signals have other causes, such as a user, Slurm, or those in HINTS.
-CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 HINTS = {
     signal.SIGKILL: "the memory may be too small, or a time limit too short",
     signal.SIGILL: "the program may be built for a different processor",
     signal.SIGBUS: "a disk may be full or fail, or a file was truncated while it was read",
 }
-NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
 MEMORY_OR_TIME = (None, OUTSIDE, 128 + signal.SIGKILL)  # exit codes of jobs that may have exceeded their limits
 PREFIX = "acapella: error: "
 MAX_NAMED = 3  # number of jobs named per reason

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from acapella.common import queries
 from acapella.common.faults import DAMAGING, describe_fault
-from acapella_core import _native, files
+from acapella_core import _native, files, names
 from acapella_core.arguments import output_file
 from acapella_core.errors import DAMAGED, UserError
 
@@ -89,10 +89,10 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
     """Return the comparison of the named tools (default: all) with the digest's ``flows`` of ``capture``.
 
     ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}], "damaged"}``:
-    counts of flows, IP packets, and bytes by the lengths in IP headers. For a tool that is not installed, ``skipped``
-    contains the reason, and there are no counts. ``damaged``: where and how the capture is damaged, else None.
-    ``limits``: decompression limits. Raises UserError if a named tool is not installed, or if a file or the output of a
-    tool cannot be read.
+    counts of flows, IP packets, and bytes by the lengths in IP headers. For a tool that is not installed, or that needs
+    editcap, which is missing, ``skipped`` contains the reason, and there are no counts. ``damaged``: where and how the
+    capture is damaged, else None. ``limits``: decompression limits. Raises UserError if a named tool is not installed,
+    or if a file or the output of a tool cannot be read.
     """
     for path in (capture, flows):
         if not Path(path).is_file():
@@ -106,7 +106,8 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
             raise UserError(reason, where=f"--tool {name}")
     with files.scratch_directory() as directory, queries.one_line(), contextlib.closing(queries.connect()) as con:
         make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
-        rows = [compare_tool(con, name, Path(capture).resolve(), directory, limits) for name in selected]
+        path = Path(capture).resolve()
+        rows = [compare_tool(con, name, path, directory, limits, required=bool(tools)) for name in selected]
         exact = con.execute(
             "select count(*), coalesce(sum(packets), 0)::ubigint, coalesce(sum(ip_bytes), 0)::ubigint from exact"
         ).fetchone()
@@ -129,12 +130,21 @@ def make_table(con, name: str, select: str, parameters: dict) -> None:
     con.execute(f"create or replace table {name} as {queries.text('comparators', 'flows')}")
 
 
-def compare_tool(con, name: str, capture: Path, directory: Path, limits=None) -> dict:
-    """Return the comparison of one tool with the table ``exact`` of the connection."""
+def compare_tool(con, name: str, capture: Path, directory: Path, limits=None, *, required: bool = False) -> dict:  # noqa: PLR0913
+    """Return the comparison of one tool with the table ``exact`` of the connection.
+
+    A tool that needs editcap, which is missing, is skipped unless it is ``required``.
+    """
     meter = meters.METERS[name]
     if reason := meter.why_unavailable():
         return {"tool": name, "version": None, "skipped": reason}
-    log, counters = run_meter(meter, capture, directory, limits)
+    try:
+        log, counters = run_meter(meter, capture, directory, limits)
+    except meters.NoEditcapError as error:
+        if required:
+            raise
+        names.report(f"acapella: warning: {error}; {name} is skipped")
+        return {"tool": name, "version": None, "skipped": meters.NO_EDITCAP}
     make_table(con, "measured", name, {"log": str(log)})
     cursor = con.execute(queries.text("comparators", "comparison"))
     row = dict(zip((column[0] for column in cursor.description), cursor.fetchone(), strict=True))
@@ -150,12 +160,14 @@ def run_meter(meter: meters.Meter, capture: Path, directory: Path, limits=None) 
     try:
         return meter.read(capture, output)
     except UserError as fault:
+        if fault.outside:
+            raise
         retry_directory = directory / f"{meter.program}-whole"
         retry_directory.mkdir()
         try:
             return meters.read_complete_frames(meter, capture, retry_directory, limits)
-        except UserError:
-            raise fault from None
+        except UserError as error:
+            raise (error if error.outside else fault) from None
 
 
 def as_text(result: dict) -> list[str]:

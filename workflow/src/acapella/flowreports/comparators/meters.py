@@ -8,12 +8,13 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.common import decompression
+from acapella.common import decompression, exits
 from acapella_core import confinement
 from acapella_core.errors import UserError
 
@@ -30,11 +31,16 @@ NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
 
 
 STANDARD_INPUT = Path("/dev/stdin")
+NO_EDITCAP = "compressed or truncated, and editcap is missing"
 TOO_LARGE = "exceeds the decompression limits, or half of the free space in TMPDIR"
 
 
 class CopyTooLargeError(UserError):
     """A capture that is too large when decompressed."""
+
+
+class NoEditcapError(UserError):
+    """A capture that meters can read only with editcap, which is missing."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +85,27 @@ def is_uncompressed(capture: Path) -> bool:
 def complete_frames(capture: Path, limits=None) -> Iterator[int]:
     """Yield a pipe with the complete frames of a capture, decompressed; nothing is written to disk.
 
-    ``limits``: decompression limits (acapella_core.decompression; default: those of the core). Raises UserError, and
-    CopyTooLargeError if the capture exceeds them.
+    ``limits``: decompression limits (acapella_core.decompression; default: those of the core). Raises UserError,
+    CopyTooLargeError if the capture exceeds them, and NoEditcapError. If the machine ended editcap, errors in the
+    context are a consequence.
     """
     editcap = which("editcap")
     if not editcap:
-        fix = "apt-get install wireshark-common"
-        raise UserError("compressed or truncated, and editcap is missing", where=capture, fix=fix)
+        raise NoEditcapError(NO_EDITCAP, where=capture, fix="apt-get install wireshark-common", outside=True)
     command = [editcap, "-F", "nsecpcap", "-", "-"]
     with decompression.streamed([capture], [decompression.ALL], limits) as streams:
         source, _ = streams.descriptors
         pipes = {"stdin": source, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with confinement.start(command, **pipes) as process:
-            yield process.stdout.fileno()
+        error = None
+        with started(command, **pipes) as process:
+            try:
+                yield process.stdout.fileno()
+            except UserError as caught:
+                error = caught
+    if process.returncode != -signal.SIGPIPE and exits.is_outside(process.returncode):
+        raise UserError(f"editcap failed ({exits.describe(process.returncode)})", where=capture, outside=True)
+    if error is not None:
+        raise error
     if streams.faults and streams.faults[0].kind == "decompression_limit":
         raise CopyTooLargeError(TOO_LARGE, where=capture, fix="raise the limits if you trust the capture")
 
@@ -109,7 +123,8 @@ def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=No
             try:
                 return meter.read(STANDARD_INPUT, directory, frames)
             except UserError as error:
-                raise UserError(str(error).replace(str(STANDARD_INPUT), str(capture))) from error
+                text = str(error).replace(str(STANDARD_INPUT), str(capture))
+                raise UserError(text, outside=error.outside) from error
         space = os.statvfs(directory)
         max_bytes = space.f_bavail * space.f_frsize // 2
         copy = directory / "plain.pcap"
@@ -120,6 +135,14 @@ def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=No
                     raise CopyTooLargeError(TOO_LARGE, where=capture, fix=fix)
                 target.write(block)
     return meter.read(copy, directory)
+
+
+def started(command: Sequence[str], writable: Sequence[Path] = (), **options) -> subprocess.Popen:
+    """Start a confined program. Raises UserError if it cannot be started."""
+    try:
+        return confinement.start(command, writable, **options)
+    except OSError as error:
+        raise exits.not_started(command[0], error) from error
 
 
 def run_tool(
@@ -133,7 +156,7 @@ def run_tool(
     with output_file.open("wb") as output, error_file.open("wb") as errors:
         environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
         streams = {"stdin": source, "stdout": output, "stderr": errors}
-        process = confinement.start(command, [directory], **streams, cwd=directory, env=environment)
+        process = started(command, [directory], **streams, cwd=directory, env=environment)
         try:
             process.wait()
         finally:  # even after an interrupt
@@ -142,6 +165,9 @@ def run_tool(
     if process.returncode:
         lines = [line for line in error_file.read_text(errors="replace").splitlines() if line.strip()]
         reason = next(filter(ERROR_LINE.search, lines), lines[0] if lines else f"exit code {process.returncode}")
+        if exits.is_outside(process.returncode):
+            what = f"{Path(command[0]).name} failed ({exits.describe(process.returncode)}): {reason}"
+            raise UserError(what, where=where, outside=True)
         raise UserError(f"{Path(command[0]).name} cannot read the capture: {reason}", where=where)
     return output_file, error_file
 
