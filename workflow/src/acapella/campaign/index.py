@@ -49,6 +49,7 @@ from acapella_core.names import pluralize
 
 from .analyze import Inputs, check_digests
 from .batches import groups
+from .failed_samples import KIND
 from .layout import Campaign, open_campaign, require
 from .reused import Digest, Files, Manifest, copy_earlier, digest_of, manifest_of, read_earlier, remove_changed, version
 from .stale import remove_stale
@@ -217,6 +218,11 @@ def input_files(campaign: Campaign, listed: Collection[str], omitted: Collection
     acaps = sorted(
         (path for path in campaign.files("acap", ".parquet") if path.stem in samples), key=lambda path: path.name
     )
+    if not acaps and listed and not samples:
+        records = campaign.directory / campaign.pattern(KIND, "NAME.json")
+        what = "all samples are omitted, because they failed or are excluded"
+        fix = f"to try a sample again, delete {records}, or remove it from `exclude`"
+        raise UserError(what, where=campaign.directory, fix=fix)
     if not acaps:
         raise UserError("no acaps", where=campaign.directory / "acap", fix="run acapella digest first")
     digests = []
