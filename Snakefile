@@ -30,6 +30,7 @@ from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.code import figure_digest as digest_of_figure
 from acapella.snakefile.code import heuristics_digest as digest_of_heuristics
 from acapella.snakefile.code import installed_versions
+from acapella.snakefile.code import loader_digest as digest_of_loader
 from acapella.snakefile.code import sql_digest as digest_of_sql
 from acapella.snakefile.code import table_digests as digests_of_tables
 from acapella.snakefile.engine import with_engine

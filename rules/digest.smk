@@ -5,8 +5,9 @@
 # `damaged` is a resource instead of a param, because Snakemake does not rerun a job if a resource changes: `damaged`
 # determines the exit code, not the output.
 #
-# Waiting jobs of digest and index start first, then those of collect, then other stages (priority). Therefore few
-# fetched captures exist at a time, and jobs of analyze remain for the other cores while index uses one.
+# Waiting jobs of flowreports start first, then those of digest and index, then those of collect, then other stages
+# (priority). Therefore few fetched captures exist at a time, because their last job runs before others are fetched, and
+# jobs of analyze remain for the other cores while index uses one.
 
 from acapella import __version__
 from acapella.snakefile.code import tshark_version, vendors_sha256

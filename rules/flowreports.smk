@@ -17,6 +17,8 @@ REPORT_OPTIONS = [
     *DECOMPRESSION,
     *(["--sketch", *REPORTED["sketches"]] if REPORTED["sketches"] else []),
 ]
+# Rules with this parameter run again if the loader or the names of drop reasons change.
+LOADER_DIGEST = digest_of_loader() if REPORTED["samples"] or REPORTED["study"] else ""
 CAPTURES_OF_REPORTS = functools.partial(BATCHES.captures_of_job, stage="flowreports")
 
 if BATCHED:
@@ -32,21 +34,26 @@ if BATCHED:
             "<campaign>/logs/batches/flowreports/{batch}.log",
         benchmark:
             "<campaign>/benchmarks/batches/flowreports/{batch}.tsv"
+        priority: 3
         resources:
             mem_mb=memory_mb("flowreports", captures=CAPTURES_OF_REPORTS),
-            runtime=run_minutes("flowreports", captures=CAPTURES_OF_REPORTS),
+            runtime=run_minutes(
+                "flowreports", captures=CAPTURES_OF_REPORTS, limit_s=config["digest"]["max_seconds"]
+            ),
+            max_seconds=config["digest"]["max_seconds"],  # a limit, which changes no result
         params:
             campaign=lambda wildcards: CAMPAIGN,
             members=lambda wildcards: BATCHES.description(wildcards.batch, "flowreports"),
             options=REPORT_OPTIONS,
             sql=digest_of_sql("flowreports", "comparators"),
             code=digest_of_code("acapella.flowreports.command"),
+            loader=LOADER_DIGEST,
         message:
             "flowreports batch {wildcards.batch}: progress is in {log}"
         shell:
             "acapella campaign batch {params.campaign:q} flowreports {wildcards.batch} -o {output.outcomes:q}"
-            " --code={params.code}.{params.sql}.$(sha256sum < {input.program:q} | cut -c 1-64)"
-            " -- {params.options:q} > {log:q} 2>&1"
+            " --code={params.code}.{params.sql}.{params.loader}.$(sha256sum < {input.program:q} | cut -c 1-64)"
+            " -- {params.options:q} --max-seconds={resources.max_seconds} > {log:q} 2>&1"
 
 else:
 
@@ -62,19 +69,23 @@ else:
             "<campaign>/logs/flowreports/{sample}.log",
         benchmark:
             "<campaign>/benchmarks/flowreports/{sample}.tsv"
+        priority: 3
         resources:
             mem_mb=memory_mb("flowreports"),
-            runtime=run_minutes("flowreports"),
+            runtime=run_minutes("flowreports", limit_s=config["digest"]["max_seconds"]),
+            max_seconds=config["digest"]["max_seconds"],  # a limit, which changes no result
         params:
             directory=lambda wildcards: f"{CAMPAIGN}/flowreports/{wildcards.sample}",
             options=REPORT_OPTIONS,
             sql=digest_of_sql("flowreports", "comparators"),
             code=digest_of_code("acapella.flowreports.command"),
+            loader=LOADER_DIGEST,
         message:
             "flowreports {wildcards.sample}"
         shell:
             "acapella p4 reports -o {params.directory:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
-            " --flows={input.flows:q} {params.options:q} -- {input.capture:q} > {log:q} 2>&1"
+            " --flows={input.flows:q} {params.options:q} --max-seconds={resources.max_seconds} -- {input.capture:q}"
+            " > {log:q} 2>&1"
 
 
 # With batches, the inputs are lists of samples, so memory and run time are estimated from the captures.
@@ -161,6 +172,7 @@ rule response_flows:
         directory=lambda wildcards: f"{CAMPAIGN}/flowstudy/response",
         sql=digest_of_sql("flowreports", "comparators"),
         code=digest_of_code("acapella.flowreports.command"),
+        loader=LOADER_DIGEST,
     message:
         "flowreports of the flows whose rates change"
     shell:

@@ -19,7 +19,7 @@ from acapella_testing.frames import traces
 from acapella_testing.frames.compressed import damaged
 from acapella_testing.frames.report_frames import icrc
 from acapella_testing.native_programs import native_program
-from acapella_testing.new_files import new_directory
+from acapella_testing.new_files import new_directory, write_file
 from acapella_testing.processes import children_of, run
 from acapella_testing.requirements import require, require_programs
 from acapella_testing.waiting import wait_until
@@ -199,6 +199,32 @@ def test_tshark_dissects_reports_and_their_icrc(busy):
     with RawPcapReader(str(busy / "reports.pcap")) as reader:
         expected = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
     assert list(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        *[("#!/bin/sh\nkill -KILL $$\n", 75), ("#!/bin/sh\nexit 127\n", 75), ("not a program", 75)],
+        *[("#!/bin/sh\nkill -SEGV $$\n", 2), ("#!/bin/sh\nexit 2\n", 2)],
+    ],
+    ids=["out of memory", "no library", "not executable", "crash", "error"],
+)
+def test_program_that_the_machine_ends_is_no_fault_of_the_capture(tmp_path, monkeypatch, script, code):
+    loader = write_file(tmp_path / "loader", script)
+    loader.chmod(0o755)
+    monkeypatch.setattr(program, "loader", lambda: str(loader))
+    assert reports(traces.write_pcap(tmp_path / "a.pcap", traces.busy_port()), tmp_path / "made") == code
+
+
+@pytest.mark.parametrize("trap", ["", "trap '' TERM; "], ids=["ends", "ignores SIGTERM"])
+def test_program_that_never_ends_is_stopped_at_the_time_limit(tmp_path, monkeypatch, capsys, trap):
+    loader = write_file(tmp_path / "loader", f"#!/bin/sh\n{trap}while :; do read line < /dev/zero; done\n")
+    loader.chmod(0o755)
+    monkeypatch.setattr(program, "loader", lambda: str(loader))
+    monkeypatch.setattr(program, "TERMINATION_S", 0.5)
+    capture = traces.write_pcap(tmp_path / "a.pcap", traces.busy_port())
+    assert reports(capture, tmp_path / "made", "--max-seconds", "2") == 75
+    assert "a: not finished after 2 s; raise --max-seconds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])

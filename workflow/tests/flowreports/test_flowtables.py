@@ -67,7 +67,8 @@ def select(campaign, samples, failed=()) -> None:
     write_file(campaign / "raw" / "samples.tsv", f"sample\tsite\tport\tfile\n{rows}")
     with contextlib.closing(duckdb.connect(campaign / "catalog.duckdb")) as con:
         con.execute(
-            "create or replace table samples as select unnest(['a', 'b', 'c']) as sample, unnest(['f', 'f', null]) as acap"
+            "create or replace table samples as "
+            "select unnest(['a', 'b', 'c']) as sample, unnest(['f', 'f', null]) as acap"
         )
 
 

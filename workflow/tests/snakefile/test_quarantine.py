@@ -34,6 +34,7 @@ from acapella.campaign.batches import (
 from acapella.campaign.failed_samples import read_records, record_of
 from acapella.campaign.journal import Journal
 from acapella.campaign.layout import Campaign
+from acapella.flowreports import program
 from acapella.snakefile import config as configuration
 from acapella.snakefile import quarantine
 from acapella.snakefile.failures import samples_that_failed
@@ -198,6 +199,15 @@ def test_flow_reports_complete_a_sample_only_if_they_failed(campaign, rule, expe
     shutil.rmtree("mine/flowreports")
     quarantine.remove_completed("mine")
     assert omitted() == expected
+
+
+def test_sample_whose_flow_report_failed_is_retried_with_a_different_loader(campaign, tmp_path, monkeypatch):
+    campaign(MISTAKE, rule="flowreports")
+    assert omitted() == ["a"]
+    monkeypatch.setattr(program, "loader", lambda: str(write_file(tmp_path / "loader", "rebuilt")))
+    quarantine.code.loader_digest.cache_clear()
+    assert omitted() == []
+    quarantine.code.loader_digest.cache_clear()
 
 
 def test_sample_whose_flow_report_failed_is_only_without_flow_reports(campaign):

@@ -344,8 +344,8 @@ def test_failed_flow_report_of_a_single_job_omits_no_other_result(reported, tmp_
     assert (samples_in(place, "capture_quality"), samples_in(place, "flowreport_counts")) == ({"s0", "raw"}, set())
     page = with_spaces((place.campaign / "report.html").read_text())
     assert "Flow reports of 1 sample of 2 failed and are in no table or figure: raw (flowreports: " in page
-    noted = {name: "1 sample missing because it failed" in figure_text(place, name) for name in ONLY_RAW["figures"]["only"]}
-    assert noted == {"frame_sizes": False, "flowreport_rate": True}
+    note = "1 sample missing because it failed"
+    assert note in figure_text(place, "flowreport_rate") and note not in figure_text(place, "frame_sizes")
 
 
 @needs_program

@@ -19,13 +19,22 @@ def time_limit(seconds: float | None, *, where: object, fix: str) -> Iterator[No
         yield
         return
 
+    error = UserError(f"not finished after {seconds:,.0f} s", where=where, fix=fix, outside=True)
+    expired = False
+
     def end(*_):
-        raise UserError(f"not finished after {seconds:,.0f} s", where=where, fix=fix, outside=True)
+        nonlocal expired
+        expired = True
+        raise error
 
     previous = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
+    except Exception as caught:
+        if expired and caught is not error:  # DuckDB replaces the exception of a signal handler
+            raise error from caught
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)

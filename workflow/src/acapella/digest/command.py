@@ -66,7 +66,6 @@ PRIVATE_LINK_TYPES = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows t
 MEMORY = "2G"
 MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
-MAX_TIMEOUT_S = 10**6
 # Precedes the part of an error that applies only to the command line; reports of campaigns omit it.
 ADVICE = "; exit code 1: "
 REPAIR = "accept the frames before the damage (--damaged keep), or repair the capture (editcap)"
@@ -240,8 +239,10 @@ def run(args: argparse.Namespace) -> int:
     0; the output files do not change. One note summarizes oddities. The error is printed last, so that it is at the end
     of the log.
     """
-    if not 0 < args.tshark_timeout <= MAX_TIMEOUT_S:
-        raise UserError(f"--tshark-timeout must be above 0 and at most {MAX_TIMEOUT_S}", where=args.tshark_timeout)
+    if not 0 < args.tshark_timeout <= duration.MAX_TIMEOUT_S:
+        raise UserError(
+            f"--tshark-timeout must be above 0 and at most {duration.MAX_TIMEOUT_S}", where=args.tshark_timeout
+        )
     limits = decompression.limits_of(args)
     options = Options(
         args.engine,
@@ -277,8 +278,8 @@ def limit_s(args: argparse.Namespace) -> float | None:
     """Return the time limit of a digest in seconds. Raises UserError if --max-seconds is not a number above 0."""
     if args.max_seconds is None:
         return None
-    if not 0 < args.max_seconds <= MAX_TIMEOUT_S:
-        raise UserError(f"--max-seconds must be above 0 and at most {MAX_TIMEOUT_S}", where=args.max_seconds)
+    if not 0 < args.max_seconds <= duration.MAX_TIMEOUT_S:
+        raise UserError(f"--max-seconds must be above 0 and at most {duration.MAX_TIMEOUT_S}", where=args.max_seconds)
     sizes = {source: Path(source).stat().st_size for source in args.sources if Path(source).is_file()}
     return duration.limit_s(args.max_seconds, args.engine, sizes)
 

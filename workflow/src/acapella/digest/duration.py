@@ -15,7 +15,16 @@ def decompressed(path: str, size: float) -> float:
     return size * COMPRESSED if path.endswith(SUFFIXES) else size
 
 
+MAX_TIMEOUT_S = 10**6
+REPORT_MINUTES_PER_GIB = 60  # of flow reports: 36 s for 111 MiB with 40,000 flows, times 10
+
+
+def with_size(max_seconds: float, minutes_per_gib: float, captures: dict[str, int]) -> float:
+    """Return a time limit in seconds. ``captures``: size in bytes of each capture, by path."""
+    gib = sum(decompressed(path, size) for path, size in captures.items()) / (1 << 30)
+    return max_seconds + 60 * minutes_per_gib * gib
+
+
 def limit_s(max_seconds: float, engine: str, captures: dict[str, int]) -> float:
     """Return the time limit of a digest in seconds. ``captures``: size in bytes of each capture, by path."""
-    gib = sum(decompressed(path, size) for path, size in captures.items()) / (1 << 30)
-    return max_seconds + 60 * MINUTES_PER_GIB[engine] * gib
+    return with_size(max_seconds, MINUTES_PER_GIB[engine], captures)

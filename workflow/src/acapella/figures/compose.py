@@ -58,11 +58,13 @@ class ComposedFigure:
         return ". ".join([self.title, *self.notes])
 
 
-def compose_figure(name: str, source: Source, *, origin: bool = True, missing: registry.Missing = NONE_MISSING) -> ComposedFigure:
+def compose_figure(
+    name: str, source: Source, *, origin: bool = True, missing: registry.Missing = NONE_MISSING
+) -> ComposedFigure:
     """Draw one figure. Raises UserError if a table that it needs is missing.
 
-    ``origin``: add the name of the table to the figure. Pages with captions show it in the caption. ``missing``: numbers
-    of samples that are missing from the tables because they failed.
+    ``origin``: add the name of the table to the figure. Pages with captions show it in the caption. ``missing``:
+    numbers of samples that are missing from the tables because they failed.
     """
     module = registry.figure_module(name)
     scope = getattr(module, "SCOPE", quality.scope)

@@ -21,6 +21,8 @@ from pathlib import Path
 
 from acapella.campaign.layout import require
 from acapella.common import agreement
+from acapella.common.time_limit import time_limit
+from acapella.digest import duration
 from acapella_core import beneath, decompression, names
 from acapella_core.errors import UserError
 from acapella_core.files import scratch_directory
@@ -72,6 +74,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         metavar="TIME",
         help="maximum time between two reports of a flow (default: %(default)s)",
     )
+    parser.add_argument(
+        "--max-seconds",
+        metavar="SECONDS",
+        type=float,
+        help=f"time limit: this number of seconds, plus {duration.REPORT_MINUTES_PER_GIB} minutes for each GiB of "
+        f"input. A compressed capture counts as {duration.COMPRESSED} times its size (default: none)",
+    )
     decompression.add_options(parser)
     return parser
 
@@ -98,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 
     reason = program.why_unavailable()
     if reason is not None:
-        raise UserError(f"cannot run the P4 program: {reason}")
+        raise UserError(f"cannot run the P4 program: {reason}", outside=True)
     if (args.acap is None) != (args.flows is None):
         raise UserError("--acap and --flows require each other", fix="use both options or neither")
     for table in filter(None, (args.acap, args.flows)):
@@ -115,7 +124,8 @@ def run(args: argparse.Namespace) -> int:
         settings = replace(settings, triggers=PUBLISHED)
     sketches = [Sketch.of(text) for text in args.sketch]
     name = args.sample or args.captures[0].name.partition(".")[0]
-    with scratch_directory() as scratch:
+    limited = time_limit(limit_s(args), where=name, fix="raise --max-seconds")
+    with scratch_directory() as scratch, limited:
         acap, flows = (args.acap, args.flows) if args.acap else run_digest(args.captures, scratch, limits)
         damage = damage_of(acap)
         undamaged = undamaged_bytes(args.captures, acap, limits) if damage else ()
@@ -128,6 +138,16 @@ def run(args: argparse.Namespace) -> int:
         code = "; exit code 1" if failed else ""
         names.report(f"acapella: {'error' if failed else 'warning'}: {name}: {damage}{code}")
     return int(failed)
+
+
+def limit_s(args: argparse.Namespace) -> float | None:
+    """Return the time limit in seconds. Raises UserError if --max-seconds is not a number above 0."""
+    if args.max_seconds is None:
+        return None
+    if not 0 < args.max_seconds <= duration.MAX_TIMEOUT_S:
+        raise UserError(f"--max-seconds must be above 0 and at most {duration.MAX_TIMEOUT_S}", where=args.max_seconds)
+    sizes = {str(capture): capture.stat().st_size for capture in args.captures}
+    return duration.with_size(args.max_seconds, duration.REPORT_MINUTES_PER_GIB, sizes)
 
 
 def duration_ns(text: str) -> int:

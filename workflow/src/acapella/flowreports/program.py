@@ -1,5 +1,6 @@
 """Runs captures through the flow statistics program, and reads its reports and the counters of all frames."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -9,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.common import decompression
+from acapella.common import decompression, exits
 from acapella_core import confinement
-from acapella_core.errors import OUTSIDE, UserError
+from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from .settings import PROBE, Settings
@@ -19,6 +20,7 @@ from .settings import PROBE, Settings
 ROOT = Path(__file__).resolve().parents[4]
 SPEC = ROOT / "p4" / "spec" / "flowstats.spec"
 LOADER = "acapella-p4-run"
+TERMINATION_S = 10  # time that a loader has to end after SIGTERM, before SIGKILL
 PCAP_HEADER, RECORD_HEADER = 24, 16  # bytes
 ROCE_HEADERS, ICRC = 14 + 20 + 8 + 12 + 16, 4
 TRIGGER, VALID = 4, 6  # byte offsets in a report of format 2 (schemas/report_formats.tsv)
@@ -43,7 +45,7 @@ def loader() -> str:
     local = Path(sys.executable).parent / LOADER
     path = str(local) if local.is_file() else shutil.which(LOADER)
     if path is None:
-        raise UserError(f"{LOADER} is not installed", fix="install libdpdk-dev and run make setup")
+        raise UserError(f"{LOADER} is not installed", fix="install libdpdk-dev and run make setup", outside=True)
     return path
 
 
@@ -79,7 +81,10 @@ def run(
     with decompression.streamed(captures, undamaged, limits) as streams:
         code, messages = run_loader([*command, *streams.arguments], (reports, counters), streams.descriptors)
     if code != 0:
-        raise UserError(" ".join(messages.split()) or f"{LOADER} exited with {code}", outside=code == OUTSIDE)
+        message = " ".join(messages.split())
+        if not message or code < 0:
+            message = f"{LOADER} failed ({exits.describe(code)}): {message or 'no error message'}"
+        raise UserError(message, outside=exits.is_outside(code))
     statistics = json.loads(counters.read_text(encoding="utf-8"))
     check(statistics, captures[0])
     return Run(reports, statistics)
@@ -88,23 +93,23 @@ def run(
 def run_loader(command: list[str], outputs: Iterable[Path], descriptors: Sequence[int] = ()) -> tuple[int, str]:
     """Run the loader, which inherits ``descriptors``; return its exit code and messages.
 
-    If this process is interrupted, the loader is terminated, and the files in ``outputs`` are removed.
+    If this process is interrupted, the loader is terminated, and the files in ``outputs`` are removed. Raises UserError
+    if the loader cannot be started.
     """
     null_device = subprocess.DEVNULL
     streams = {"stdin": null_device, "stdout": null_device, "stderr": subprocess.PIPE}
-    process = confinement.start(
-        command,
-        sorted({path.parent for path in outputs}),
-        **streams,
-        text=True,
-        pass_fds=descriptors,
-    )
+    directories = sorted({path.parent for path in outputs})
+    try:
+        process = confinement.start(command, directories, **streams, text=True, pass_fds=descriptors)
+    except OSError as error:
+        raise exits.not_started(command[0], error) from error
     try:
         _, messages = process.communicate()
     except BaseException:
         process.terminate()
         try:
-            process.communicate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=TERMINATION_S)
         finally:  # even after a second interrupt
             process.kill()
             process.wait()

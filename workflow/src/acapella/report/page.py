@@ -66,8 +66,8 @@ def write(  # noqa: PLR0913
     infrastructure study, the storage study, the outcomes of all collections, monitored traffic,
     and searches for the highest rate without loss.
     ``papers`` adds tables of the numbers printed in papers. ``only``: figures, instead of all. ``excluded``: samples
-    that the config excludes. ``failed``: samples that failed and are in no table; ``without_reports``: samples whose flow
-    reports failed.
+    that the config excludes. ``failed``: samples that failed and are in no table; ``without_reports``: samples whose
+    flow reports failed.
     """
     source = Source(campaign)
     stage = "process" if with_samples else TRANSFER_STAGE if with_transfers else INFRASTRUCTURE_STAGE

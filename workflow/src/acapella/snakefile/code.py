@@ -23,6 +23,7 @@ from typing import NamedTuple
 from acapella.campaign import analyze
 from acapella.common import queries, tshark, vendors
 from acapella.digest import installed
+from acapella.flowreports import program
 from acapella_core import _native, schemas
 from acapella_core.errors import UserError
 
@@ -303,6 +304,19 @@ def outdated_core() -> str:
 def content(path: Path) -> bytes:
     """Return the content of a file (cached)."""
     return path.read_bytes()
+
+
+@functools.cache
+def loader_digest() -> str:
+    """Return the SHA-256, in hexadecimal, of the loader of P4 programs and of the file with names of drop reasons.
+
+    Return "none" if there is no loader.
+    """
+    try:
+        files = [Path(program.loader()), program.SPEC.with_suffix(".json")]
+    except UserError:
+        return "none"
+    return hashlib.sha256(b"".join(content(path) for path in files if path.is_file())).hexdigest()
 
 
 def tshark_version(engine: str) -> str:

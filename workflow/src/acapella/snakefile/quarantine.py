@@ -181,6 +181,7 @@ def settings_of(stage: str, config: Mapping) -> list:
         return [*digests, code.tshark_version(engine), code.vendors_sha256(), options]
     if stage == "flowreports":
         digests = [code.digest("acapella.flowreports.command"), code.sql_digest("flowreports", "comparators")]
+        digests.append(code.loader_digest())
         return [*digests, {key: value for key, value in config["flowreports"].items() if key not in NOT_OF_REPORTS}]
     options = [config["analysis"][key] for key in ("throughput_bin_s", "congestion")]
     digests = [code.digest("acapella.campaign.analyze"), code.sql_digest("analyze", "congestion", "shared")]

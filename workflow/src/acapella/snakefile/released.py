@@ -118,8 +118,8 @@ def release_files(config: Mapping) -> list[str]:
 def write_analysis_config(campaign: str, config: Mapping, without_reports: Iterable[str] = ()) -> None:
     """Write the keys that determine results to config.json in the campaign, for a later release.
 
-    ``without_reports``: samples whose flow reports failed. An error, such as a full disk, is only reported, because jobs also report it. The file of an earlier run is then
-    removed, because stages of flow reports read it.
+    ``without_reports``: samples whose flow reports failed. An error, such as a full disk, is only reported, because
+    jobs also report it. The file of an earlier run is then removed, because stages of flow reports read it.
     """
     try:
         reproducible.write_campaign_config(Path(campaign), config, without_reports)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from acapella.digest.duration import MINUTES_PER_GIB, decompressed
+from acapella.digest.duration import MINUTES_PER_GIB, REPORT_MINUTES_PER_GIB, decompressed
 
 from .snakemake_internals import is_incomplete_checkpoint
 
@@ -142,7 +142,7 @@ NEEDS = {
         mb=600,
         minutes=15,
         mb_per_mib=35,
-        minutes_per_gib=60,
+        minutes_per_gib=REPORT_MINUTES_PER_GIB,
         minutes_per_1000_samples=100,
         measured="TCP, frames of 100 bytes, sum of the processes, CPU time: 500 flows: 2 MiB: 332 MiB, 1.4 s; 11 MiB: "
         "359 MiB, 2.5 s; 33 MiB: 475 MiB, 5.7 s; 111 MiB: 1095 MiB, 19 s; 40,000 flows: 11 MiB: 519 MiB, 6.0 s; 33 "

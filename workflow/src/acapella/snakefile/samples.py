@@ -66,7 +66,7 @@ class Samples:
         return len(self.included())
 
     def selected(self, names: str | Iterable[str] | None, without: Iterable[str] = ()) -> list[str]:
-        """Return the ``names`` that are neither excluded nor in ``without``, in their order; "all" selects all samples."""
+        """Return the ``names`` that are neither excluded nor in ``without``, in their order; "all" selects all."""
         omitted = self._excluded.union(without)
         return [name for name in (self.known() if names == "all" else names or ()) if name not in omitted]
 

@@ -2,9 +2,11 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from acapella_testing.runs.s3_server import ENVIRONMENT, SECRET, S3Server, s3_se
 from acapella_testing.runs.workflow_run import CAPTURES, Workplace, jobs
 
 from acapella.cli.main import main
+from acapella.flowreports import program
 from acapella_core.files import sha256_of
 
 SAMPLES = ("alpha-p1", "alpha-p2", "beta-p1")
@@ -254,6 +257,30 @@ def test_batches_fetch_their_objects_and_process_those_that_changed(stored, stor
     request.getfixturevalue("changed_object")
     place.succeed("--cores", "1", digests[0])
     assert Path(place.directory, digests[0]).read_text() == "sample\toutcome\nalpha-p1\tkept\nalpha-p2\tdone\n"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("size", [1, 2])
+def test_copies_are_deleted_before_more_captures_are_fetched_for_flow_reports(fs, tmp_path, size):
+    require(program.why_unavailable() is None, "the P4 program cannot run")
+    place = Workplace(tmp_path)
+    place.configure(batches={"samples": size}, flowreports={"samples": "all"}, digest={"engine": "native"})
+    names = [f"s{number}" for number in range(6)]
+    place.sheet(*((name, "alpha", "p1", fs.query(name)) for name in names))
+    for name in names:
+        fs.replace(name, CAPTURES / "alpha-p1.pcap.gz")
+
+    def fetched() -> list[Path]:
+        walked = os.walk(tmp_path / ".snakemake" / "storage")  # ignores directories that are deleted meanwhile
+        return [Path(directory, file) for directory, _, files in walked for file in files if file.endswith(".gz")]
+
+    run, most = place.start("--cores", "1", "flowtables"), 0
+    while run.poll() is None:
+        most = max(most, len(fetched()))
+        time.sleep(0.02)
+    assert run.returncode == 0
+    assert 0 < most <= 2 * size
+    assert fetched() == []
 
 
 @pytest.mark.soak
