@@ -101,10 +101,7 @@ def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(collected, r
     assert collected("no_start", "no_stop")[0] == 2
     assert not (raw / "samples.tsv").exists()
     assert len(read_rows(raw / "failed.tsv")) == 2
-    assert (
-        "no sample could be taken; first failure: tcpdump on listener: cannot start"
-        in capsys.readouterr().err
-    )
+    assert "no sample could be taken; first failure: tcpdump on listener: cannot start" in capsys.readouterr().err
 
 
 def test_successful_collection_removes_an_earlier_list_of_failures(collected, raw):

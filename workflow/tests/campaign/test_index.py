@@ -442,12 +442,6 @@ def test_missing_acaps_error_names_the_command_to_run(tmp_path):
         index.build(Campaign(tmp_path))
 
 
-def test_error_without_any_included_sample_names_the_reason(tmp_path):
-    write_file(tmp_path / "raw" / "samples.tsv", "sample\tsite\tport\tfile\na\ts\tp\tf\nb\ts\tp\tf\n")
-    with pytest.raises(UserError, match=r"all samples are omitted, .* delete .*/quarantine/NAME\.json, or"):
-        index.build(Campaign(tmp_path), exclude=["a"], failed=["b"])
-
-
 @pytest.mark.parametrize(
     ("control", "not_sent", "filtered"),
     [

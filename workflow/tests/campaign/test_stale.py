@@ -12,9 +12,11 @@ from acapella_testing.processes import with_umask
 from acapella_testing.runs.stages import catalog_rows
 from acapella_testing.runs.workflow_run import ROOT, workplace
 
+from acapella.campaign import index
 from acapella.campaign.layout import Campaign, provenance_names
 from acapella.campaign.stale import Stage, remove_stages, remove_stale
 from acapella.cli import main as cli
+from acapella_core.errors import UserError
 
 REMOVED = "acapella: removed {} files and directories of samples that are not in the sheet;"
 
@@ -235,3 +237,9 @@ def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_u
     assert (place.campaign / "catalog.duckdb").stat().st_mtime_ns == made_ns
     for table in ("samples", "acaps", "flows", "stacks", "frames", "connections"):
         assert {*catalog_rows(place.campaign, f"select sample from {table}")} == {("alpha-p1",), ("alpha-p2",)}, table
+
+
+def test_error_without_any_included_sample_names_the_reason(tmp_path):
+    write_file(tmp_path / "raw" / "samples.tsv", "sample\tsite\tport\tfile\na\ts\tp\tf\nb\ts\tp\tf\n")
+    with pytest.raises(UserError, match=r"all samples are omitted, .* delete .*/quarantine/NAME\.json, or"):
+        index.build(Campaign(tmp_path), exclude=["a"], failed=["b"])

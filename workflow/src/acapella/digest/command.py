@@ -52,6 +52,7 @@ from acapella_core.arguments import output_file, size_bytes
 from acapella_core.errors import UserError
 
 from . import duration
+from .duration import MAX_TIMEOUT_S
 
 # Each module has open_digest(source, options). The object that it returns has the methods of native.NativeDigest.
 ENGINES = {
@@ -239,10 +240,8 @@ def run(args: argparse.Namespace) -> int:
     0; the output files do not change. One note summarizes oddities. The error is printed last, so that it is at the end
     of the log.
     """
-    if not 0 < args.tshark_timeout <= duration.MAX_TIMEOUT_S:
-        raise UserError(
-            f"--tshark-timeout must be above 0 and at most {duration.MAX_TIMEOUT_S}", where=args.tshark_timeout
-        )
+    if not 0 < args.tshark_timeout <= MAX_TIMEOUT_S:
+        raise UserError(f"--tshark-timeout must be above 0 and at most {MAX_TIMEOUT_S}", where=args.tshark_timeout)
     limits = decompression.limits_of(args)
     options = Options(
         args.engine,
@@ -278,8 +277,8 @@ def limit_s(args: argparse.Namespace) -> float | None:
     """Return the time limit of a digest in seconds. Raises UserError if --max-seconds is not a number above 0."""
     if args.max_seconds is None:
         return None
-    if not 0 < args.max_seconds <= duration.MAX_TIMEOUT_S:
-        raise UserError(f"--max-seconds must be above 0 and at most {duration.MAX_TIMEOUT_S}", where=args.max_seconds)
+    if not 0 < args.max_seconds <= MAX_TIMEOUT_S:
+        raise UserError(f"--max-seconds must be above 0 and at most {MAX_TIMEOUT_S}", where=args.max_seconds)
     sizes = {source: Path(source).stat().st_size for source in args.sources if Path(source).is_file()}
     return duration.limit_s(args.max_seconds, args.engine, sizes)
 
