@@ -37,9 +37,7 @@ if BATCHED:
         priority: 3
         resources:
             mem_mb=memory_mb("flowreports", captures=CAPTURES_OF_REPORTS),
-            runtime=run_minutes(
-                "flowreports", captures=CAPTURES_OF_REPORTS, limit_s=config["digest"]["max_seconds"]
-            ),
+            runtime=run_minutes("flowreports", captures=CAPTURES_OF_REPORTS, limit_s=config["digest"]["max_seconds"]),
             max_seconds=config["digest"]["max_seconds"],  # a limit, which changes no result
         params:
             campaign=lambda wildcards: CAMPAIGN,
