@@ -99,8 +99,8 @@ def test_entries_are_deleted_and_defaults_set(tmp_path):
 
 MISTAKES = {
     "register absent 0 1": "absent: the program has no such register",
-    "register bytes 256 1": "bytes: has the indices 0 to 255",
-    "register bytes 250 1 7": "bytes: has the indices 0 to 255",
+    "register bytes 256 1": "bytes: index out of range; the indices are 0 to 255",
+    "register bytes 250 1 7": "bytes: index out of range; the indices are 0 to 255",
     "register bytes 0 -1": "-1: not a number",
     "register bytes 0 18446744073709551616": "not a number",
     "register bytes 0 010": "010: not a number; write it as 10 or 0x0a, without a leading zero",

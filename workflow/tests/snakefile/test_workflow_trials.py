@@ -161,6 +161,6 @@ def test_published_files_contain_no_true_names_with_pseudonyms(compared, tmp_pat
         assert named.findall(printed) == [], path
     private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
     beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
-    assert beside - public == {*private, "config.json"}, "as in results/README.md"
+    assert beside - public == {*private, "captures.json", "config.json"}, "as in results/README.md"
     shown = {row[trial] for row in rows(place.campaign, "consistency") for trial in ("trial_a", "trial_b")}
     assert all(re.fullmatch(r"S\d-P\d-0000(\+S\d-P\d-0000)?", name) for name in shown)

@@ -1,8 +1,8 @@
 """A plugin of pytest that selects long tests.
 
 Tests that take several seconds are marked `soak`. `pytest` runs them, `make test` skips them, and `.ci/run` runs those
-of some files (ACAPELLA_SOAK_SHARE), selected by the hash of the tree (ACAPELLA_SOAK_SEED). Of tests that take minutes,
-`.ci/run` selects a smaller share, and `pytest` and `make test` run none. `make soak` (ACAPELLA_SOAK) runs all of both,
+of some files (ACAPELLA_SOAK_SHARE), selected by the hash of the tree (ACAPELLA_SOAK_SEED). Of single tests that take
+minutes, `.ci/run` selects a smaller share, and `pytest` and `make test` run none. `make soak` (ACAPELLA_SOAK) runs all of both,
 and modules that import SOAK, which test more there.
 """
 
@@ -39,7 +39,7 @@ def runs_in_soak(item: pytest.Item) -> bool:
 
 
 def is_selected(name: str, share: float, seed: str) -> bool:
-    """Return whether the long tests of a file run if a share of all files is tested."""
+    """Return whether the long tests of a file, or one test, run if a share of all is selected."""
     return int.from_bytes(hashlib.sha256(f"{seed} {name}".encode()).digest()[:8], "big") < share * 2**64
 
 
@@ -55,7 +55,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a long test that is not selected, before its fixtures are created."""
     mark = None if SOAK else item.get_closest_marker("soak")
     if mark and mark.kwargs.get("minutes"):
-        if not (SEED and is_selected(item.path.name, SHARE * MINUTES_SHARE, SEED)):
+        if not (SEED and is_selected(item.nodeid, SHARE * MINUTES_SHARE, SEED)):
             pytest.skip("takes minutes: make soak")
     elif mark and not is_selected(item.path.name, SHARE, SEED):
         pytest.skip("takes several seconds: make soak, or pytest with this file")
