@@ -2,8 +2,8 @@
 
 Tests that take several seconds are marked `soak`. `pytest` runs them, `make test` skips them, and `.ci/run` runs those
 of some files (ACAPELLA_SOAK_SHARE), selected by the hash of the tree (ACAPELLA_SOAK_SEED). Of single tests that take
-minutes, `.ci/run` selects a smaller share, and `pytest` and `make test` run none. `make soak` (ACAPELLA_SOAK) runs all of both,
-and modules that import SOAK, which test more there.
+minutes, `.ci/run` selects a smaller share, and `pytest` and `make test` run none. `make soak` (ACAPELLA_SOAK) runs
+all of both, and modules that import SOAK, which test more there.
 """
 
 import hashlib
